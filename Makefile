@@ -1,0 +1,48 @@
+# Two commands: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+export UV_LINK_MODE ?= copy
+
+.PHONY: help install install-dev lock demo test lint types simulate mutants bench faults clean up down
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
+
+$(VENV)/.uv: requirements-uv.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "TxLog needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements-uv.lock
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.uv requirements.lock pyproject.toml
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --offline -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock
+	touch $@
+
+install: $(VENV)/.installed ## everything that TxLog needs, into ./.venv
+install-dev: $(VENV)/.installed-dev ## and what its tests need
+
+lock: $(VENV)/.uv ## compile the lock files anew
+	for f in requirements requirements-uv requirements-dev; do $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+
+lint: install-dev ## ruff and the import contracts
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
+
+types: install-dev ## mypy, strict
+	$(BIN)/mypy
+
+test: install-dev lint types ## all tests, on the real components
+	$(BIN)/pytest
+
+clean: ## remove everything that was installed or made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

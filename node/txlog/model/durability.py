@@ -1,0 +1,18 @@
+"""What a client may ask to be told (protocol section 5), in growing order of promise."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Durability(StrEnum):
+    ACCEPTED = "accepted"
+    """Durable on the master that answered."""
+    QUORUM = "quorum"
+    """Durable on more than half of all configured vote weight."""
+    SYNCED = "synced"
+    """Stable: durable on every member of the view, and in the log."""
+    APPLIED = "applied"
+    """Executed by one worker of this data centre."""
+    APPLIED_ALL = "applied-all"
+    """Executed by every worker of every reachable data centre."""

@@ -1,0 +1,103 @@
+"""A transaction as the masters carry it, and its hashes (content hash and chain hash, protocol section 1)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from txlog.model.ids import Origin, Txid
+
+HASH_BYTES = 16
+NO_HASH = bytes(HASH_BYTES)
+
+KIND_UPDATE = 1
+"""Payload: a SPARQL update in UTF-8, normalised at the door; the same result on every worker."""
+KIND_QUADS = 2
+"""Payload: quads to delete and to add, see :mod:`txlog.model.quads`."""
+KIND_SKIP = 3
+"""Payload: the txid (ASCII) of a transaction that every worker passes over."""
+KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP)
+
+
+class Item(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One transaction inside a run. ``key`` is the client's Idempotency-Key, empty when there is none."""
+
+    stamp: int
+    kind: int
+    key: str
+    payload: bytes
+
+
+class Run(msgspec.Struct, array_like=True, frozen=True):
+    """Transactions of one origin, consecutive: ``items[i]`` has seq ``first_seq + i``; stamps strictly grow."""
+
+    node: str
+    birth: int
+    first_seq: int
+    items: list[Item]
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.node, self.birth)
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.items) - 1
+
+
+class Span(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """``count`` consecutive transactions of one origin, by name: a piece of the log's order without contents."""
+
+    node: str
+    birth: int
+    first_seq: int
+    count: int
+
+
+class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How far a log or a worker is. ``index`` counts entries (0 = nothing). Two are compared by index and
+    hash; the epoch is for people."""
+
+    epoch: int
+    index: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        return f"{self.epoch}:{self.index}:{self.hash.hex()}"
+
+
+class LogEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An entry of the log as workers see it. ``noop`` is empty, or says why the entry only moves the
+    position: ``key <txid>`` (a repeated Idempotency-Key) or ``skip`` (passed over by a stable skip)."""
+
+    index: int
+    hash: bytes
+    txid: Txid
+    stamp: int
+    kind: int
+    payload: bytes
+    noop: str
+
+
+def content_hash(kind: int, key: str, payload: bytes) -> bytes:
+    """16 bytes over kind, idempotency key and payload. One txid with two of these is a fatal error (rule 3)."""
+    name = key.encode()
+    return blake2b(b"%d %d %s" % (kind, len(name), name) + payload, digest_size=HASH_BYTES).digest()
+
+
+def origin_tag(origin: Origin) -> bytes:
+    """The bytes of an origin inside a chain hash: node id, a zero, birth."""
+    return origin.node.encode() + b"\0" + origin.birth.to_bytes(8, "big")
+
+
+def chain_hash(previous: bytes, stamp: int, tag: bytes, seq: int, content: bytes) -> bytes:
+    """The hash of a log whose hash was ``previous``, after one more entry. ``tag`` is :func:`origin_tag`."""
+    return blake2b(
+        previous + content + stamp.to_bytes(8, "big") + seq.to_bytes(8, "big") + tag, digest_size=HASH_BYTES
+    ).digest()
+
+
+def chain_start(cluster_id: bytes) -> bytes:
+    """The hash of the empty log of a cluster: the chain begins with the cluster's id."""
+    return blake2b(b"txlog" + cluster_id, digest_size=HASH_BYTES).digest()

@@ -1,0 +1,134 @@
+"""Every error that TxLog raises on purpose.
+
+::
+
+    TxLogError
+    ├── BadInput                  the client's: 400, says which part of the input and what to send instead
+    │   ├── NotDeterministic      an update that could differ between workers; names the construct
+    │   └── SystemGraphNamed      an update or a query that names a system graph
+    ├── Refused                   right input, wrong moment or place; says what to do next
+    │   ├── NotFound              404
+    │   ├── Conflict              409
+    │   ├── TooLarge              413
+    │   ├── Unsupported           415
+    │   ├── NotAcceptable         406
+    │   ├── Unauthorized          401
+    │   └── Unavailable           503 with Retry-After: queue full, disk full, not ready, no worker
+    ├── PeerFault                 a peer broke the protocol or may not speak; names peer and reason
+    ├── JournalFault              the disk's: operation, place, next step, whether another master can repair it
+    │   ├── JournalFull           no room for new work; the protocol's own records still fit
+    │   ├── JournalDamaged        a bad record that is no torn tail (rule 28)
+    │   └── JournalBroken         a write or fsync failed: the process ends (rule 29)
+    ├── WorkerFault               a worker refused, failed or could not be reached
+    └── Fatal                     this process must end, by name (exit code 70)
+
+Our own mistakes are ``assert``: no peer, no disk and no client can reach one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TxLogError(Exception):
+    """Base. ``name`` is the stable name that metrics, logs and tests use."""
+
+    status: ClassVar[int] = 500
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+
+class BadInput(TxLogError):
+    status = 400
+
+
+class NotDeterministic(BadInput):
+    def __init__(self, construct: str, why: str) -> None:
+        super().__init__(f"{construct} is not deterministic: {why}")
+        self.construct = construct
+
+
+class SystemGraphNamed(BadInput):
+    pass
+
+
+class Refused(TxLogError):
+    status = 409
+
+
+class NotFound(Refused):
+    status = 404
+
+
+class Conflict(Refused):
+    status = 409
+
+
+class TooLarge(Refused):
+    status = 413
+
+
+class Unsupported(Refused):
+    status = 415
+
+
+class NotAcceptable(Refused):
+    status = 406
+
+
+class Unauthorized(Refused):
+    status = 401
+
+
+class Unavailable(Refused):
+    """``reason`` is a stable word (QueueFull, DiskFull, NotFounded, Starting, Closing, NoWorker, Damaged)."""
+
+    status = 503
+
+    def __init__(self, reason: str, message: str, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+class PeerFault(TxLogError):
+    """``reason`` is a stable word (WrongToken, UnknownPeer, OtherCluster, UnknownFormat, Regressed, ...)."""
+
+    status = 403
+
+    def __init__(self, peer: str, reason: str, message: str) -> None:
+        super().__init__(f"{peer}: {reason}: {message}")
+        self.peer = peer
+        self.reason = reason
+
+
+class JournalFault(TxLogError):
+    pass
+
+
+class JournalFull(JournalFault):
+    status = 503
+
+
+class JournalDamaged(JournalFault):
+    pass
+
+
+class JournalBroken(JournalFault):
+    pass
+
+
+class WorkerFault(TxLogError):
+    status = 502
+
+
+class Fatal(TxLogError):
+    """``reason`` is a stable word (IdentityLost, OldJournal, Superseded, TwoContents, Forked, JournalBroken, ...)."""
+
+    EXIT_CODE: ClassVar[int] = 70
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason

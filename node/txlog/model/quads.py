@@ -1,0 +1,42 @@
+"""The payload of kind QUADS: what a transaction deletes and adds, already free of blank nodes.
+
+UTF-8 lines, deletes before adds, no quad twice, each line one operation::
+
+    D <s> <p> "o"@en <g> .
+    A <s> <p> <o> .
+
+Behind the two letters stands one line of canonical N-Quads, single spaces, as the door writes them.
+No graph term means the default graph. The payload ends with a newline, or is empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_LINE = re.compile(
+    rb'^(?:<[^<>]*> ){2}(?:<[^<>]*>|"(?:[^"\\\n]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)( <[^<>]*>)? \.$'
+)
+# A quoted literal may hold anything, so the graph term is found by matching the line as a whole.
+
+
+def encode_quads(deletes: Iterable[bytes], adds: Iterable[bytes]) -> bytes:
+    """N-Quads lines (without newline) to a payload; the caller has netted them: no line is in both."""
+    return b"".join([b"D %s\n" % d for d in deletes] + [b"A %s\n" % a for a in adds])
+
+
+def decode_quads(payload: bytes) -> Iterator[tuple[bool, bytes]]:
+    """``(is_add, n-quads line)`` in order. The payload was checked at the door, so anything else is our mistake."""
+    for line in payload.splitlines() if payload else ():
+        assert line[:2] in (b"A ", b"D "), line[:80]
+        yield line[:1] == b"A", line[2:]
+
+
+def split_graph(line: bytes) -> tuple[bytes, bytes]:
+    """An N-Quads line to ``(triple text without dot, graph IRI in <> or empty)``."""
+    found = _LINE.match(line)
+    assert found is not None, line[:200]
+    at = found.start(1)
+    if at < 0:
+        return line[:-2], b""
+    return line[:at], found[1][1:]

@@ -1,0 +1,122 @@
+"""What a master makes durable, in the order in which it happens. The core says them, the journal keeps them.
+
+A record is durable when the fsync behind it has returned; nothing that depends on it leaves the process before
+(rules 3, 5, 8, 15, 33). All indexes count log entries from 1; 0 means "nothing yet".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from txlog.model.entry import Run, Span
+from txlog.model.view import View
+
+
+class Held(msgspec.Struct, frozen=True):
+    """These transactions, own or foreign, are held with their payload. ``contents``: their content hashes,
+    16 bytes each, end to end. Seqs of one origin arrive without a gap."""
+
+    run: Run
+    contents: bytes
+
+
+class Added(msgspec.Struct, frozen=True):
+    """The log grew: ``spans`` are the entries from ``first_index`` on, ``hashes`` the chain hash behind each of
+    them (16 bytes each), ``stable`` the stable index afterwards (rule 33)."""
+
+    first_index: int
+    spans: list[Span]
+    hashes: bytes
+    stable: int
+
+
+class Stable(msgspec.Struct, frozen=True):
+    """The stable index grew while the log did not."""
+
+    index: int
+
+
+class Ceiling(msgspec.Struct, frozen=True):
+    """No counter above this stamp was ever posted; a restart resumes here (rule 5)."""
+
+    stamp: int
+
+
+class ViewAccepted(msgspec.Struct, frozen=True):
+    """From now on this view is this master's latest, installed or not (rule 21)."""
+
+    view: View
+
+
+class ViewInstalled(msgspec.Struct, frozen=True):
+    """The accepted view of this number is installed."""
+
+    epoch: int
+    ballot: int
+    coordinator: str
+
+
+Record = Held | Added | Stable | Ceiling | ViewAccepted | ViewInstalled
+
+
+class QueuedMeta(msgspec.Struct, frozen=True):
+    """What recovery tells of held transactions that are not in the log: ``first_seq`` on, parallel lists."""
+
+    node: str
+    birth: int
+    first_seq: int
+    stamps: list[int]
+    keys: list[str]
+    kinds: list[int]
+    contents: list[bytes]
+
+
+class KeySeen(msgspec.Struct, frozen=True):
+    """An entry of the log that carries an idempotency key, or (``kind`` SKIP) names a transaction to pass over:
+    ``key`` then is the txid that it names."""
+
+    index: int
+    kind: int
+    key: str
+    stamp: int
+    span: Span
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A bad record that is no torn tail (rule 28): records ``first`` to ``last`` (record numbers) cannot be read.
+
+    ``log_from``/``log_to``: entries of the log whose order stood there (from > to: none). ``spans``: the held
+    transactions that stood there and are missed elsewhere (foreign and own); both can be fetched from any master
+    that holds them, checked against ``end_hash`` (chain hash at ``log_to``) and by content hash."""
+
+    first: int
+    last: int
+    where: str
+    log_from: int
+    log_to: int
+    end_hash: bytes
+    spans: list[Span]
+
+
+class Recovered(msgspec.Struct):
+    """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
+
+    ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first).
+    ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists, per origin, what is held beyond
+    the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``: the journal was created by this very
+    start."""
+
+    node: str
+    birth: int
+    start: int
+    fresh: bool
+    accepted: View | None
+    installed: View | None
+    ceiling: int
+    stable: int
+    log_spans: list[Span]
+    log_hashes: bytearray
+    log_stamp: int
+    queued: list[QueuedMeta]
+    keys: list[KeySeen]
+    damage: list[Damage]
