@@ -103,8 +103,8 @@ class Recovered(msgspec.Struct):
 
     ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first).
     ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists, per origin, what is held beyond
-    the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``: the journal was created by this very
-    start."""
+    the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``: the journal was made by this
+    very start."""
 
     node: str
     birth: int

@@ -1,0 +1,101 @@
+"""What one process is told at its start: the files that a supervisor writes from the manifests.
+
+JSON, validated on reading; an unknown field is an error, so that a misspelt one is never ignored. Durations are
+in milliseconds unless the name ends in ``_s``, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from txlog.model.durability import Durability
+from txlog.model.ids import NODE_ID
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PeerConfig(Strict):
+    """A master of the cluster, this one included; the list's order is the precedence, the same everywhere.
+    ``url`` is the address at which *this* process reaches it (a link proxy locally)."""
+
+    node: str = Field(pattern=NODE_ID.pattern)
+    data_center: str
+    url: str
+    weight: int = Field(default=1, ge=0, le=1000)
+
+
+class WorkerConfig(Strict):
+    """An RDF store of this data centre."""
+
+    name: str = Field(pattern=NODE_ID.pattern)
+    url: str
+    engine: Literal["oxigraph"] = "oxigraph"
+
+
+class LastSeen(Strict):
+    """The last birth and start that the supervisor saw of this master (protocol section 1)."""
+
+    birth: int
+    start: int
+
+
+class Limits(Strict):
+    """Bounds on what is held in memory or taken from outside; each shows in the metrics when it is reached."""
+
+    body_bytes: int = Field(
+        default=16 << 20, ge=1024, description="one request body; as large as one transaction may be"
+    )
+    queue_transactions: int = Field(
+        default=2_000_000, ge=100, description="waiting for their order; 100 to 200 bytes each"
+    )
+    queue_bytes: int = Field(default=4 << 30, ge=1 << 20, description="payload waiting for its order, on disk")
+    batch_transactions: int = Field(
+        default=10_000, ge=1, description="transactions in one run of the journal and the wire"
+    )
+    frame_bytes: int = Field(
+        default=4 << 20, ge=1 << 16, description="payload in one message to a peer, one transaction may exceed it"
+    )
+    requests_in_flight: int = Field(default=4096, ge=1, description="write requests that wait for an answer")
+
+
+class NodeConfig(Strict):
+    """One master."""
+
+    node: str = Field(pattern=NODE_ID.pattern)
+    data_center: str
+    repository: str
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+    journal_folder: Path
+    segment_bytes: int = Field(default=64 << 20, ge=1 << 16)
+    journal_bytes_max: int | None = Field(default=None, description="refuse new work above it, as for a full disk")
+    peer_token_file: Path
+    peers: list[PeerConfig] = Field(min_length=1)
+    workers: list[WorkerConfig] = []
+    round_timeout_ms: int = Field(default=2000, ge=50)
+    idle_interval_ms: int = Field(default=1000, ge=10)
+    max_peer_lag_ms: int = Field(default=60_000, ge=1000)
+    max_clock_skew_ms: int = Field(default=60_000, ge=0)
+    key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
+    durability: Durability = Durability.APPLIED
+    write_timeout_s: float = Field(default=30.0, gt=0)
+    limits: Limits = Limits()
+    last_seen: LastSeen | None = None
+
+
+class PipelineConfig(Strict):
+    """The Spark application of one data centre."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
+    workers: list[WorkerConfig] = Field(min_length=1)
+    scratch_folder: Path
+    spark_master: str | None = Field(default=None, description="default: local[2 x workers,4]")
+    driver_memory: str = "512m"
+    budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
+    poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
