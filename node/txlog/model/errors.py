@@ -13,6 +13,9 @@
     │   ├── Unsupported           415
     │   ├── NotAcceptable         406
     │   ├── Unauthorized          401
+    │   ├── LogDiverged           409: this position is on another branch than the log asked
+    │   ├── LogAhead              409: this position is above the stable index of the log asked
+    │   ├── LogNeedsRestore       409: the log asked no longer holds what follows this position
     │   └── Unavailable           503 with Retry-After: queue full, disk full, not ready, no worker
     ├── PeerFault                 a peer broke the protocol or may not speak; names peer and reason
     ├── JournalFault              the disk's: operation, place, next step, whether another master can repair it
@@ -80,6 +83,24 @@ class NotAcceptable(Refused):
 
 class Unauthorized(Refused):
     status = 401
+
+
+class LogDiverged(Refused):
+    """The caller's hash at its position is not the log's. Nothing may be applied; going back is a duty."""
+
+    reason: ClassVar[str] = "Diverged"
+
+
+class LogAhead(Refused):
+    """The caller is above this master's stable index. Decided by hash once the log is there."""
+
+    reason: ClassVar[str] = "Ahead"
+
+
+class LogNeedsRestore(Refused):
+    """What follows the caller's position is no longer kept; restore a newer backup or copy a live worker."""
+
+    reason: ClassVar[str] = "NeedsRestore"
 
 
 class Unavailable(Refused):
