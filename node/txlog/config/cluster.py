@@ -1,0 +1,288 @@
+"""A ``TxLogCluster`` (``txlog.io/v1alpha1``): what one data centre is to be. The same manifest is read by
+``txlog up`` on one machine and by the operator on Kubernetes.
+
+Fields that do not act yet are checked all the same, so that a manifest written today is right later; each says so
+in its description ("Does not act yet").
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, within
+from txlog.model.durability import Durability
+
+API_VERSION = "txlog.io/v1alpha1"
+KIND = "TxLogCluster"
+PEER_PORT = 7300
+MASTERS_MAX = 64
+"""Masters of all data centres together; each exchanges posts with every other."""
+
+NAME = r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$"
+"""Of clusters and data centres. Node ids append ``-<index>`` and stay a DNS label (63 characters)."""
+
+SPLIT_RECOVERY = "^(?i)(none|simple|smart)$"
+ADDRESS = (
+    r"^[A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?"
+    r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
+)
+CRON = r"^(@(hourly|daily|weekly|monthly|yearly)|[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4})$"
+
+
+def expected(what: str, *at: str | int) -> PydanticCustomError:
+    """An error of a rule over several fields: what is expected, and the field (below this one) that is to blame."""
+    return PydanticCustomError("expected", "{what}", {"what": what, "at": at})
+
+
+class Shape(BaseModel):
+    """camelCase outside, an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class SecretRef(Shape):
+    """A Secret of the same namespace."""
+
+    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
+
+
+class Resources(Shape):
+    """As in a pod. Acts on Kubernetes only."""
+
+    requests: dict[str, ResourceQuantity] = {}
+    limits: dict[str, ResourceQuantity] = {}
+
+
+class Storage(Shape):
+    size: Annotated[Quantity, AfterValidator(at_least("64Mi"))] = Field(
+        default=20 << 30, description="of each volume; `txlog up` refuses new work above it, as a full volume would"
+    )
+    storage_class_name: str | None = Field(default=None, min_length=1, description="acts on Kubernetes only")
+
+
+class Peer(Shape):
+    """A data centre and how to reach its masters ``<name>-1`` to ``<name>-<masters>``."""
+
+    name: str = Field(pattern=NAME)
+    masters: int = Field(ge=1, le=MASTERS_MAX, strict=True)
+    address: str = Field(
+        pattern=ADDRESS,
+        description="host or host:port, {index} counts the masters from 1; port 7300 unless given. "
+        "`txlog up` puts loopback ports in its place",
+    )
+    vote_weight: int = Field(default=1, ge=0, le=1000, strict=True, description="of each of its masters")
+
+    @model_validator(mode="after")
+    def _each_its_own_address(self) -> Self:
+        others = re.findall(r"\{(?!index\})[^}]*\}?|(?<!index)\}", self.address)
+        if others:
+            raise expected(f"{{index}} as the only thing in braces, not {others[0]}", "address")
+        if self.masters > 1 and "{index}" not in self.address:
+            raise expected(f"{{index}} in it, since there are {self.masters} masters and each has its own", "address")
+        return self
+
+    @property
+    def nodes(self) -> list[str]:
+        """The node ids, in order of precedence."""
+        return [f"{self.name}-{index}" for index in range(1, self.masters + 1)]
+
+    def address_of(self, index: int) -> str:
+        """``host:port`` of the master of that index (from 1)."""
+        host = self.address.replace("{index}", str(index))
+        return host if ":" in host else f"{host}:{PEER_PORT}"
+
+
+class Log(Shape):
+    """Does not act yet: every master keeps its whole log."""
+
+    keep: Annotated[Duration, AfterValidator(within("1h", "520w"))] = 7 * 86_400_000
+    max_size: Annotated[Quantity, AfterValidator(at_least("64Mi"))] = 10 << 30
+
+
+class DurabilityDefaults(Shape):
+    """What a write without headers is told, and how long it waits for it."""
+
+    default: Durability = Durability.APPLIED
+    write_timeout: Annotated[Duration, AfterValidator(within("100ms", "10m"))] = 30_000
+
+
+class Masters(Shape):
+    storage: Storage = Storage()
+    resources: Resources = Resources()
+
+
+class ExternalWorker(Shape):
+    """A store that somebody else runs."""
+
+    url: str = Field(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")
+    engine: Literal["oxigraph"] = "oxigraph"
+    secret_ref: SecretRef | None = Field(default=None, description="Does not act yet")
+
+
+class Workers(Shape):
+    """Either ``replicas`` of an ``engine`` that TxLog runs, or ``external`` ones."""
+
+    replicas: int = Field(default=1, ge=1, le=100, strict=True)
+    engine: Literal["oxigraph"] = "oxigraph"
+    storage: Storage = Storage()
+    external: list[ExternalWorker] | None = Field(default=None, min_length=1, max_length=100)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.external is not None:
+            own = self.model_fields_set & {"replicas", "engine", "storage"}
+            if own:
+                raise expected(
+                    f"either external or replicas, engine and storage, not both ({', '.join(sorted(own))})", "external"
+                )
+            urls = [worker.url.rstrip("/") for worker in self.external]
+            twice = next((url for url in urls if urls.count(url) > 1), None)
+            if twice:
+                raise expected(f"every worker once; {twice} is there twice", "external")
+        return self
+
+
+class Pipeline(Shape):
+    """The Spark application. ``txlog up`` runs either mode as one local process."""
+
+    mode: Literal["executors", "local"] = "local"
+    executors: int | None = Field(default=None, ge=1, le=1000, strict=True, description="acts on Kubernetes only")
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def _executors_where_there_are_some(self) -> Self:
+        if self.mode == "local" and self.executors is not None:
+            raise expected("no executors with mode: local; remove it, or set mode: executors", "executors")
+        return self
+
+
+class S3Target(Shape):
+    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    secret_ref: SecretRef | None = None
+
+
+class BackupTarget(Shape):
+    s3: S3Target
+
+
+class Backup(Shape):
+    """Does not act yet."""
+
+    target: BackupTarget
+    schedule: str | None = Field(default=None, pattern=CRON)
+    keep: int = Field(default=14, ge=1, le=10_000, strict=True)
+
+
+class Users(Shape):
+    secret_ref: SecretRef
+
+
+class Security(Shape):
+    """Does not act yet: masters listen on loopback, peers show a token that ``txlog up`` draws."""
+
+    tls_secret_ref: SecretRef | None = None
+    peer_tls_secret_ref: SecretRef | None = None
+    users: Users | None = None
+
+
+def _strategy(value: object) -> object:
+    return value.capitalize() if isinstance(value, str) and value.lower() in ("none", "simple", "smart") else value
+
+
+class ClusterSpec(Shape):
+    """What the data centre is to be."""
+
+    repository: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$",
+        description="id at the front door, the same in every data centre; metadata.name unless given",
+    )
+    data_center: str = Field(pattern=NAME, description="which of the peers this is; immutable")
+    peers: list[Peer] = Field(
+        min_length=1, description="all data centres, this one included; the same list everywhere; order = precedence"
+    )
+    split_recovery: Annotated[str, BeforeValidator(_strategy)] = Field(
+        default="Smart", pattern=SPLIT_RECOVERY, description="None, Simple or Smart. Does not act yet"
+    )
+    split_mode: Literal["Continue", "Majority"] = Field(default="Continue", description="Does not act yet")
+    max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = 60_000
+    round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
+    idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000
+    max_clock_skew: Annotated[Duration, AfterValidator(within("0", "1h"))] = 60_000
+    log: Log = Log()
+    durability: DurabilityDefaults = DurabilityDefaults()
+    masters: Masters = Masters()
+    workers: Workers = Workers()
+    pipeline: Pipeline = Pipeline()
+    backup: Backup | None = Field(default=None, description="Does not act yet")
+    security: Security = Field(default=Security(), description="Does not act yet")
+
+    @model_validator(mode="after")
+    def _peers_fit_together(self) -> Self:
+        names = [peer.name for peer in self.peers]
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                raise expected(f"every data centre once; {name} is there twice", "peers", at, "name")
+        if self.data_center not in names:
+            raise expected(f"one of the peers ({', '.join(names)}), this one included", "dataCenter")
+        nodes = [node for peer in self.peers for node in peer.nodes]
+        if len(nodes) > MASTERS_MAX:
+            raise expected(f"at most {MASTERS_MAX} masters in all peers together; there are {len(nodes)}", "peers")
+        for at, name in enumerate(names):
+            if name in nodes:
+                raise expected(f"another name; {name} is also the name of a master", "peers", at, "name")
+        if not any(peer.vote_weight for peer in self.peers):
+            raise expected("a voteWeight above 0 for at least one of them", "peers")
+        addresses: set[str] = set()
+        for at, peer in enumerate(self.peers):
+            own = {peer.address_of(index) for index in range(1, peer.masters + 1)}
+            if own & addresses:
+                raise expected(
+                    f"its own for every master; {min(own & addresses)} is there twice", "peers", at, "address"
+                )
+            addresses |= own
+        return self
+
+    @model_validator(mode="after")
+    def _times_fit_together(self) -> Self:
+        if self.idle_interval >= self.round_timeout:
+            raise expected("a duration below roundTimeout, else an idle peer looks silent", "idleInterval")
+        if self.round_timeout >= self.max_peer_lag:
+            raise expected("a duration below maxPeerLag", "roundTimeout")
+        return self
+
+
+class Metadata(Shape):
+    name: str = Field(pattern=NAME)
+    namespace: str = Field(default="default", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class TxLogCluster(Shape):
+    """One data centre of a cluster."""
+
+    api_version: Literal["txlog.io/v1alpha1"]
+    kind: Literal["TxLogCluster"]
+    metadata: Metadata
+    spec: ClusterSpec
+
+    @property
+    def repository(self) -> str:
+        """The repository id at the front door."""
+        return self.spec.repository or self.metadata.name
+
+    @property
+    def data_center(self) -> str:
+        return self.spec.data_center
+
+    @property
+    def own_peer(self) -> Peer:
+        """This data centre's line in ``peers``."""
+        return next(peer for peer in self.spec.peers if peer.name == self.spec.data_center)
