@@ -1,0 +1,31 @@
+"""The client of a master's HTTP API: for the pipeline, the command line, the tests and users."""
+
+from txlog.client.answers import (
+    Doorbell,
+    Place,
+    Status,
+    Transaction,
+    Worker,
+    WorkerPlace,
+    WorkerReport,
+    Write,
+    Written,
+)
+from txlog.client.failover import Masters
+from txlog.client.faults import MasterUnreachable
+from txlog.client.master import MasterClient
+
+__all__ = [
+    "Doorbell",
+    "MasterClient",
+    "MasterUnreachable",
+    "Masters",
+    "Place",
+    "Status",
+    "Transaction",
+    "Worker",
+    "WorkerPlace",
+    "WorkerReport",
+    "Write",
+    "Written",
+]

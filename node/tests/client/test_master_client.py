@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from scripted_master import Handler, ScriptedMaster, scripted_master
+
+from txlog.client import MasterClient, Masters, MasterUnreachable, WorkerPlace, WorkerReport, Write
+from txlog.client.faults import error_of
+from txlog.model import errors
+from txlog.model.durability import Durability
+from txlog.model.entry import Position
+from txlog.wire.pages import LogPage, encode_page
+
+HASH = "ab" * 16
+PLACE = {"epoch": 1, "index": 9, "hash": HASH}
+
+
+@pytest.fixture
+def master() -> Iterator[ScriptedMaster]:
+    with scripted_master() as master:
+        yield master
+
+
+@pytest.fixture
+def client(master: ScriptedMaster) -> Iterator[MasterClient]:
+    with MasterClient(master.url, timeout_s=5) as client:
+        yield client
+
+
+def unused_url() -> str:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{s.getsockname()[1]}"
+
+
+def test_status_reads_the_documented_answer_and_ignores_what_it_does_not_know(
+    master: ScriptedMaster, client: MasterClient
+) -> None:
+    master.answers["GET", "/txlog/status"] = (
+        200,
+        {"node": "uk-1", "state": "Joined", "stable": PLACE, "log": PLACE, "clusterId": "c", "fresh": 1}
+        | {"workers": [{"name": "w1", "url": "u", "position": PLACE | {"fence": 3}, "state": "Working", "hold": None}]},
+    )
+    status = client.status()
+    assert status.stable.position == Position(1, 9, bytes.fromhex(HASH))
+    assert status.cluster_id == "c"
+    assert status.workers[0].position == WorkerPlace(1, 9, HASH, 3)
+
+
+def test_calls_share_one_connection(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["GET", "/metrics"] = (200, b"txlog_up 1\n")
+    assert [client.metrics() for _ in range(5)] == ["txlog_up 1\n"] * 5
+    assert master.connections == 1
+
+
+def test_an_error_answer_keeps_the_connection(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["GET", "/metrics"] = (200, b"")
+    with pytest.raises(errors.NotFound):
+        client.transaction("uk-1.00c0ffee00c0ffee.42")
+    client.metrics()
+    assert master.connections == 1
+
+
+def test_a_kept_connection_that_the_master_closed_is_replaced(master: ScriptedMaster, client: MasterClient) -> None:
+    def close_after(handler: Handler) -> None:
+        handler.answer(200, b"first")
+        handler.close_connection = True  # without telling, as a restart does
+
+    master.answers["GET", "/metrics"] = close_after
+    assert client.metrics() == "first"
+    assert client.metrics() == "first"
+    assert master.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [("Diverged", errors.LogDiverged), ("Ahead", errors.LogAhead), ("NeedsRestore", errors.LogNeedsRestore)],
+)
+def test_the_reasons_of_a_refused_page_are_exceptions_of_their_own(
+    master: ScriptedMaster, client: MasterClient, reason: str, kind: type[Exception]
+) -> None:
+    master.answers["GET", "/txlog/log"] = (409, {"error": "Refused", "reason": reason, "message": "because"})
+    with pytest.raises(kind, match="because"):
+        client.log_page(9, bytes.fromhex(HASH))
+
+
+def test_a_page_is_asked_for_with_all_its_bounds(master: ScriptedMaster, client: MasterClient) -> None:
+    page = LogPage(Position(1, 9, b"h" * 16), [], Position(1, 9, b"h" * 16))
+    master.answers["GET", "/txlog/log"] = (200, encode_page(page))
+    assert client.log_page(9, bytes.fromhex(HASH), upto=12, max_bytes=1000) == page
+    client.log_page(0)
+    assert [path for _, path, _ in master.asked] == [
+        f"/txlog/log?after=9&hash={HASH}&upto=12&maxBytes=1000",
+        "/txlog/log?after=0",
+    ]
+
+
+def test_an_answer_that_is_no_page_is_malformed(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["GET", "/txlog/log"] = (200, b"<html>")
+    with pytest.raises(errors.PeerFault, match="UnknownFormat"):
+        client.log_page(0)
+    master.answers["GET", "/txlog/status"] = (200, b"<html>")
+    with pytest.raises(errors.PeerFault, match="Malformed"):
+        client.status()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, b'{"error":"NotDeterministic","reason":"","message":"RAND() is ..."}', errors.BadInput),
+        (400, b'{"error":"SystemGraphNamed","message":"m"}', errors.SystemGraphNamed),
+        (409, b'{"error":"Conflict","message":"m"}', errors.Conflict),
+        (413, b'{"error":"TooLarge","message":"m"}', errors.TooLarge),
+        (403, b'{"error":"PeerFault","reason":"WrongToken","message":"m"}', errors.PeerFault),
+        (503, b'{"error":"Unavailable","reason":"QueueFull","message":"m"}', errors.Unavailable),
+        (503, b"<html>no backend</html>", errors.Unavailable),
+        (404, b"", errors.NotFound),
+        (418, b"teapot", errors.TxLogError),
+    ],
+)
+def test_error_bodies_become_the_errors_they_name(status: int, body: bytes, kind: type[Exception]) -> None:
+    assert type(error_of("http://m", status, None, body)) is kind
+
+
+def test_retry_after_travels() -> None:
+    full = error_of("http://m", 503, "7", b'{"error":"Unavailable","reason":"QueueFull","message":"m"}')
+    assert isinstance(full, errors.Unavailable)
+    assert (full.reason, full.retry_after_s) == ("QueueFull", 7)
+
+
+def test_nothing_listening_is_unreachable_and_surely_not_sent() -> None:
+    with pytest.raises(MasterUnreachable) as gone:
+        MasterClient(unused_url(), 1).status()
+    assert not gone.value.sent
+
+
+def test_a_silent_master_is_unreachable_when_the_time_is_over(master: ScriptedMaster) -> None:
+    release = threading.Event()
+    master.answers["GET", "/txlog/status"] = lambda _: release.wait(10)
+    with MasterClient(master.url, timeout_s=0.1) as client:
+        with pytest.raises(MasterUnreachable) as gone:
+            client.status()
+        assert gone.value.sent
+        release.set()
+        master.answers["GET", "/txlog/status"] = (200, {"node": "n", "state": "Joined", "stable": PLACE, "log": PLACE})
+        assert client.status().node == "n"  # on a new connection: the late answer cannot be taken for this one
+
+
+def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["POST", "/txlog/workers/w1"] = (200, {"hold": 40})
+    report = WorkerReport(WorkerPlace(1, 9, HASH, 3), "Blocked", "refused", 400, "bad", "uk-1.00c0ffee00c0ffee.42", 1.5)
+    assert client.report_worker("w1", report) == 40
+    assert json.loads(master.asked[0][2]) == {
+        "position": PLACE | {"fence": 3},
+        "state": "Blocked",
+        "error": "refused",
+        "status": 400,
+        "body": "bad",
+        "txid": "uk-1.00c0ffee00c0ffee.42",
+        "tookMs": 1.5,
+    }
+
+
+def test_holds_skip_health_peers_and_workers(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["PUT", "/txlog/holds/w1"] = (200, {})
+    master.answers["DELETE", "/txlog/holds/w1"] = (204, b"")
+    master.answers["POST", "/txlog/skip/uk-1.00c0ffee00c0ffee.42"] = (200, {"txid": "x"})
+    master.answers["GET", "/health/ready"] = (503, {"error": "Unavailable", "reason": "Starting", "message": "m"})
+    master.answers["GET", "/health/live"] = (200, {})
+    master.answers["GET", "/txlog/peers"] = (200, [{"node": "uk-1"}])
+    master.answers["GET", "/txlog/workers"] = (200, {"workers": [{"name": "w1", "state": "Unknown"}]})
+    client.put_hold("w1", 7)
+    client.lift_hold("w1")
+    assert client.skip("uk-1.00c0ffee00c0ffee.42") == {"txid": "x"}
+    assert not client.health("ready")
+    assert client.health("live")
+    assert client.peers() == [{"node": "uk-1"}]
+    assert [w.name for w in client.workers()] == ["w1"]
+    assert json.loads(master.asked[0][2]) == {"index": 7}
+
+
+def test_doorbell_and_transaction_wait_longer_than_the_time_out(master: ScriptedMaster) -> None:
+    def late(body: object) -> object:
+        def answer(handler: Handler) -> None:
+            never.wait(0.3)
+            handler.answer(200, body)
+
+        return answer
+
+    never = threading.Event()
+    master.answers["GET", "/txlog/doorbell"] = late({"stable": PLACE, "tick": 4, "workers": []})
+    master.answers["GET", "/txlog/transactions/t"] = late({"txid": "t", "state": "stable", "durability": "synced"})
+    with MasterClient(master.url, timeout_s=0.2) as client:
+        assert client.doorbell(3, tick=2, timeout_s=1.5).tick == 4
+        assert client.transaction("t", wait_s=1.0, durability=Durability.SYNCED).durability == "synced"
+    assert [path for _, path, _ in master.asked] == [
+        "/txlog/doorbell?after=3&tick=2&timeout=1.5",
+        "/txlog/transactions/t?wait=1&durability=synced",
+    ]
+
+
+def echo(handler: Handler) -> None:
+    """Answers each line at once, while more of them arrive."""
+    line = handler.start_lines_out()
+    for i, told in enumerate(handler.lines_in()):
+        wish = json.loads(told)
+        refused = {"error": "BadInput", "message": "no"}
+        line(json.dumps(refused if "update" in wish else {"txid": f"t{i}", "position": PLACE}).encode() + b"\n")
+    line(b"")
+
+
+def test_submit_answers_while_lines_are_still_being_made(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["POST", "/txlog/transactions"] = echo
+    answered = threading.Event()
+
+    def lines() -> Iterator[Write]:
+        yield Write(quads="<urn:s> <urn:p> <urn:o> .", key="k")
+        assert answered.wait(10), "the first answer did not come before the second line"
+        yield Write(update="nonsense")
+
+    answers = client.submit(lines(), Durability.APPLIED, batch_bytes=0)
+    first = next(answers)
+    assert first.txid == "t0"
+    assert first.position is not None
+    answered.set()
+    assert [a.error for a in answers] == ["BadInput"]
+    master.answers["GET", "/metrics"] = (200, b"")
+    client.metrics()
+    assert master.connections == 1
+
+
+def test_submit_of_more_than_any_buffer_holds_does_not_lock(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["POST", "/txlog/transactions"] = echo
+    count = 40_000
+    assert sum(a.txid is not None for a in client.submit(Write(quads="q" * 200) for _ in range(count))) == count
+
+
+def test_submit_raises_what_the_producer_raised(master: ScriptedMaster, client: MasterClient) -> None:
+    master.answers["POST", "/txlog/transactions"] = echo
+
+    def lines() -> Iterator[Write]:
+        yield Write(quads="q")
+        raise ValueError("out of lines")
+
+    with pytest.raises(ValueError, match="out of lines"):
+        list(client.submit(lines(), batch_bytes=0))
+
+
+def test_submit_refused_as_a_whole_is_the_master_s_error(master: ScriptedMaster, client: MasterClient) -> None:
+    def refuse(handler: Handler) -> None:
+        list(handler.lines_in())
+        handler.answer(503, {"error": "Unavailable", "reason": "DiskFull", "message": "m"})
+
+    master.answers["POST", "/txlog/transactions"] = refuse
+    with pytest.raises(errors.Unavailable) as full:
+        list(client.submit([Write(quads="q")]))
+    assert full.value.reason == "DiskFull"
+
+
+def test_submit_cut_in_the_middle_is_unreachable(master: ScriptedMaster, client: MasterClient) -> None:
+    def cut(handler: Handler) -> None:
+        line = handler.start_lines_out()
+        line(b'{"txid":"t0"}\n')
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+    master.answers["POST", "/txlog/transactions"] = cut
+    answers = client.submit([Write(quads="q")] * 3)
+    assert next(answers).txid == "t0"
+    with pytest.raises(MasterUnreachable):
+        list(answers)
+
+
+class TestFailOver:
+    STATUS = (200, {"node": "n", "state": "Joined", "stable": PLACE, "log": PLACE})
+
+    def test_the_nearest_that_answers_is_asked_and_the_dead_one_tried_again_later(self, master: ScriptedMaster) -> None:
+        now = [0.0]
+        with scripted_master() as far:
+            far.answers["GET", "/txlog/status"] = self.STATUS
+            master.answers["GET", "/txlog/status"] = (503, {"error": "Unavailable", "reason": "Starting"})
+            masters = Masters([master.url, far.url], clock=lambda: now[0])
+            for _ in range(3):
+                masters.status()
+            assert (len(master.asked), len(far.asked)) == (1, 3)
+            now[0] = 6.0
+            master.answers["GET", "/txlog/status"] = self.STATUS
+            masters.status()
+            masters.status()
+            assert (len(master.asked), len(far.asked)) == (3, 3)
+            masters.close()
+
+    def test_a_refusal_is_an_answer(self, master: ScriptedMaster) -> None:
+        with scripted_master() as far:
+            master.answers["GET", "/txlog/log"] = (409, {"error": "Refused", "reason": "Diverged"})
+            with pytest.raises(errors.LogDiverged):
+                Masters([master.url, far.url]).log_page(1, b"h" * 16)
+            assert not far.asked
+
+    def test_when_none_answers_the_last_error_says_so(self) -> None:
+        with pytest.raises(MasterUnreachable):
+            Masters([unused_url(), unused_url()]).status()

@@ -1,0 +1,140 @@
+"""What a master answers, typed. Unknown fields are ignored, so that an older client reads a newer master."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from txlog.model.entry import Position
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A position as JSON tells it; ``hash`` in hexadecimal."""
+
+    epoch: int
+    index: int
+    hash: str
+
+    @property
+    def position(self) -> Position:
+        return Position(self.epoch, self.index, bytes.fromhex(self.hash))
+
+    @classmethod
+    def of(cls, position: Position) -> Place:
+        return cls(position.epoch, position.index, position.hash.hex())
+
+
+class WorkerPlace(msgspec.Struct, frozen=True):
+    """A worker's marker as JSON tells it: position and fence."""
+
+    epoch: int
+    index: int
+    hash: str
+    fence: int = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(self.epoch, self.index, bytes.fromhex(self.hash))
+
+
+class Worker(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker as the pipeline last reported it to the master asked. ``hold``: not to be taken above this index.
+    ``reported_at`` is empty or 0 while nothing was reported."""
+
+    name: str
+    url: str = ""
+    engine: str = ""
+    position: WorkerPlace | None = None
+    state: str = "Unknown"
+    error: str | None = None
+    hold: int | None = None
+    reported_at: str | float | None = None
+
+
+class Queue(msgspec.Struct, frozen=True):
+    transactions: int = 0
+    bytes: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """``GET /txlog/status``. ``state``: Starting, Founding, Joined, Suspected, Damaged or DiskFull."""
+
+    node: str
+    state: str
+    stable: Place
+    log: Place
+    birth: int | str = 0
+    start: int = 0
+    version: str = ""
+    epoch: int = 0
+    cluster_id: str | None = None
+    queue: Queue = Queue()
+    counter: int = 0
+    members: list[Any] = []
+    present: list[Any] = []
+    workers: list[Worker] = []
+    damage: list[Any] = []
+    repository: str = ""
+    data_center: str = ""
+    uptime_seconds: float = 0.0
+
+
+class Doorbell(msgspec.Struct, frozen=True):
+    """``GET /txlog/doorbell``: where the master is stable, and how its workers are. ``tick`` grows while a worker
+    is behind although nothing new arrives."""
+
+    stable: Place
+    tick: int
+    workers: list[Worker] = []
+
+
+class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pipeline tells of a worker after each application. ``status`` and ``body`` are the worker's own words
+    to the transaction ``txid`` that it refused; ``took_ms`` is the time this application took."""
+
+    position: WorkerPlace | None
+    state: str
+    error: str | None = None
+    status: int | None = None
+    body: str | None = None
+    txid: str | None = None
+    took_ms: float = 0.0
+
+
+class HoldAnswer(msgspec.Struct, frozen=True):
+    hold: int | None = None
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """``state`` and ``durability`` in the words of protocol section 5; ``workers``: name to what it answered."""
+
+    txid: str
+    state: str
+    durability: str | None = None
+    position: Place | None = None
+    noop: str | None = None
+    workers: dict[str, Any] = {}
+
+
+class Write(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line to submit: either ``update`` (SPARQL), or ``quads`` (N-Quads to add), or ``add`` and ``delete``.
+    ``key`` is an Idempotency-Key: with it a repetition is harmless."""
+
+    update: str | None = None
+    quads: str | None = None
+    add: str | None = None
+    delete: str | None = None
+    key: str | None = None
+
+
+class Written(msgspec.Struct, frozen=True):
+    """One line's answer. Refused when ``error`` is set: the name of the error, and ``message`` for a person.
+    ``durability`` is what was reached, which may be less than asked when the time was over."""
+
+    txid: str | None = None
+    position: Place | None = None
+    durability: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    message: str | None = None

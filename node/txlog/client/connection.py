@@ -1,0 +1,163 @@
+"""One keep-alive connection to a master: blocking, with a deadline on every wait, for one thread at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ssl
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from txlog.client.faults import MasterUnreachable, error_of
+
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class Connection:
+    """``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not the whole answer)."""
+
+    def __init__(
+        self, url: str, *, timeout_s: float, connect_s: float = 2.0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        assert parts.scheme in ("http", "https"), f"a master's URL begins with http:// or https://: {url!r}"
+        assert parts.hostname, f"no host in {url!r}"
+        self.url = url.rstrip("/")
+        self._prefix = parts.path.rstrip("/")
+        self._timeout_s = timeout_s
+        self._connect_s = min(connect_s, timeout_s)
+        # http.client sets TCP_NODELAY itself when it connects
+        if parts.scheme == "https":
+            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=self._connect_s, context=tls or ssl.create_default_context()
+            )
+        else:
+            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._connect_s)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        timeout_s: float | None = None,
+        repeatable: bool = True,
+    ) -> Reply:
+        """The whole answer. :class:`MasterUnreachable` when there is none; the master's own error, typed, when the
+        status is 400 or more.
+
+        A kept connection may have been closed by the master just before it is used; the request is then sent once
+        more on a new one, when it is ``repeatable``."""
+        for attempt in (1, 2):
+            kept = self._http.sock is not None
+            try:
+                return self._once(method, path, body, headers, timeout_s or self._timeout_s)
+            except MasterUnreachable as gone:
+                stale = kept and isinstance(gone.__cause__, (ConnectionError, http.client.RemoteDisconnected))
+                if attempt == 2 or not stale or not (repeatable or not gone.sent):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float) -> Reply:
+        self._connect()
+        try:
+            self._http.sock.settimeout(timeout_s)
+            self._http.request(method, self._prefix + path, body=body, headers=dict(headers))
+            answer = self._http.getresponse()
+            reply = Reply(answer.status, answer.headers, answer.read())
+        except (OSError, http.client.HTTPException) as broken:
+            self.close()
+            raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
+        except BaseException:
+            self.close()  # an interrupt in the middle: the connection is in no known state
+            raise
+        if reply.status >= 400:
+            raise error_of(self.url + path, reply.status, reply.headers.get("Retry-After"), reply.body)
+        return reply
+
+    def _connect(self) -> None:
+        if self._http.sock is not None:
+            return
+        try:
+            self._http.connect()
+        except (OSError, http.client.HTTPException) as refused:
+            self.close()
+            raise MasterUnreachable(self.url, _why(refused), sent=False) from refused
+
+    def stream_lines(
+        self, path: str, lines: Iterable[bytes], *, headers: Mapping[str, str], timeout_s: float
+    ) -> Iterator[bytes]:
+        """POST ``lines`` as they come and yield the answer's lines as they come, without their newlines.
+
+        Both directions run at once: a master may answer the first line before it has read the last, and would
+        stop reading while nobody reads its answers. ``timeout_s`` bounds the wait for each line. Errors as in
+        :meth:`request`; never repeated. The connection is closed when the caller stops early."""
+        self._connect()
+        wire = self._http
+        failed: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                for line in lines:
+                    if line:
+                        wire.send(b"%x\r\n%b\r\n" % (len(line), line))
+                wire.send(b"0\r\n\r\n")
+            except OSError as gone:
+                failed.append(gone)  # the master closed: its answer, if any, says why
+            except BaseException as wrong:  # noqa: BLE001 - the caller's iterator failed: it is raised to the caller
+                failed.append(wrong)
+                with contextlib.suppress(OSError):
+                    wire.sock.shutdown(2)
+
+        sender: threading.Thread | None = None
+        whole = False
+        try:
+            wire.sock.settimeout(timeout_s)
+            wire.putrequest("POST", self._prefix + path)
+            for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
+                wire.putheader(name, value)
+            wire.endheaders()
+            sender = threading.Thread(target=send, name="txlog-client-submit", daemon=True)
+            sender.start()
+            answer = wire.getresponse()
+            if answer.status >= 400:
+                raise error_of(self.url + path, answer.status, answer.headers.get("Retry-After"), answer.read())
+            rest = b""
+            while piece := answer.read1(1 << 16):  # unlike readline() it raises when the answer is cut
+                *whole_lines, rest = (rest + piece).split(b"\n")
+                yield from whole_lines
+            if rest:
+                yield rest
+            sender.join(timeout_s)
+            whole = not failed and not sender.is_alive()
+        except (OSError, http.client.HTTPException) as broken:
+            _raise_callers(failed)
+            raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
+        finally:
+            if not whole:
+                self.close()
+        _raise_callers(failed)
+        if not whole:
+            raise MasterUnreachable(self.url, "the answer ended before everything was sent", sent=True)
+
+
+def _raise_callers(failed: list[BaseException]) -> None:
+    for wrong in failed:
+        if not isinstance(wrong, OSError):
+            raise wrong
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,210 @@
+"""The client of one master's HTTP API ("The feed" in docs/architecture.md): blocking and typed."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from txlog.client.answers import Doorbell, HoldAnswer, Status, Transaction, Worker, WorkerReport, Write, Written
+from txlog.client.connection import Connection
+from txlog.model.durability import Durability
+from txlog.model.errors import PeerFault, Unavailable
+from txlog.wire.pages import MEDIA_TYPE, LogPage, decode_page
+
+T = TypeVar("T")
+
+_JSON = {"Content-Type": "application/json"}
+_LINES = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
+_encode_line = msgspec.json.Encoder().encode
+_decode_written = msgspec.json.Decoder(Written).decode
+
+
+class MasterClient:
+    """One master, by its base URL (``http://host:port``). Keeps one connection, so one thread at a time uses it.
+
+    Every call raises :class:`~txlog.client.faults.MasterUnreachable` when nothing answers within ``timeout_s``
+    (connecting: within ``connect_s``), :class:`PeerFault` ``Malformed`` when the answer is none of ours, and
+    otherwise the master's own error."""
+
+    def __init__(
+        self, url: str, timeout_s: float = 10.0, *, connect_s: float = 2.0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._connection = Connection(url, timeout_s=timeout_s, connect_s=connect_s, tls=tls)
+
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> MasterClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- how it is
+
+    def status(self) -> Status:
+        return self._get("/txlog/status", Status)
+
+    def peers(self) -> list[dict[str, Any]]:
+        """Each peer as this master sees it, in the cluster's order."""
+        answer: Any = self._get("/txlog/peers", object)
+        return list(answer["peers"] if isinstance(answer, dict) else answer)
+
+    def workers(self) -> list[Worker]:
+        """The workers of its data centre, as pipelines reported them."""
+        reply = self._connection.request("GET", "/txlog/workers").body
+        try:
+            told = msgspec.json.decode(reply)
+            return msgspec.convert(told["workers"] if isinstance(told, dict) else told, list[Worker])
+        except (msgspec.DecodeError, KeyError) as wrong:
+            raise PeerFault(self.url, "Malformed", f"/txlog/workers: {wrong}") from None
+
+    def health(self, kind: str = "ready") -> bool:
+        """``kind``: live, ready or startup. False when the master says no; unreachable is an error."""
+        try:
+            self._connection.request("GET", f"/health/{kind}")
+        except Unavailable as no:
+            if no.reason == "Unreachable":
+                raise
+            return False
+        return True
+
+    def metrics(self) -> str:
+        """The metrics in Prometheus' text format."""
+        return self._connection.request("GET", "/metrics").body.decode()
+
+    # -- the log
+
+    def doorbell(self, after: int, tick: int = 0, timeout_s: float = 5.0) -> Doorbell:
+        """Wait, at most ``timeout_s`` (30), until the stable index is above ``after`` or the tick above ``tick``."""
+        query = urlencode({"after": after, "tick": tick, "timeout": f"{timeout_s:g}"})
+        return self._get(f"/txlog/doorbell?{query}", Doorbell, timeout_s=timeout_s + self._timeout_s)
+
+    def log_page(
+        self, after: int, at_hash: bytes | None = None, upto: int | None = None, max_bytes: int | None = None
+    ) -> LogPage:
+        """The entries behind index ``after``, at most up to ``upto`` and the stable index, about ``max_bytes`` of
+        them (at least one). ``at_hash`` is the caller's chain hash at ``after``: :class:`LogDiverged`,
+        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there; None does not check."""
+        query: dict[str, str | int] = {"after": after}
+        if at_hash is not None:
+            query["hash"] = at_hash.hex()
+        if upto is not None:
+            query["upto"] = upto
+        if max_bytes is not None:
+            query["maxBytes"] = max_bytes
+        reply = self._connection.request("GET", f"/txlog/log?{urlencode(query)}", headers={"Accept": MEDIA_TYPE})
+        return decode_page(self.url, reply.body)
+
+    # -- transactions
+
+    def transaction(self, txid: str, wait_s: float | None = None, durability: Durability | None = None) -> Transaction:
+        """What became of a transaction; with ``wait_s``, as soon as it has reached ``durability``, or then."""
+        query: dict[str, str] = {}
+        if wait_s is not None:
+            query["wait"] = f"{wait_s:g}"
+        if durability is not None:
+            query["durability"] = durability.value
+        path = f"/txlog/transactions/{quote(txid)}" + (f"?{urlencode(query)}" if query else "")
+        return self._get(path, Transaction, timeout_s=(wait_s or 0.0) + self._timeout_s)
+
+    def submit(
+        self,
+        writes: Iterable[Write],
+        durability: Durability | None = None,
+        wait_s: float | None = None,
+        batch_bytes: int = 1 << 16,
+    ) -> Iterator[Written]:
+        """Write many transactions over one request; yields one answer for each, in order, as soon as its level
+        is reached. A line that is refused is an answer with ``error``, and the others go on.
+
+        ``writes`` is read in another thread, in pieces of about ``batch_bytes`` (0: each line at once, for a
+        producer that waits for answers). ``wait_s`` bounds the wait for each answer."""
+        headers = dict(_LINES)
+        if durability is not None:
+            headers["TxLog-Durability"] = durability.value
+        if wait_s is not None:
+            headers["Prefer"] = f"wait={wait_s:g}"
+        answers = self._connection.stream_lines(
+            "/txlog/transactions",
+            _pieces(writes, batch_bytes),
+            headers=headers,
+            timeout_s=(wait_s or 30.0) + self._timeout_s,
+        )
+        for line in answers:
+            if not line:
+                continue
+            try:
+                yield _decode_written(line)
+            except msgspec.DecodeError as wrong:
+                raise PeerFault(self.url, "Malformed", f"/txlog/transactions: {wrong}") from None
+
+    def skip(self, txid: str) -> object:
+        """Append an entry that lets every worker pass over ``txid``; the operator's last resort."""
+        return self._call("POST", f"/txlog/skip/{quote(txid)}", object, body=b"{}")
+
+    # -- workers
+
+    def report_worker(self, name: str, report: WorkerReport) -> int | None:
+        """Tell this master how a worker is; the answer is the index at which to hold it, or None."""
+        body = msgspec.json.encode(report)
+        return self._call("POST", f"/txlog/workers/{quote(name)}", HoldAnswer, body=body, repeatable=True).hold
+
+    def put_hold(self, name: str, index: int) -> None:
+        """Ask the pipeline not to take this worker above ``index`` until :meth:`lift_hold`."""
+        body = msgspec.json.encode({"index": index})
+        self._connection.request("PUT", f"/txlog/holds/{quote(name)}", body=body, headers=_JSON)
+
+    def lift_hold(self, name: str) -> None:
+        self._connection.request("DELETE", f"/txlog/holds/{quote(name)}")
+
+    # -- shared
+
+    def _get(self, path: str, kind: type[T], timeout_s: float | None = None) -> T:
+        return self._call("GET", path, kind, timeout_s=timeout_s, repeatable=True)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        body: bytes | None = None,
+        timeout_s: float | None = None,
+        repeatable: bool = False,
+    ) -> T:
+        reply = self._connection.request(
+            method,
+            path,
+            body=body,
+            headers=_JSON if body is not None else {},
+            timeout_s=timeout_s,
+            repeatable=repeatable,
+        )
+        try:
+            return msgspec.json.decode(reply.body or b"null", type=kind)
+        except msgspec.DecodeError as wrong:
+            raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
+
+
+def _pieces(writes: Iterable[Write], batch_bytes: int) -> Iterator[bytes]:
+    held: list[bytes] = []
+    size = 0
+    for write in writes:
+        line = _encode_line(write) + b"\n"
+        held.append(line)
+        size += len(line)
+        if size >= batch_bytes:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
