@@ -16,7 +16,7 @@ KIND_UPDATE = 1
 KIND_QUADS = 2
 """Payload: quads to delete and to add, see :mod:`txlog.model.quads`."""
 KIND_SKIP = 3
-"""Payload: the txid (ASCII) of a transaction that every worker passes over."""
+"""The key is the txid of a transaction that every worker passes over; the payload says why (UTF-8)."""
 KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP)
 
 

@@ -60,7 +60,8 @@ Record = Held | Added | Stable | Ceiling | ViewAccepted | ViewInstalled
 
 
 class QueuedMeta(msgspec.Struct, frozen=True):
-    """What recovery tells of held transactions that are not in the log: ``first_seq`` on, parallel lists."""
+    """What recovery tells of held transactions that are not in the log: ``first_seq`` on, parallel lists.
+    ``kinds`` are ``kind | payload bytes << 8``."""
 
     node: str
     birth: int
@@ -72,13 +73,14 @@ class QueuedMeta(msgspec.Struct, frozen=True):
 
 
 class KeySeen(msgspec.Struct, frozen=True):
-    """An entry of the log that carries an idempotency key, or (``kind`` SKIP) names a transaction to pass over:
-    ``key`` then is the txid that it names."""
+    """An entry of the log whose ``key`` is not empty: an idempotency key, or (``kind`` SKIP) the txid of the
+    transaction to pass over. ``content`` is its content hash, ``span`` its txid (count 1)."""
 
     index: int
     kind: int
     key: str
     stamp: int
+    content: bytes
     span: Span
 
 

@@ -1,0 +1,103 @@
+"""What goes into the core and what comes out of it. The numbered duties of the caller are in ``README.md``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from txlog.model.entry import Span
+from txlog.model.ids import Txid
+from txlog.model.records import Record
+from txlog.wire.messages import Message
+
+
+class Now(NamedTuple):
+    """The caller's clocks in milliseconds: ``wall`` since 1970, used for stamps only; ``mono`` never goes back and
+    is used for time-outs only (rule 31: the core has no clock)."""
+
+    wall: int
+    mono: int
+
+
+class ConfiguredMember(NamedTuple):
+    """A master of the configuration; the order of the list is the precedence and the same everywhere."""
+
+    node: str
+    data_center: str
+    weight: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Milliseconds, bytes and counts; the reasons are beside :class:`txlog.config.process.NodeConfig`."""
+
+    node: str
+    members: tuple[ConfiguredMember, ...]
+    round_timeout_ms: int = 2000
+    idle_interval_ms: int = 1000
+    max_clock_skew_ms: int = 60_000
+    key_retention_ms: int = 24 * 3600 * 1000
+    queue_transactions_max: int = 2_000_000
+    queue_bytes_max: int = 4 << 30
+    frame_bytes_max: int = 4 << 20
+    frame_items_max: int = 10_000
+    last_seen_birth: int = 0
+    last_seen_start: int = 0
+
+
+class Submission(NamedTuple):
+    """A transaction from a client, made deterministic. ``content`` is its content hash, taken by the caller."""
+
+    kind: int
+    key: str
+    payload: bytes
+    content: bytes
+
+
+class Accepted(NamedTuple):
+    """The transaction has this txid; it is durable when the effects' marks say ``accepted >= txid.seq``.
+    ``repeat``: an earlier transaction with the same idempotency key, which this one did not follow."""
+
+    txid: Txid
+    repeat: bool
+
+
+class Send(NamedTuple):
+    """``push``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``."""
+
+    peer: str
+    message: Message
+    push: tuple[int, int] | None
+
+
+class Marks(NamedTuple):
+    """How far this master is, to be believed once the effects are durable.
+
+    ``accepted``, ``quorum``, ``synced``: every own transaction up to this seq has reached that level.
+    ``log``, ``stable``: last index of the log and of its stable part."""
+
+    accepted: int
+    quorum: int
+    synced: int
+    log: int
+    stable: int
+
+
+@dataclass
+class Effects:
+    """Append ``records``; when they are durable, and everything appended before them, release the rest."""
+
+    records: list[Record] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    marks: Marks | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not self.records and not self.sends and self.marks is None
+
+
+class Missing(NamedTuple):
+    """Transactions that the core wants to be fetched from ``peer`` (``FetchRuns``)."""
+
+    peer: str
+    span: Span

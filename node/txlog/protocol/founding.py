@@ -1,0 +1,185 @@
+"""How a cluster begins, and what a master asks before it votes after a start.
+
+Founding (protocol section 3) is agreed like any view: *propose* → accepted by all, durably → *install*. The first
+in order proposes when every configured master has answered and none has a cluster. Every step is repeated until
+it is heard, and repeating one gives the same view, because the cluster id is the hash of its members.
+"""
+
+from __future__ import annotations
+
+from txlog.model.errors import Fatal, PeerFault
+from txlog.model.records import Record, Recovered, ViewAccepted, ViewInstalled
+from txlog.model.view import Member, View, founding_id
+from txlog.protocol.events import Settings
+from txlog.wire.messages import Accepted, Install, Known, Message, Propose, Who
+
+_REPEAT_MS = 200
+"""Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
+
+
+class Founding:
+    """``accepted``: this master's latest view, durable; ``installed``: whether it knows that all accepted it.
+
+    ``admitted``: this start may vote: every peer that answers has confirmed that this journal is not older than
+    what it has heard (rule 2), or nobody answered within the round time-out."""
+
+    def __init__(self, settings: Settings, recovered: Recovered, mono_ms: int) -> None:
+        self.settings = settings
+        self.birth = recovered.birth
+        self.start = recovered.start
+        self.accepted = recovered.accepted
+        self.installed = recovered.installed is not None
+        self.admitted = len(settings.members) == 1
+        self.records: list[Record] = []
+        self._began_ms = mono_ms
+        self._asked_ms = -(1 << 60)
+        self._known: dict[str, Known] = {}
+        self._acceptances: dict[str, View] = {}
+        self._members = [tuple(m) for m in settings.members]
+        self._check_last_seen(recovered)
+
+    def _check_last_seen(self, recovered: Recovered) -> None:
+        seen_birth, seen_start = self.settings.last_seen_birth, self.settings.last_seen_start
+        if seen_birth and seen_birth != recovered.birth:
+            raise Fatal(
+                "IdentityLost",
+                f"this journal was born {recovered.birth:016x}, the supervisor last saw {seen_birth:016x}: "
+                "put the lost journal back; this master must not speak for the old one",
+            )
+        if seen_start >= recovered.start:
+            raise Fatal("OldJournal", f"start {recovered.start}, the supervisor last saw start {seen_start}")
+
+    @property
+    def others(self) -> list[str]:
+        return [m.node for m in self.settings.members if m.node != self.settings.node]
+
+    @property
+    def first_in_order(self) -> bool:
+        return self.settings.members[0].node == self.settings.node
+
+    def who(self) -> Who:
+        return Who(self.settings.node, self.birth, self.start, list(self.settings.members))
+
+    # What others say
+
+    def check_members(self, peer: str, members: list[tuple[str, str, int]]) -> None:
+        if [tuple(m) for m in members] != self._members:
+            raise PeerFault(
+                peer,
+                "OtherMembers",
+                f"it is configured with {members}, this master with {self._members}; the list must be the same",
+            )
+
+    def on_known(self, known: Known, own_seq: int, last_stamp: int) -> None:
+        """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows."""
+        self.check_members(known.node, known.members)
+        for heard in known.of_you:
+            if heard.birth != self.birth:
+                raise Fatal(
+                    "IdentityLost",
+                    f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "
+                    f"{self.birth:016x}: put the lost journal back",
+                )
+            if heard.start > self.start:
+                raise Fatal(
+                    "Superseded", f"{known.node} has heard start {heard.start} of this node, this is {self.start}"
+                )
+            if heard.seq > own_seq or heard.counter > last_stamp:
+                raise Fatal(
+                    "OldJournal",
+                    f"{known.node} has heard seq {heard.seq}, counter {heard.counter} of this node; "
+                    f"this journal ends at seq {own_seq}, counter {last_stamp}: it is older than this master's word",
+                )
+        self._known[known.node] = known
+        if known.installed and known.accepted is not None:
+            self._learn_installed(known.node, known.accepted)
+        if set(self._known) >= set(self.others):
+            self.admitted = True
+
+    def _learn_installed(self, peer: str, view: View) -> None:
+        if self.accepted is not None and self.accepted.number == view.number:
+            self.install(view)
+        elif self.accepted is None and not any(m.birth == self.birth for m in view.members):
+            raise Fatal(
+                "IdentityLost",
+                f"{peer} belongs to a cluster founded without this journal (birth {self.birth:016x}): "
+                "put the lost journal back",
+            )
+
+    def on_propose(self, peer: str, view: View) -> list[tuple[str, Message]]:
+        """A view is durable here before the answer leaves; nothing of it is used before the install (rule 21)."""
+        mine = [m for m in view.members if m.node == self.settings.node]
+        if not mine or mine[0].birth != self.birth:
+            raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
+        self.check_members(peer, [(m.node, m.data_center, m.weight) for m in view.members])
+        if self.installed and self.accepted != view:
+            raise PeerFault(peer, "OtherCluster", "this master belongs to a founded cluster already")
+        if self.accepted is not None and self.accepted.number > view.number:
+            return []
+        if self.accepted != view:
+            self.accepted = view
+            self.records.append(ViewAccepted(view))
+        return [(peer, Accepted(self.settings.node, self.birth, view))]
+
+    def on_accepted(self, accepted: Accepted) -> None:
+        self._acceptances[accepted.node] = accepted.view
+
+    def install(self, view: View) -> None:
+        """Everybody has accepted; heard from the first in order, or from a member that has installed it."""
+        if self.installed or self.accepted != view:
+            return
+        self.installed = True
+        self.records.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))
+
+    # What to do next
+
+    def poll(self, mono_ms: int) -> list[tuple[str, Message]]:
+        """The questions and proposals that are due, each repeated until it is answered."""
+        sends: list[tuple[str, Message]] = []
+        due = mono_ms >= self._asked_ms + _REPEAT_MS
+        if due and (not self.admitted or not self.installed):
+            self._asked_ms = mono_ms
+            sends += [(node, self.who()) for node in self.others if node not in self._known or not self.installed]
+        if self._began_ms + self.settings.round_timeout_ms <= mono_ms and self.installed:
+            self.admitted = True
+        if not self.installed and self.first_in_order:
+            sends += self._propose(due)
+        return sends
+
+    @property
+    def finished(self) -> bool:
+        return self.admitted and self.installed
+
+    def next_ms(self, mono_ms: int) -> int:
+        """When to poll again."""
+        return mono_ms + _REPEAT_MS if not self.finished else 1 << 60
+
+    def _propose(self, due: bool) -> list[tuple[str, Message]]:
+        if set(self._known) < set(self.others):
+            return []
+        if any(known.installed for known in self._known.values()):
+            return []
+        view = self._founding_view()
+        sends: list[tuple[str, Message]] = []
+        if self.accepted != view:
+            self.accepted = view
+            self.records.append(ViewAccepted(view))
+            due = True
+        waiting = [node for node in self.others if self._acceptances.get(node) != view]
+        if not waiting:
+            self.install(view)
+            return [(node, Install(view)) for node in self.others]
+        if due:
+            sends = [(node, Propose(view)) for node in waiting]
+        return sends
+
+    def _founding_view(self) -> View:
+        births = {node: known.birth for node, known in self._known.items()}
+        births[self.settings.node] = self.birth
+        members = [Member(m.node, births[m.node], m.weight, m.data_center) for m in self.settings.members]
+        accepted = [k.accepted for k in self._known.values() if k.accepted is not None]
+        if self.accepted is not None:
+            accepted.append(self.accepted)
+        same = [v for v in accepted if v.members == members]
+        ballot = max((v.ballot for v in same), default=max((v.ballot + 1 for v in accepted), default=1))
+        return View(1, ballot, self.settings.node, members, founding_id(members), 0, bytes(16))

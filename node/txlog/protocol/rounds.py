@@ -1,0 +1,146 @@
+"""When to post, and what to put in front of a post. Nothing here bears on safety.
+
+A post is due to a peer
+
+* at once, when there are own transactions that were not pushed to it, or the log has grown by own transactions
+  since it was told;
+* within ``RELAY_MS``, when the log grew or transactions wait that are not own ones: their origin's posts usually
+  tell everybody first, so most of these are never sent;
+* every ``BUSY_MS`` while anything waits for its order and there is news to relay (busy);
+* every ``idle_interval_ms`` otherwise.
+
+While an answer is awaited, the next post to that peer waits ``PACE_MS``, so that on a fast link batches form by
+themselves, and on a slow one the link is filled rather than used once in a round trip.
+"""
+
+from __future__ import annotations
+
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.events import Settings
+from txlog.protocol.peers import InFlight, Peer
+from txlog.wire.messages import Claim
+
+PACE_MS = 4
+BUSY_MS = 10
+RELAY_MS = 20
+IN_FLIGHT_MAX = 64
+"""Posts that await an answer, per peer: at ``PACE_MS`` a round trip of a quarter of a second is filled."""
+_NEVER = 1 << 60
+
+
+class Rounds:
+    """``version`` grows with everything worth relaying. Times are ``mono`` milliseconds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.version = 0
+        self.resend_ms = max(200, settings.round_timeout_ms // 2)
+        self._lazy_since_ms = _NEVER
+        self._own_log_index = 0
+        self._own_synced = 0
+        self._fetches: dict[int, tuple[int, int, int]] = {}  # slot -> (held when asked, asked ms, turn)
+
+    def entered(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+
+    def own_work(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+        self.version += 1
+
+    def foreign_work(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+        self.version += 1
+        self._lazy_since_ms = min(self._lazy_since_ms, mono_ms)
+
+    def news(self) -> None:
+        self.version += 1
+
+    # When
+
+    def due_ms(self, agreement: Agreement, peer: Peer) -> int:
+        """The earliest time for the next post to this peer."""
+        if len(peer.in_flight) >= IN_FLIGHT_MAX:
+            return peer.in_flight[0].sent_ms + self.resend_ms + 1
+        wanted = min(
+            peer.sent_ms + self.settings.idle_interval_ms,
+            self._wanted_now(agreement, peer),
+            self._wanted_lazily(agreement, peer),
+        )
+        return max(wanted, peer.sent_ms + PACE_MS) if peer.in_flight else wanted
+
+    def _wanted_now(self, agreement: Agreement, peer: Peer) -> int:
+        if agreement.own_synced > self._own_synced:
+            self._own_synced = agreement.own_synced
+            self._own_log_index = agreement.stable
+        if peer.pushed < agreement.own.held or peer.told_log < self._own_log_index:
+            return self.now_ms
+        return _NEVER
+
+    def _wanted_lazily(self, agreement: Agreement, peer: Peer) -> int:
+        waiting = any(len(q) for q in agreement.queues)
+        behind = peer.told_log < agreement.history.length
+        if not waiting and not behind and agreement.stable == agreement.history.length:
+            self._lazy_since_ms = _NEVER
+            return _NEVER
+        if self.version == peer.sent_version:
+            return _NEVER
+        if len(agreement.own):
+            return peer.sent_ms + BUSY_MS
+        if self._lazy_since_ms == _NEVER:
+            self._lazy_since_ms = self.now_ms
+        return max(self._lazy_since_ms, peer.sent_ms) + RELAY_MS
+
+    # What
+
+    def push(self, agreement: Agreement, peer: Peer) -> tuple[int, int] | None:
+        """Own transactions to put in front of a post: from the first not yet pushed, as many as fit a frame."""
+        own = agreement.own
+        first = max(peer.pushed, peer.held_of_mine) + 1
+        if first > own.held:
+            return None
+        last = min(own.held, first + self.settings.frame_items_max - 1)
+        if first > own.in_log:
+            last = self._fitting(agreement, first, last)
+        return first, last
+
+    def _fitting(self, agreement: Agreement, first: int, last: int) -> int:
+        own, room = agreement.own, self.settings.frame_bytes_max
+        if own.bytes <= room:
+            return last
+        for seq in range(first, last + 1):
+            room -= own.size(seq)
+            if room < 0:
+                return max(first, seq - 1)
+        return last
+
+    def posted(self, peer: Peer, claim: Claim, push: tuple[int, int] | None, ask: bool) -> None:
+        if push is not None:
+            peer.pushed = max(peer.pushed, push[1])
+        peer.told_log = claim.log_index
+        peer.sent_version = self.version
+        if ask:
+            peer.sent_ms = self.now_ms
+            peer.in_flight.append(InFlight(claim.number, self.now_ms, peer.pushed))
+
+    # What others hold and this master misses
+
+    def nothing_missing(self, slot: int) -> None:
+        self._fetches.pop(slot, None)
+
+    def fetch_from(self, slot: int, held: int, holders: list[Peer], origin_present: bool) -> tuple[Peer | None, int]:
+        """Whom to ask now for one origin's transactions behind ``held``, and when to look again.
+
+        An origin that is present pushes by itself, so it is given ``resend_ms`` first; a holder that does not
+        answer in that time is followed by the next."""
+        before = self._fetches.get(slot)
+        if before is None or before[0] != held:
+            turn = before[2] if before else -1
+            at = self.now_ms + (self.resend_ms if origin_present else 0)
+            self._fetches[slot] = (held, at - self.resend_ms, turn)
+        _, asked_ms, turn = self._fetches[slot]
+        if self.now_ms < asked_ms + self.resend_ms:
+            return None, asked_ms + self.resend_ms
+        turn += 1
+        self._fetches[slot] = (held, self.now_ms, turn)
+        return holders[turn % len(holders)], self.now_ms + self.resend_ms

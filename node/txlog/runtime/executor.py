@@ -1,0 +1,184 @@
+"""Event → core → journal → release: the one place that keeps *durable, then sent*.
+
+Whatever the core says waits here until every record said with it or before it is durable (rules 8, 15, 33). The
+simulator drives this very code; it knows no clock, no network and no thread. One fsync is in flight at a time, and
+what arrives meanwhile goes into the next one (group commit).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from txlog.model.entry import Item, Run, Span
+from txlog.model.errors import PeerFault, Refused
+from txlog.model.records import Added, Record
+from txlog.protocol.core import Core
+from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submission
+from txlog.wire import messages as wire
+from txlog.wire.messages import FetchOrder, FetchRuns, Notice, Order, Post, Runs
+
+ORDER_SPANS_MAX = 20_000
+"""Spans in one answer about the log's order: well below a megabyte."""
+
+
+class Sync(Protocol):
+    def run(self) -> None:
+        """Write and fsync; on any thread. Raises ``JournalBroken``: the process must end (rule 29)."""
+
+
+class JournalPort(Protocol):
+    """What the executor needs of ``txlog.journal.Journal``."""
+
+    @property
+    def dirty(self) -> bool: ...
+    @property
+    def has_room_for_work(self) -> bool: ...
+    def append(self, record: Record) -> None: ...
+    def begin_sync(self) -> Sync | None: ...
+    def end_sync(self, sync: Sync) -> None: ...
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
+
+
+class Released(NamedTuple):
+    """What may leave the process now. ``added``: records of the log's growth, for whoever waits for positions."""
+
+    messages: list[tuple[str, bytes]]
+    marks: Marks | None
+    added: list[Added]
+
+
+class Executor:
+    """One master without its shell. Nothing of it may be called from two threads at once."""
+
+    def __init__(self, core: Core, journal: JournalPort) -> None:
+        self.core = core
+        self.journal = journal
+        self.notices: list[tuple[str, Notice]] = []
+        self._waiting: list[Effects] = []
+        self._syncing: list[Effects] = []
+        self._ready: list[Effects] = []
+        self._sync: Sync | None = None
+        self._gather()
+
+    # In
+
+    def submit(self, batch: list[Submission], now: Now) -> list[Accepted | Refused]:
+        """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so."""
+        answers = self.core.submit(batch, now, self.journal.has_room_for_work)
+        self._gather()
+        return answers
+
+    def receive(self, peer: str, data: bytes, now: Now) -> None:
+        """One message from a peer; :class:`PeerFault` when it is refused."""
+        message = wire.decode(peer, data)
+        match message:
+            case FetchRuns():
+                self._serve_runs(peer, message.span)
+            case FetchOrder():
+                self._serve_order(peer, message)
+            case Notice():
+                self.notices.append((peer, message))
+            case _:
+                self.core.receive(peer, message, now, self.journal.has_room_for_work)
+        self._gather()
+
+    def poll(self, now: Now) -> int:
+        """Time has passed. Returns the ``mono`` millisecond at which to poll again."""
+        wake = self.core.poll(now)
+        self._gather()
+        return wake
+
+    def _gather(self) -> None:
+        effects = self.core.drain()
+        if effects.empty:
+            return
+        for record in effects.records:
+            self.journal.append(record)
+        self._hold_back(effects)
+
+    def _hold_back(self, effects: Effects) -> None:
+        if self.journal.dirty:
+            self._waiting.append(effects)
+        elif self._sync is not None:
+            self._syncing.append(effects)
+        else:
+            self._ready.append(effects)
+
+    # Durable
+
+    def begin_sync(self) -> Sync | None:
+        """The next group commit, if one is due and none is under way. Run it, then call :meth:`end_sync`."""
+        if self._sync is not None or not self.journal.dirty:
+            return None
+        self._sync = self.journal.begin_sync()
+        self._syncing, self._waiting = self._waiting, []
+        return self._sync
+
+    def end_sync(self) -> None:
+        """The sync has run: what waited for it may leave."""
+        assert self._sync is not None
+        self.journal.end_sync(self._sync)
+        self._sync = None
+        self._ready += self._syncing
+        self._syncing = []
+
+    # Out
+
+    def release(self) -> Released:
+        """Everything that may leave now, in the order in which it was said."""
+        ready, self._ready = self._ready, []
+        messages: list[tuple[str, bytes]] = []
+        marks: Marks | None = None
+        added: list[Added] = []
+        for effects in ready:
+            messages += [(send.peer, self._encode(send)) for send in effects.sends]
+            marks = effects.marks or marks
+            added += [record for record in effects.records if isinstance(record, Added)]
+        return Released(messages, marks, added)
+
+    def _encode(self, send: Send) -> bytes:
+        message = send.message
+        if send.push is not None and isinstance(message, Post):
+            message = msgspec.structs.replace(message, runs=self._own_runs(*send.push))
+        return wire.encode(message)
+
+    def _own_runs(self, first_seq: int, last_seq: int) -> list[Run]:
+        own = self.core.agreement
+        assert own is not None
+        return self._runs(Span(own.own.origin.node, own.own.origin.birth, first_seq, last_seq - first_seq + 1))
+
+    def _runs(self, span: Span) -> list[Run]:
+        """The transactions of a span, as many as one frame may carry, at least one."""
+        limits = self.core.settings
+        items: list[Item] = []
+        room = limits.frame_bytes_max
+        while len(items) < span.count and room > 0:
+            count = min(span.count - len(items), limits.frame_items_max)
+            run = self.journal.read(span.node, span.birth, span.first_seq + len(items), count, room)
+            items += run.items
+            room -= sum(len(item.payload) for item in run.items)
+        return [Run(span.node, span.birth, span.first_seq, items)]
+
+    def _serve_runs(self, peer: str, span: Span) -> None:
+        agreement = self.core.agreement
+        queue = (
+            next((q for q in agreement.queues if (q.origin.node, q.origin.birth) == (span.node, span.birth)), None)
+            if agreement
+            else None
+        )
+        if queue is None or span.count < 1 or span.first_seq < 1 or span.first_seq > queue.held:
+            raise PeerFault(peer, "NotHeld", f"it asks for {span}, which is not held here")
+        count = min(span.count, queue.held - span.first_seq + 1)
+        runs = self._runs(Span(span.node, span.birth, span.first_seq, count))
+        self._hold_back(Effects(sends=[Send(peer, Runs(runs), None)]))
+
+    def _serve_order(self, peer: str, asked: FetchOrder) -> None:
+        agreement = self.core.agreement
+        if agreement is None or asked.after >= agreement.history.length or asked.after < 0:
+            raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
+        upto = min(asked.upto, agreement.history.length)
+        spans = agreement.history.spans(asked.after, upto, ORDER_SPANS_MAX)
+        end = asked.after + sum(s.count for s in spans)
+        self._hold_back(Effects(sends=[Send(peer, Order(asked.after, spans, agreement.history.hash_at(end)), None)]))
