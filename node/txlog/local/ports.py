@@ -1,0 +1,80 @@
+"""Loopback ports: free ones, kept for a state folder's life, and no two state folders of a user choose the same."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from txlog.local.faults import CannotRun
+from txlog.local.state import StateFolder
+
+FIRST, LAST = 7301, 32_000
+"""Below the ports that systems give to outgoing connections, so that a port is still free after a restart."""
+
+
+def is_free(port: int) -> bool:
+    with closing(socket.socket()) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def choose_ports(state: StateFolder, names: Iterable[str], reserved: Path | None = None) -> dict[str, int]:
+    """A port for each name: the one that it had, while that is free, else a new one.
+
+    ``reserved`` is the list of what this user's other state folders hold (in the system's folder for temporary
+    files); a folder that is gone holds nothing any more.
+    """
+    file = reserved or Path(tempfile.gettempdir()) / f"txlog-ports-{os.getuid()}.json"
+    kept: dict[str, int] = state.read("ports.json", {})
+    with _locked(file) as owners:
+        mine = str(state.root)
+        taken = {int(p) for p, owner in owners.items() if owner != mine and (Path(owner) / "ports.json").exists()}
+        ports: dict[str, int] = {}
+        for name in names:
+            port = kept.get(name)
+            if port is None or port in taken or not is_free(port):
+                port = next((p for p in range(FIRST, LAST) if p not in taken and _unused(p, kept, ports)), None)
+                if port is None:
+                    raise CannotRun(f"no free port on 127.0.0.1 from {FIRST} to {LAST}; end what holds them")
+            ports[name] = port
+        kept = {name: port for name, port in kept.items() if port not in ports.values()} | ports
+        state.write("ports.json", kept)
+        owners.clear()
+        owners.update({str(p): mine for p in kept.values()})
+    return ports
+
+
+def _unused(port: int, kept: dict[str, int], ports: dict[str, int]) -> bool:
+    return port not in kept.values() and port not in ports.values() and is_free(port)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[dict[str, Any]]:
+    """The reservations; what the caller leaves in the dictionary is merged into what others hold."""
+    with open(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            held = json.load(handle)
+        except ValueError:
+            held = {}
+        if not isinstance(held, dict):
+            held = {}
+        held = {port: owner for port, owner in held.items() if (Path(str(owner)) / "ports.json").exists()}
+        mine = dict(held)
+        yield mine
+        owners = set(mine.values())
+        held = {port: owner for port, owner in held.items() if owner not in owners} | mine
+        handle.seek(0)
+        handle.truncate()
+        json.dump(held, handle)

@@ -1,0 +1,189 @@
+"""The one folder in which a local cluster keeps everything (``--state``, by default ``.txlog``)::
+
+txlog-state.json   the mark that this folder is ours, and its format
+lock               held by the supervisor as long as it lives; the kernel lets go of it even after kill -9
+control.json       how to reach the supervisor: loopback URL, token, process
+topology.json      what runs where, for the command line
+ports.json         name to port, kept over restarts
+processes.json     process id and start time of every child, so that leftovers are found
+seen.json          the last birth and start seen of every master (protocol section 1)
+peer-token         what the masters show each other
+logs/NAME.log      what each process says, and NAME.log.1 before it
+masters/NODE/      config.json, journal/
+workers/NAME/      the store's own files
+pipelines/DC/      config.json, scratch/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from txlog.local.faults import AlreadyRunning, NotOurFolder, NotRunning
+
+FORMAT: Final = 1
+DEFAULT_FOLDER: Final = Path(".txlog")
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class MasterPlace(_Fact):
+    node: str
+    data_center: str
+    url: str
+
+
+class WorkerPlace(_Fact):
+    name: str
+    data_center: str
+    url: str
+    engine: str
+    managed: bool
+
+
+class Topology(_Fact):
+    """What runs where. Masters are in order of precedence."""
+
+    repository: str
+    data_centers: list[str]
+    masters: list[MasterPlace]
+    workers: list[WorkerPlace]
+
+    def masters_of(self, data_center: str) -> list[MasterPlace]:
+        return [master for master in self.masters if master.data_center == data_center]
+
+
+class ControlPlace(_Fact):
+    url: str
+    token: str
+    pid: int
+
+
+class StateFolder:
+    """Paths and files of one local cluster."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    @property
+    def _mark(self) -> Path:
+        return self.root / "txlog-state.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def token_file(self) -> Path:
+        return self.root / "peer-token"
+
+    def master(self, node: str) -> Path:
+        return self.root / "masters" / node
+
+    def worker(self, name: str) -> Path:
+        return self.root / "workers" / name
+
+    def pipeline(self, data_center: str) -> Path:
+        return self.root / "pipelines" / data_center
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    # -- its life
+
+    @property
+    def exists(self) -> bool:
+        return self._mark.is_file()
+
+    def prepare(self) -> None:
+        """Make the folder, or recognise it. :class:`NotOurFolder` when something else is in it."""
+        if not self.exists:
+            if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+                raise NotOurFolder(f"{self.root} holds other files; choose an empty or new folder with --state")
+            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.chmod(0o700)
+            self.write("txlog-state.json", {"format": FORMAT})
+        found = self.read("txlog-state.json")
+        if found != {"format": FORMAT}:
+            raise NotOurFolder(f"{self.root} was made by another version of TxLog ({found}); choose another --state")
+        self.logs.mkdir(exist_ok=True)
+        if not self.token_file.exists():
+            self._write_text(self.token_file, secrets.token_hex(32) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder; :class:`AlreadyRunning` when a supervisor does."""
+        with open(self.root / "lock", "a") as lock:  # Python's files are not inherited, so no child keeps it
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlreadyRunning(
+                    f"a cluster already runs with the state folder {self.root}; see txlog status, or end it: txlog down"
+                ) from None
+            yield
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a supervisor lives."""
+        if not (self.root / "lock").exists():
+            return False
+        try:
+            with self.locked():
+                return False
+        except AlreadyRunning:
+            return True
+
+    def purge(self) -> None:
+        """Remove the folder and everything in it. Only while nothing runs."""
+        if not self.exists:
+            raise NotOurFolder(f"{self.root} is not a state folder of TxLog, nothing was removed")
+        with self.locked():
+            shutil.rmtree(self.root)
+
+    # -- its files
+
+    def read(self, name: str, default: Any = None) -> Any:
+        """A JSON file of the folder; ``default`` when it is not there or half written by something else."""
+        try:
+            return json.loads((self.root / name).read_text())
+        except (FileNotFoundError, ValueError):
+            return default
+
+    def write(self, name: str, value: Any) -> None:
+        """Whole or not at all; readable by its owner only, since some hold tokens."""
+        self._write_text(self.root / name, json.dumps(value, indent=1) + "\n")
+
+    def write_config(self, path: Path, config: BaseModel) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write_text(path, config.model_dump_json(indent=1) + "\n")
+
+    def _write_text(self, path: Path, text: str) -> None:
+        new = path.with_name(path.name + ".new")
+        new.touch(mode=0o600)
+        new.write_text(text)
+        os.replace(new, path)
+
+    def topology(self) -> Topology:
+        """What was started last. :class:`NotRunning` when nothing ever was."""
+        found = self.read("topology.json")
+        if found is None:
+            raise NotRunning(self.root)
+        return Topology.model_validate(found)
+
+    def control(self) -> ControlPlace:
+        """How to reach the supervisor. :class:`NotRunning` without one."""
+        found = self.read("control.json") if self.is_locked else None
+        if found is None:
+            raise NotRunning(self.root)
+        return ControlPlace.model_validate(found)
