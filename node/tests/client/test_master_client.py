@@ -288,9 +288,17 @@ class TestFailOver:
             assert (len(master.asked), len(far.asked)) == (1, 3)
             now[0] = 6.0
             master.answers["GET", "/txlog/status"] = self.STATUS
+            master.answers["GET", "/health/ready"] = (503, {"error": "Unavailable", "reason": "Starting"})
+            masters.status()
+            assert len(far.asked) == 4, "not ready yet"
+            now[0] = 12.0
+            master.answers["GET", "/health/ready"] = (200, {})
             masters.status()
             masters.status()
-            assert (len(master.asked), len(far.asked)) == (3, 3)
+            assert len(far.asked) == 4
+            assert [path for _, path, _ in master.asked] == [
+                *("/txlog/status", "/health/ready", "/health/ready", "/txlog/status", "/txlog/status"),
+            ]
             masters.close()
 
     def test_a_refusal_is_an_answer(self, master: ScriptedMaster) -> None:

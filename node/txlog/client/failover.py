@@ -18,6 +18,10 @@ DEAD_S = 5.0
 """How long a master that did not answer is asked last. Long enough that its time-outs do not show in the latency
 of every micro-batch, short enough to go back to the nearest soon after its restart."""
 
+PROBE_S = 0.5
+"""How long a master that did not answer may take to say that it is ready, before it is asked anything else again:
+one that hangs would otherwise cost the whole time-out of a long poll each time."""
+
 
 class Masters:
     """Fail-over over clients of one thread. Only reading calls go through it; a write names its master."""
@@ -47,8 +51,11 @@ class Masters:
         order = sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
         last: Refused | None = None
         for i in order:
+            client = self._clients[i]
             try:
-                answer = ask(self._clients[i])
+                if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_S):
+                    raise Unavailable("Starting", f"{client.url} is not ready")
+                answer = ask(client)
             except (MasterUnreachable, Unavailable) as passed:
                 self._dead_until[i] = self._clock() + DEAD_S
                 last = passed

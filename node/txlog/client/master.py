@@ -68,10 +68,10 @@ class MasterClient:
         except (msgspec.DecodeError, KeyError) as wrong:
             raise PeerFault(self.url, "Malformed", f"/txlog/workers: {wrong}") from None
 
-    def health(self, kind: str = "ready") -> bool:
+    def health(self, kind: str = "ready", timeout_s: float | None = None) -> bool:
         """``kind``: live, ready or startup. False when the master says no; unreachable is an error."""
         try:
-            self._connection.request("GET", f"/health/{kind}")
+            self._connection.request("GET", f"/health/{kind}", timeout_s=timeout_s)
         except Unavailable as no:
             if no.reason == "Unreachable":
                 raise
