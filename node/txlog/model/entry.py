@@ -91,11 +91,19 @@ def origin_tag(origin: Origin) -> bytes:
     return origin.node.encode() + b"\0" + origin.birth.to_bytes(8, "big")
 
 
+def chain_leaf(stamp: int, tag: bytes, seq: int, content: bytes) -> bytes:
+    """What one entry adds to the chain: content hash first, then stamp, seq and origin (:func:`origin_tag`)."""
+    return content + stamp.to_bytes(8, "big") + seq.to_bytes(8, "big") + tag
+
+
+def chain_next(previous: bytes, leaf: bytes) -> bytes:
+    """The hash of a log whose hash was ``previous``, after one more entry."""
+    return blake2b(previous + leaf, digest_size=HASH_BYTES).digest()
+
+
 def chain_hash(previous: bytes, stamp: int, tag: bytes, seq: int, content: bytes) -> bytes:
-    """The hash of a log whose hash was ``previous``, after one more entry. ``tag`` is :func:`origin_tag`."""
-    return blake2b(
-        previous + content + stamp.to_bytes(8, "big") + seq.to_bytes(8, "big") + tag, digest_size=HASH_BYTES
-    ).digest()
+    """:func:`chain_next` of a :func:`chain_leaf`."""
+    return chain_next(previous, chain_leaf(stamp, tag, seq, content))
 
 
 def chain_start(cluster_id: bytes) -> bytes:

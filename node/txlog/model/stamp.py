@@ -7,9 +7,11 @@ STAMP_MAX = (1 << 63) - 1
 """Stamps fit a signed 64-bit integer: the year 6429."""
 
 
-def stamp_at(wall_ms: int) -> int:
-    """The least stamp of a wall-clock millisecond."""
-    return wall_ms << LOGICAL_BITS
+def stamp_at(wall_us: int) -> int:
+    """The stamp of a wall-clock microsecond. The part below a millisecond goes into the upper end of the counting
+    bits, so that batches which different masters accept in one millisecond do not interleave."""
+    ms, us = divmod(wall_us, 1000)
+    return ms << LOGICAL_BITS | us << 6
 
 
 def stamp_ms(stamp: int) -> int:

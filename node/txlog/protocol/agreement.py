@@ -6,27 +6,28 @@ anything that follows from it leaves the process (the caller's duty, ``README.md
 
 from __future__ import annotations
 
-from txlog.model.entry import HASH_BYTES, KIND_SKIP, Item, Run, Span, chain_hash, content_hash
+from txlog.model.entry import HASH_BYTES, KIND_SKIP, Item, Run, chain_next, content_hash
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, Stable
 from txlog.model.view import View
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
-from txlog.protocol.queue import OriginQueue, Piece, merged
+from txlog.protocol.queue import OriginQueue, Prefix, head_within, ranks_of
 
 
 class Agreement:
     """``queues[slot]`` is the queue of the view's member in that slot. ``stable`` ≤ ``history.length``.
 
     ``last_stamp`` is the greatest stamp seen, made or promised: a new stamp lies above it (rule 4). ``log_key`` is
-    the key of the log's last entry. ``noops``: index → txid that counts instead. ``skips``: txid → index of the
-    entry that says to pass over it."""
+    the key of the log's last entry: stamp and rank of its origin. ``noops``: index → txid that counts instead.
+    ``skips``: txid → index of the entry that says to pass over it."""
 
     def __init__(self, node: str, view: View, recovered: Recovered, key_retention_ms: int) -> None:
         self.view = view
-        self.history = History(view.cluster_id)
         self.queues = [OriginQueue(m.origin) for m in view.members]
+        self.history = History(view.cluster_id, [m.origin for m in view.members])
+        self.ranks = ranks_of(self.queues)
         self.by_origin = {q.origin: q for q in self.queues}
         self.slots = {m.origin: slot for slot, m in enumerate(view.members)}
         self.own = next(q for q in self.queues if q.origin.node == node)
@@ -36,7 +37,7 @@ class Agreement:
         self.stable = recovered.stable
         self.own_synced = 0
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp)
-        self.log_key: tuple[int, Origin, int] = (0, Origin("", 0), 0)
+        self.log_key: tuple[int, int] = (0, 0)
         self.records: list[Record] = []
         self._recover(recovered)
 
@@ -47,10 +48,11 @@ class Agreement:
             queue = self.by_origin[origin]
             assert span.first_seq == queue.in_log + 1, (span, queue.in_log)
             size = span.count * HASH_BYTES
-            self.history.append(origin, span.first_seq, bytes(recovered.log_hashes[at : at + size]))
+            slot = self.slots[origin]
+            self.history.append(bytes([slot]) * span.count, bytes(recovered.log_hashes[at : at + size]))
             at += size
-            queue.in_log = queue.held = queue.in_log + span.count
-            self.log_key = (recovered.log_stamp, origin, queue.in_log)
+            queue.pass_by(span.count)
+            self.log_key = (recovered.log_stamp, self.ranks[slot])
         for seen in recovered.keys:
             origin = Origin(seen.span.node, seen.span.birth)
             if seen.kind == KIND_SKIP:
@@ -63,7 +65,7 @@ class Agreement:
             queue.extend(meta.stamps, meta.contents, meta.keys, meta.kinds)
             self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, meta.contents)
             self.last_stamp = max(self.last_stamp, queue.last_stamp)
-        self.own_synced = self._own_synced(0, self.stable)
+        self.own_synced = self._own_synced()
 
     # HOLD
 
@@ -108,7 +110,12 @@ class Agreement:
         queue.extend(stamps, contents, keys, [item.kind | len(item.payload) << 8 for item in run.items])
         self.last_stamp = max(self.last_stamp, stamps[-1])
         self._note_waiting(queue.origin, run.first_seq, keys, stamps, contents)
-        self.records.append(Held(run, b"".join(contents)))
+        before = self.records[-1] if self.records else None
+        if isinstance(before, Held) and before.run.origin == queue.origin:  # one record, one run of many requests
+            joined = Run(run.node, run.birth, before.run.first_seq, before.run.items + run.items)
+            self.records[-1] = Held(joined, before.contents + b"".join(contents))
+        else:
+            self.records.append(Held(run, b"".join(contents)))
 
     def _note_waiting(
         self, origin: Origin, first_seq: int, keys: list[str], stamps: list[int], contents: list[bytes]
@@ -122,88 +129,71 @@ class Agreement:
 
     # ADD
 
-    def add(self, stamp_max: int, seq_max: dict[Origin, int]) -> bool:
-        """Rule 12: the longest prefix of the queue within both bounds enters the log."""
-        pieces = merged(self.queues, stamp_max, seq_max)
-        if pieces:
-            self._commit(pieces, self._chain(pieces))
-        return bool(pieces)
+    def add(self, stamp_max: int, seq_max: list[int]) -> bool:
+        """Rule 12: the longest prefix of the queue within both bounds (``seq_max`` per slot) enters the log."""
+        prefix = head_within(self.queues, self.ranks, stamp_max, seq_max)
+        if prefix is not None:
+            self._commit(prefix, self._chain(prefix.leaves))
+        return prefix is not None
 
-    def follow(self, after: int, order: list[Span], end_hash: bytes) -> bool:
+    def follow(self, after: int, order: bytes, end_hash: bytes) -> bool:
         """Take over a piece of another master's log, if all of it is held here and ``end_hash`` proves it (rule 18).
 
         False when it is no news or something is missing. :class:`Fatal` when the two logs are forked (rule 17)."""
-        skip = self.history.length - after
-        if skip < 0:
+        news = order[self.history.length - after :] if after <= self.history.length else b""
+        if not news:
             return False
-        pieces: list[Piece] = []
-        seen = {q.origin: q.in_log for q in self.queues}
-        for span in order:
-            if skip >= span.count:
-                skip -= span.count
-                continue
-            origin, first, count = Origin(span.node, span.birth), span.first_seq + skip, span.count - skip
-            skip = 0
-            queue = self.by_origin.get(origin)
-            if queue is None or first != seen[origin] + 1:
-                raise Fatal("Forked", f"a peer's log goes on behind {self.history.length} with {span}, this one cannot")
-            if queue.held < first + count - 1:
-                return False
-            seen[origin] += count
-            pieces.append(Piece(queue, first, count))
-        if not pieces:
+        counts = [news.count(slot) for slot in range(len(self.queues))]
+        if sum(counts) != len(news):
+            raise Fatal("Forked", f"a peer's log goes on behind {self.history.length} with an origin unknown here")
+        if any(count > len(queue) for count, queue in zip(counts, self.queues, strict=True)):
             return False
-        hashes = self._chain(pieces)
-        if hashes[-1][-HASH_BYTES:] != end_hash:
+        prefix = self._arranged(news, counts)
+        hashes = self._chain(prefix.leaves)
+        if hashes[-HASH_BYTES:] != end_hash:
             raise Fatal("Forked", f"a peer's log and this one differ between {after} and {after + len(order)}")
-        self._commit(pieces, hashes)
+        self._commit(prefix, hashes)
         return True
 
-    def _chain(self, pieces: list[Piece]) -> list[bytes]:
-        """Chain hashes behind every entry of each piece, end to end, as if the pieces were added now."""
+    def _arranged(self, order: bytes, counts: list[int]) -> Prefix:
+        heads = [iter(q.head(counts[slot], 0)) for slot, q in enumerate(self.queues)]
+        rows = [next(heads[slot]) for slot in order]
+        return Prefix(order, [row[2] for row in rows], counts, rows[-1][0])
+
+    def _chain(self, leaves: list[bytes]) -> bytes:
+        """The chain hashes behind every entry, end to end, as if these were added now."""
         value = self.history.hash
-        result: list[bytes] = []
-        skipped = {q.origin: 0 for q in self.queues}
-        for queue, first_seq, length in pieces:
-            tag, seq, cells = queue.tag, first_seq, []
-            for stamp, content, _, _ in queue.rows(length, skipped[queue.origin]):
-                value = chain_hash(value, stamp, tag, seq, content)
-                cells.append(value)
-                seq += 1
-            skipped[queue.origin] += length
-            result.append(b"".join(cells))
-        return result
+        cells: list[bytes] = []
+        for leaf in leaves:
+            value = chain_next(value, leaf)
+            cells.append(value)
+        return b"".join(cells)
 
-    def _commit(self, pieces: list[Piece], hashes: list[bytes]) -> None:
-        first_index = self.history.length + 1
-        spans: list[Span] = []
-        for (queue, first_seq, length), cells in zip(pieces, hashes, strict=True):
-            origin = queue.origin
-            assert first_seq == queue.in_log + 1, "rule 13: an origin's seq grows by one"
-            self._enter(queue, first_seq, length)
-            self.history.append(origin, first_seq, cells)
-            queue.take(length)
-            spans.append(Span(origin.node, origin.birth, first_seq, length))
-        self.records.append(Added(first_index, spans, b"".join(hashes), self.stable))
+    def _commit(self, prefix: Prefix, hashes: bytes) -> None:
+        after = self.history.length
+        heads = [(q.stamp(q.in_log + 1), self.ranks[slot]) for slot, q in enumerate(self.queues) if prefix.counts[slot]]
+        assert min(heads) > self.log_key, f"rule 13: keys grow along the log: {min(heads)} behind {self.log_key}"
+        self.history.append(prefix.order, hashes)
+        self._enter_keyed(prefix.counts)
+        for queue, count in zip(self.queues, prefix.counts, strict=True):
+            if count:
+                queue.take(count)
+        self.log_key = (prefix.last_stamp, self.ranks[prefix.order[-1]])
+        self.records.append(Added(after + 1, self.history.spans(after, self.history.length), hashes, self.stable))
 
-    def _enter(self, queue: OriginQueue, first_seq: int, length: int) -> None:
-        """Check the order of keys (rule 13) and let idempotency keys and skips take effect."""
-        head = (queue.stamp(first_seq), queue.origin, first_seq)
-        assert head > self.log_key, f"rule 13: keys grow along the log: {head} behind {self.log_key}"
-        index = self.history.length + 1
-        if queue.any_key(length):
-            for offset, (stamp, content, key, kind) in enumerate(queue.rows(length)):
-                if key:
-                    txid = Txid(queue.origin, first_seq + offset)
-                    self._enter_keyed(index + offset, txid, stamp, content, key, kind)
-        last = first_seq + length - 1
-        self.log_key = (queue.stamp(last), queue.origin, last)
-
-    def _enter_keyed(self, index: int, txid: Txid, stamp: int, content: bytes, key: str, kind: int) -> None:
-        if kind == KIND_SKIP:
-            self.skips.setdefault(key, index)
-        else:
-            self._note_key(index, key, First(txid, stamp, content))
+    def _enter_keyed(self, counts: list[int]) -> None:
+        """Idempotency keys and skips take effect, in the order of the log."""
+        keyed = [
+            (self.history.index_of(queue.origin, seq), queue, seq)
+            for queue, count in zip(self.queues, counts, strict=True)
+            for seq in (queue.keyed(count) if count else ())
+        ]
+        for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
+            if queue.kind(seq) == KIND_SKIP:
+                self.skips.setdefault(queue.key(seq), index)
+            else:
+                first = First(Txid(queue.origin, seq), queue.stamp(seq), queue.content(seq))
+                self._note_key(index, queue.key(seq), first)
 
     def _note_key(self, index: int, key: str, first: First) -> None:
         counts = self.keys.entered(key, first)
@@ -212,18 +202,16 @@ class Agreement:
 
     # STABLE
 
-    def settle(self, held_by_all: dict[Origin, int]) -> bool:
+    def settle(self, held_by_all: list[int]) -> bool:
         """Move the stable index as far as every member, silent ones included, is known to hold (rule 33)."""
-        index = self.stable
-        for span in self.history.spans(self.stable, self.history.length):
-            last = min(span.first_seq + span.count - 1, held_by_all[Origin(span.node, span.birth)])
-            index += max(0, last - span.first_seq + 1)
-            if last < span.first_seq + span.count - 1:
-                break
-        if index == self.stable:
+        index = self.history.length
+        for queue, held in zip(self.queues, held_by_all, strict=True):
+            if held < queue.in_log:
+                index = min(index, self.history.index_of(queue.origin, held + 1) - 1)
+        if index <= self.stable:
             return False
-        self.own_synced = max(self.own_synced, self._own_synced(self.stable, index))
         self.stable = index
+        self.own_synced = self._own_synced()
         self._say_stable(index)
         return True
 
@@ -235,7 +223,5 @@ class Agreement:
         else:
             self.records.append(Stable(index))
 
-    def _own_synced(self, after: int, upto: int) -> int:
-        own = self.own.origin
-        spans = [s for s in self.history.spans(after, upto) if s.node == own.node and s.birth == own.birth]
-        return spans[-1].first_seq + spans[-1].count - 1 if spans else 0
+    def _own_synced(self) -> int:
+        return self.history.seq_within(self.slots[self.own.origin], self.stable)

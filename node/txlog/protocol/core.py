@@ -23,8 +23,8 @@ from txlog.wire.messages import Claim, FetchRuns, Known, KnownBirth, Message, Po
 CEILING_BLOCK = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
-ORDER_SPANS_MAX = 2048
-"""Spans of the log in one post: a piece of catching up that stays below a hundred kilobytes (rule 18)."""
+ORDER_MAX = 65_536
+"""Entries of the log's order in one post, a byte each: a bounded piece of catching up (rule 18)."""
 
 
 class Core:
@@ -47,6 +47,7 @@ class Core:
         self._effects = Effects()
         self._marks = Marks(0, 0, 0, 0, 0)
         self._rounds = Rounds(settings)
+        self._advanced: tuple[object, ...] = ()
         self._enter_view(now)
 
     def drain(self) -> Effects:
@@ -100,7 +101,6 @@ class Core:
         if items:
             agreement.hold_own(items, contents)
             self._rounds.own_work(now.mono)
-        self._advance()
         return answers
 
     def _refuses_work(self, batch: list[Submission], room_for_work: bool) -> Refused | None:
@@ -298,20 +298,27 @@ class Core:
         self._rounds.entered(now.mono)
 
     def _advance(self) -> None:
-        """ADD and STABLE with what is known now."""
+        """ADD and STABLE with what is known now; nothing when nothing was learnt since the last time."""
         agreement = self.agreement
         if agreement is None or not self.founding.admitted:
             return
+        known = (self._rounds.version, *(p.node for p in self.peers if self.is_present(p)))
+        if known == self._advanced:
+            return
+        self._advanced = known
         self._make_usable(agreement)
         bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])
         present = [p for p in self.peers if self.is_present(p)]
-        seq_max = {q.origin: min([q.held, *(p.held(slot) for p in present)]) for slot, q in enumerate(agreement.queues)}
-        if agreement.add(bound, seq_max):
+        if agreement.add(bound, self._held_by(agreement, present)):
             self._make_usable(agreement)
-        held_by_all = {
-            q.origin: min([q.held, *(p.held(slot) for p in self.peers)]) for slot, q in enumerate(agreement.queues)
-        }
-        agreement.settle(held_by_all)
+        agreement.settle(self._held_by(agreement, self.peers))
+
+    def _held_by(self, agreement: Agreement, peers: list[Peer]) -> list[int]:
+        """Per slot the last seq that this master and all of ``peers`` are known to hold."""
+        held = [q.held for q in agreement.queues]
+        for peer in peers:
+            held = list(map(min, held, peer.claim.held)) if peer.claim is not None else [0] * len(held)
+        return held
 
     def _make_usable(self, agreement: Agreement) -> None:
         """Rule 10: a counter counts only with what came with it."""
@@ -428,11 +435,10 @@ class Core:
         claim = self._claim(now)
         push = self._rounds.push(agreement, peer)
         known = peer.claim.log_index if peer.claim else 0
-        order: list[Span] = []
-        order_hash = b""
+        order = order_hash = b""
         if known < claim.log_index:
-            order = agreement.history.spans(known, claim.log_index, ORDER_SPANS_MAX)
-            order_hash = agreement.history.hash_at(known + sum(s.count for s in order))
+            order = agreement.history.order(known, min(claim.log_index, known + ORDER_MAX))
+            order_hash = agreement.history.hash_at(known + len(order))
         view = agreement.view
         post = Post(
             cluster=view.cluster_id,

@@ -12,8 +12,8 @@ from txlog.wire.messages import Message
 
 
 class Now(NamedTuple):
-    """The caller's clocks in milliseconds: ``wall`` since 1970, used for stamps only; ``mono`` never goes back and
-    is used for time-outs only (rule 31: the core has no clock)."""
+    """The caller's clocks: ``wall`` in microseconds since 1970, used for stamps only; ``mono`` in milliseconds, never
+    goes back and is used for time-outs only (rule 31: the core has no clock)."""
 
     wall: int
     mono: int

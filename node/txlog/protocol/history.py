@@ -1,34 +1,42 @@
 """The agreed order as an index in memory: who stands where, and the chain hash behind every entry.
 
-16 bytes of hash an entry, and about 26 bytes for each *span* (neighbours of one origin with neighbouring seqs).
+25 bytes an entry: its origin's slot (1), its chain hash (16), and its index in its origin's table (8).
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from itertools import groupby
 
 from txlog.model.entry import HASH_BYTES, Span, chain_start
 from txlog.model.ids import Origin
 
+_MARK = 1024
+"""Every so many entries the seqs reached are noted, so that no look-up counts from the beginning."""
+
 
 class History:
-    """Order and hashes of the log. ``length`` is the last index; index 0 is the empty log."""
+    """Order and hashes of the log. ``length`` is the last index; index 0 is the empty log. An origin's seqs in the
+    log run from 1 without a gap."""
 
-    def __init__(self, cluster_id: bytes) -> None:
+    def __init__(self, cluster_id: bytes, origins: list[Origin]) -> None:
+        assert len(origins) <= 255, "an origin's slot is one byte"
         self.start_hash = chain_start(cluster_id)
-        self.origins: list[Origin] = []
-        self._slots: dict[Origin, int] = {}
+        self.origins = origins
+        self._slots = {origin: slot for slot, origin in enumerate(origins)}
+        self._order = bytearray()
         self._hashes = bytearray()
-        self._first_index = array("Q")
-        self._slot = array("H")
-        self._first_seq = array("Q")
-        self._of_origin: list[tuple[array[int], array[int]]] = []  # per origin: first seqs, span numbers
-        self.length = 0
+        self._indexes = [array("Q") for _ in origins]  # slot -> index of seq 1, 2, ...
+        self._reached = [tuple(0 for _ in origins)]  # per mark: seqs in the log before it
+
+    @property
+    def length(self) -> int:
+        return len(self._order)
 
     @property
     def hash(self) -> bytes:
-        return self.hash_at(self.length)
+        return bytes(self._hashes[-HASH_BYTES:]) if self._hashes else self.start_hash
 
     def hash_at(self, index: int) -> bytes:
         """Chain hash of the log cut behind ``index`` (0 ≤ index ≤ length)."""
@@ -37,57 +45,56 @@ class History:
             return self.start_hash
         return bytes(self._hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES])
 
-    def append(self, origin: Origin, first_seq: int, hashes: bytes) -> None:
-        """Put ``len(hashes) / 16`` consecutive transactions of one origin behind the log."""
-        count = len(hashes) // HASH_BYTES
-        slot = self._slots.get(origin)
-        if slot is None:
-            slot = self._slots[origin] = len(self.origins)
-            self.origins.append(origin)
-            self._of_origin.append((array("Q"), array("Q")))
-        last = len(self._slot) - 1
-        joined = (
-            last >= 0
-            and self._slot[last] == slot
-            and self._first_seq[last] + (self.length + 1 - self._first_index[last]) == first_seq
-        )
-        if not joined:
-            seqs, spans = self._of_origin[slot]
-            seqs.append(first_seq)
-            spans.append(len(self._slot))
-            self._first_index.append(self.length + 1)
-            self._slot.append(slot)
-            self._first_seq.append(first_seq)
+    def append(self, order: bytes, hashes: bytes) -> None:
+        """Put entries behind the log: the slot of each, and the chain hash behind each, end to end."""
+        assert len(hashes) == len(order) * HASH_BYTES
+        done = 0
+        while done < len(order):
+            part = order[done : done + _MARK - self.length % _MARK]
+            self._append_part(part)
+            done += len(part)
         self._hashes += hashes
-        self.length += count
+
+    def _append_part(self, order: bytes) -> None:
+        index = self.length + 1
+        if order.count(order[0]) == len(order):
+            self._indexes[order[0]].extend(range(index, index + len(order)))
+        else:
+            for slot in order:
+                self._indexes[slot].append(index)
+                index += 1
+        self._order += order
+        if self.length % _MARK == 0:
+            self._reached.append(tuple(len(indexes) for indexes in self._indexes))
+
+    def slot(self, origin: Origin) -> int | None:
+        return self._slots.get(origin)
 
     def index_of(self, origin: Origin, seq: int) -> int:
         """The index of a transaction, 0 when it is not in the log."""
         slot = self._slots.get(origin)
-        if slot is None:
+        if slot is None or not 1 <= seq <= len(self._indexes[slot]):
             return 0
-        seqs, spans = self._of_origin[slot]
-        at = bisect_right(seqs, seq) - 1
-        if at < 0:
-            return 0
-        span = spans[at]
-        offset = seq - seqs[at]
-        return self._first_index[span] + offset if offset < self._count(span) else 0
+        return self._indexes[slot][seq - 1]
 
-    def spans(self, after: int, upto: int, most: int = 1 << 62) -> list[Span]:
-        """The order of the entries ``after + 1`` to ``upto``, at most ``most`` spans of it."""
+    def seq_within(self, slot: int, index: int) -> int:
+        """The last seq of an origin at or before ``index``."""
+        return bisect_right(self._indexes[slot], index)
+
+    def order(self, after: int, upto: int) -> bytes:
+        """The slots of the entries ``after + 1`` to ``upto``."""
+        return bytes(self._order[after:upto])
+
+    def spans(self, after: int, upto: int) -> list[Span]:
+        """The entries ``after + 1`` to ``upto`` by name, neighbours of one origin together."""
+        mark = after // _MARK
+        reached = list(self._reached[mark])
+        for slot in self._order[mark * _MARK : after]:
+            reached[slot] += 1
         found: list[Span] = []
-        number = bisect_right(self._first_index, after + 1) - 1 if after < upto else 0
-        index = after + 1
-        while index <= upto and len(found) < most:
-            begin = self._first_index[number]
-            count = min(begin + self._count(number), upto + 1) - index
-            origin = self.origins[self._slot[number]]
-            found.append(Span(origin.node, origin.birth, self._first_seq[number] + index - begin, count))
-            index += count
-            number += 1
+        for slot, group in groupby(self._order[after:upto]):
+            count = sum(1 for _ in group)
+            origin = self.origins[slot]
+            found.append(Span(origin.node, origin.birth, reached[slot] + 1, count))
+            reached[slot] += count
         return found
-
-    def _count(self, span: int) -> int:
-        after = self._first_index[span + 1] if span + 1 < len(self._slot) else self.length + 1
-        return after - self._first_index[span]

@@ -7,46 +7,51 @@ of the origins' own orders, and a transaction costs four list cells rather than 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple
 
-from txlog.model.entry import origin_tag
+from txlog.model.entry import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
 
 _COMPACT_AT = 4096
+_ENDLESS = 1 << 63
 
 
-class Piece(NamedTuple):
-    """``length`` transactions of one origin, from ``first_seq`` on, that stand together at the queue's head."""
+class Prefix(NamedTuple):
+    """The head of the queue, in key order. ``order``: the slot of each transaction, one byte each; ``leaves``:
+    what each adds to the chain hash; ``counts[slot]``: how many of each; ``last_stamp``: the last one's."""
 
-    origin_queue: OriginQueue
-    first_seq: int
-    length: int
+    order: bytes
+    leaves: list[bytes]
+    counts: list[int]
+    last_stamp: int
 
 
 class OriginQueue:
     """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq held (≥ in_log), all before
     it held or in the log too. The lists cover the seqs above ``in_log``; ``_head`` cells before it are dead."""
 
-    def __init__(self, origin: Origin, in_log: int = 0) -> None:
+    def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.tag = origin_tag(origin)
-        self.in_log = in_log
-        self.held = in_log
+        self.in_log = 0
+        self.held = 0
         self.bytes = 0
         self._head = 0
         self._stamps: list[int] = []
-        self._contents: list[bytes] = []
+        self._leaves: list[bytes] = []
         self._keys: list[str] = []
-        self._kinds: list[int] = []  # kind | payload size << 8
+        self._kinds: list[int] = []  # kind | payload bytes << 8
 
     def __len__(self) -> int:
         return self.held - self.in_log
 
     def extend(self, stamps: list[int], contents: list[bytes], keys: list[str], kinds: list[int]) -> None:
         """Hold more, from ``held + 1`` on. Stamps grow strictly. ``kinds`` are ``kind | payload bytes << 8``."""
+        self._leaves += map(
+            chain_leaf, stamps, repeat(self.tag), range(self.held + 1, self.held + len(stamps) + 1), contents
+        )
         self._stamps += stamps
-        self._contents += contents
         self._keys += keys
         self._kinds += kinds
         self.held += len(stamps)
@@ -57,42 +62,48 @@ class OriginQueue:
         """The greatest stamp held and not in the log, else 0."""
         return self._stamps[-1] if self.held > self.in_log else 0
 
-    @property
-    def head_stamp(self) -> int:
-        return self._stamps[self._head]
-
     def _at(self, seq: int) -> int:
         assert self.in_log < seq <= self.held, (self.origin, seq, self.in_log, self.held)
         return self._head + seq - self.in_log - 1
 
     def content(self, seq: int) -> bytes:
-        return self._contents[self._at(seq)]
+        """Content hash."""
+        return self._leaves[self._at(seq)][:HASH_BYTES]
 
     def stamp(self, seq: int) -> int:
         return self._stamps[self._at(seq)]
+
+    def key(self, seq: int) -> str:
+        return self._keys[self._at(seq)]
+
+    def kind(self, seq: int) -> int:
+        return self._kinds[self._at(seq)] & 255
 
     def size(self, seq: int) -> int:
         """Payload bytes."""
         return self._kinds[self._at(seq)] >> 8
 
-    def rows(self, count: int, skip: int = 0) -> Iterator[tuple[int, bytes, str, int]]:
-        """``(stamp, content, key, kind)`` of ``count`` transactions behind the first ``skip``."""
-        a, b = self._head + skip, self._head + skip + count
-        return zip(
-            self._stamps[a:b], self._contents[a:b], self._keys[a:b], [k & 255 for k in self._kinds[a:b]], strict=True
+    def keyed(self, count: int) -> list[int]:
+        """Which of the first ``count`` seqs carry a key."""
+        keys = self._keys[self._head : self._head + count]
+        return [self.in_log + 1 + offset for offset, key in enumerate(keys) if key] if any(keys) else []
+
+    def first_beyond(self, stamp_max: int, seq_max: int) -> int:
+        """The stamp of the first transaction above either bound; endless when there is none."""
+        within = min(
+            bisect_right(self._stamps, stamp_max, self._head) - self._head, max(0, seq_max - self.in_log), len(self)
         )
+        return self._stamps[self._head + within] if within < len(self) else _ENDLESS
 
-    def any_key(self, count: int) -> bool:
-        """Whether one of the first ``count`` carries a key."""
-        return any(self._keys[self._head : self._head + count])
+    def count_before(self, stamp: int, first: bool) -> int:
+        """How many have a stamp below ``stamp``, or at it when this origin comes ``first`` at equal stamps."""
+        find = bisect_right if first else bisect_left
+        return find(self._stamps, stamp, self._head) - self._head
 
-    def seq_up_to(self, stamp: int) -> int:
-        """The last seq whose stamp is at or below ``stamp``."""
-        return self.in_log + bisect_right(self._stamps, stamp, self._head) - self._head
-
-    def seq_below(self, stamp: int) -> int:
-        """The last seq whose stamp is below ``stamp``."""
-        return self.in_log + bisect_left(self._stamps, stamp, self._head) - self._head
+    def head(self, count: int, rank: int) -> list[tuple[int, int, bytes]]:
+        """``(stamp, rank, leaf)`` of the first ``count``."""
+        a, b = self._head, self._head + count
+        return list(zip(self._stamps[a:b], repeat(rank), self._leaves[a:b], strict=False))
 
     def take(self, count: int) -> None:
         """The first ``count`` have entered the log."""
@@ -101,35 +112,52 @@ class OriginQueue:
         self._head += count
         self.in_log += count
         if self._head >= _COMPACT_AT and self._head * 2 >= len(self._stamps):
-            for cells in (self._stamps, self._contents, self._keys, self._kinds):
+            for cells in (self._stamps, self._leaves, self._keys, self._kinds):
                 del cells[: self._head]
             self._head = 0
 
+    def pass_by(self, count: int) -> None:
+        """The next ``count`` stand in the log of a journal that is being recovered."""
+        assert self.held == self.in_log
+        self.in_log += count
+        self.held += count
 
-def merged(queues: list[OriginQueue], stamp_max: int, seq_max: dict[Origin, int]) -> list[Piece]:
-    """The longest prefix of the queue with stamps up to ``stamp_max`` and seqs up to ``seq_max`` (rule 12).
 
-    The queue is not changed. The prefix ends at the first transaction, in key order, that breaks either bound.
-    """
-    pieces: list[Piece] = []
-    taken = {q.origin: 0 for q in queues}
-    live = [q for q in queues if len(q)]
-    while live:
-        live.sort(key=lambda q: (q.stamp(q.in_log + 1 + taken[q.origin]), q.origin))
-        best = live[0]
-        first = best.in_log + 1 + taken[best.origin]
-        last = min(best.held, best.seq_up_to(stamp_max))
-        if len(live) > 1:
-            other = live[1]
-            stamp = other.stamp(other.in_log + 1 + taken[other.origin])
-            before = best.seq_up_to(stamp) if best.origin < other.origin else best.seq_below(stamp)
-            last = min(last, before)
-        allowed = min(last, seq_max.get(best.origin, 0))
-        if allowed >= first:
-            pieces.append(Piece(best, first, allowed - first + 1))
-            taken[best.origin] += allowed - first + 1
-        if allowed < last or last < first:
-            break
-        if taken[best.origin] == len(best):
-            live.remove(best)
-    return pieces
+def ranks_of(queues: list[OriginQueue]) -> list[int]:
+    """Place of each queue's origin in the order that decides between equal stamps."""
+    order = sorted(range(len(queues)), key=lambda slot: queues[slot].origin)
+    ranks = [0] * len(queues)
+    for rank, slot in enumerate(order):
+        ranks[slot] = rank
+    return ranks
+
+
+def head_within(queues: list[OriginQueue], ranks: list[int], stamp_max: int, seq_max: list[int]) -> Prefix | None:
+    """The longest prefix of the queue with stamps up to ``stamp_max`` and, per slot, seqs up to ``seq_max`` (rule 12).
+
+    It ends before the first transaction, in key order, that breaks either bound: whatever comes behind that one
+    waits, even if it is within the bounds itself. The queues are not changed."""
+    beyond = [(q.first_beyond(stamp_max, seq_max[slot]), ranks[slot]) for slot, q in enumerate(queues) if len(q)]
+    if not beyond:
+        return None
+    stamp, rank = min(min(beyond), (stamp_max, len(ranks)))
+    counts = [q.count_before(stamp, ranks[slot] < rank) if len(q) else 0 for slot, q in enumerate(queues)]
+    return in_key_order(queues, ranks, counts)
+
+
+def in_key_order(queues: list[OriginQueue], ranks: list[int], counts: list[int]) -> Prefix | None:
+    """The first ``counts[slot]`` of each queue, merged."""
+    busy = [slot for slot, count in enumerate(counts) if count]
+    if not busy:
+        return None
+    if len(busy) == 1:
+        rows = queues[busy[0]].head(counts[busy[0]], 0)
+        order = bytes(busy) * len(rows)
+    else:
+        slots = bytes(sorted(range(len(ranks)), key=ranks.__getitem__))
+        rows = []
+        for slot in sorted(busy, key=ranks.__getitem__):
+            rows += queues[slot].head(counts[slot], ranks[slot])
+        rows.sort()
+        order = bytes([slots[row[1]] for row in rows])
+    return Prefix(order, [row[2] for row in rows], counts, rows[-1][0])

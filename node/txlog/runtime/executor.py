@@ -19,8 +19,8 @@ from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submissio
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchOrder, FetchRuns, Notice, Order, Post, Runs
 
-ORDER_SPANS_MAX = 20_000
-"""Spans in one answer about the log's order: well below a megabyte."""
+ORDER_MAX = 20_000
+"""Entries in one answer about the log's order: at most a megabyte."""
 
 
 class Sync(Protocol):
@@ -65,10 +65,9 @@ class Executor:
     # In
 
     def submit(self, batch: list[Submission], now: Now) -> list[Accepted | Refused]:
-        """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so."""
-        answers = self.core.submit(batch, now, self.journal.has_room_for_work)
-        self._gather()
-        return answers
+        """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so, after the next
+        :meth:`poll`: what arrives before it becomes one record."""
+        return self.core.submit(batch, now, self.journal.has_room_for_work)
 
     def receive(self, peer: str, data: bytes, now: Now) -> None:
         """One message from a peer; :class:`PeerFault` when it is refused."""
@@ -179,6 +178,6 @@ class Executor:
         if agreement is None or asked.after >= agreement.history.length or asked.after < 0:
             raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
         upto = min(asked.upto, agreement.history.length)
-        spans = agreement.history.spans(asked.after, upto, ORDER_SPANS_MAX)
-        end = asked.after + sum(s.count for s in spans)
+        end = min(upto, asked.after + ORDER_MAX)
+        spans = agreement.history.spans(asked.after, end)
         self._hold_back(Effects(sends=[Send(peer, Order(asked.after, spans, agreement.history.hash_at(end)), None)]))

@@ -96,8 +96,8 @@ class Install(msgspec.Struct, array_like=True, frozen=True, tag="install"):
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     """``ask``: answer with a post of your own. ``answers``: number of the post that this answers, else 0.
-    ``order`` is the sender's log from ``order_after`` on, ``order_hash`` the chain hash at its end: what a
-    master that is behind needs in order to follow (it is sent only what it has not yet reached)."""
+    ``order`` is the sender's log behind ``order_after``, the slot of each entry in one byte, ``order_hash`` the chain
+    hash at its end: what a master that is behind needs in order to follow (it is sent only what it lacks)."""
 
     cluster: bytes
     epoch: int
@@ -108,7 +108,7 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     ask: bool
     answers: int
     order_after: int
-    order: list[Span]
+    order: bytes
     order_hash: bytes
     runs: list[Run]
 

@@ -1,0 +1,446 @@
+"""The asyncio side of a master: it owns the executor, its timer and the sync thread.
+
+Handlers put something in and await an answer; the order inside is fixed (one *turn*)::
+
+    writes that gathered → poll → begin_sync (sync thread) → release: messages, marks → waiters
+
+Writes of clients gather while a sync is under way, since they could not become durable before the next one anyway:
+so whatever came meanwhile becomes one run, one record, one message. Nothing here awaits between reading the core's
+state and changing it. What the core, the journal or an assertion raises ends the process, by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from txlog.model.durability import Durability
+from txlog.model.entry import Position
+from txlog.model.errors import PeerFault, Refused, Unavailable
+from txlog.model.ids import Txid
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.core import Core
+from txlog.protocol.events import Accepted, Now, Submission
+from txlog.runtime.executor import Executor
+from txlog.runtime.sync_thread import SyncThread
+from txlog.runtime.watermark import Watermark
+
+NEVER_MS = 1 << 60
+IDLE_SEAL_S = 1.0
+"""After so long without a sync the journal may put down that everything in it is durable."""
+
+
+def system_now() -> Now:
+    """The clocks of this machine."""
+    return Now(int(time.time() * 1000), int(time.monotonic() * 1000))
+
+
+class Write:
+    """Transactions of one request on their way. ``reached`` gives True when the last of them has reached the level
+    asked, or all were refused; False when the time was over before. ``answers`` stand in the batch's order and are
+    there at the latest when ``reached`` is True."""
+
+    __slots__ = ("answers", "batch", "level", "reached")
+
+    def __init__(self, batch: list[Submission], level: Durability, reached: asyncio.Future[bool]) -> None:
+        self.batch = batch
+        self.level = level
+        self.reached = reached
+        self.answers: list[Accepted | Refused] = []
+
+
+class Counts:
+    """What the metrics show of the loop. Plain numbers, so that counting costs nothing."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.syncs = 0
+        self.sync_seconds = 0.0
+        self.transactions = 0
+        self.refused: dict[str, int] = {}
+        self.peer_faults: dict[tuple[str, str], int] = {}
+        self.received_messages = 0
+        self.received_bytes = 0
+
+
+class Waiting(NamedTuple):
+    """A future to resolve once a transaction that another master (or an earlier start) began reaches a level."""
+
+    txid: Txid
+    level: Durability
+    future: asyncio.Future[bool]
+
+
+class Loop:
+    """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing
+    is sent or answered after it. ``noticed(peer, topic, body)``: what other masters' shells tell.
+
+    ``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
+    over the log's index. All of them are durable facts."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        send: Callable[[str, bytes], None],
+        ended: Callable[[BaseException], None],
+        noticed: Callable[[str, str, bytes], None] = lambda peer, topic, body: None,
+        now: Callable[[], Now] = system_now,
+        batch_transactions: int = 10_000,
+        requests_in_flight: int = 4096,
+    ) -> None:
+        self.executor = executor
+        self.counts = Counts()
+        self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
+        self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
+        self.log_index = 0
+        self.dead: BaseException | None = None
+        self.in_flight = 0
+        self._now = now
+        self._send = send
+        self._ended = ended
+        self._noticed = noticed
+        self._batch_max = batch_transactions
+        self._in_flight_max = requests_in_flight
+        self._writes: list[Write] = []
+        self._others: list[Waiting] = []
+        self._loop = asyncio.get_running_loop()
+        self._thread = SyncThread(self._loop, self._sync_done)
+        self._syncing = False
+        self._sync_began = 0.0
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = NEVER_MS
+        self._seal_timer: asyncio.TimerHandle | None = None
+        self._levels = {
+            Durability.ACCEPTED: self.accepted,
+            Durability.QUORUM: self.quorum,
+            Durability.SYNCED: self.synced,
+            Durability.APPLIED: self.synced,
+            Durability.APPLIED_ALL: self.synced,
+        }
+        self._schedule()
+
+    # What it knows
+
+    @property
+    def core(self) -> Core:
+        return self.executor.core
+
+    @property
+    def agreement(self) -> Agreement | None:
+        return self.executor.core.agreement
+
+    def stable_position(self) -> Position:
+        """Where workers may execute to; released, so durable."""
+        return self.position_at(self.stable.value)
+
+    def position_at(self, index: int) -> Position:
+        agreement = self.agreement
+        if agreement is None:
+            return Position(0, 0, bytes(16))
+        return Position(agreement.view.epoch, index, agreement.history.hash_at(index))
+
+    def index_of(self, txid: Txid) -> int:
+        """The log index of a transaction as far as it is durable here, else 0."""
+        agreement = self.agreement
+        if agreement is None:
+            return 0
+        index = agreement.history.index_of(txid.origin, txid.seq)
+        return index if index <= self.log_index else 0
+
+    def is_own(self, txid: Txid) -> bool:
+        agreement = self.agreement
+        return agreement is not None and agreement.own.origin == txid.origin
+
+    def level_of(self, txid: Txid) -> Durability | None:
+        """The highest level that this transaction is known to have reached; None when it is not known here."""
+        index = self.index_of(txid)
+        if index and index <= self.applied_all.value:
+            return Durability.APPLIED_ALL
+        if index and index <= self.applied.value:
+            return Durability.APPLIED
+        if index and index <= self.stable.value:
+            return Durability.SYNCED
+        if self.is_own(txid):
+            if txid.seq <= self.synced.value:
+                return Durability.SYNCED
+            if txid.seq <= self.quorum.value:
+                return Durability.QUORUM
+            return Durability.ACCEPTED if txid.seq <= self.accepted.value else None
+        if index or self._held(txid):
+            return Durability.ACCEPTED
+        return None
+
+    def _held(self, txid: Txid) -> bool:
+        agreement = self.agreement
+        queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
+        return queue is not None and txid.seq <= queue.held
+
+    # In: clients
+
+    def write(self, batch: list[Submission], level: Durability) -> Write:
+        """Hand over transactions. ``level`` above ``synced`` means synced here; go on with :meth:`wait_index`.
+
+        :class:`Unavailable` when too many requests wait already. What the core refuses stands in ``answers``."""
+        if self.in_flight >= self._in_flight_max:
+            self._count_refused("RequestsInFlight")
+            raise Unavailable("QueueFull", f"{self.in_flight} write requests wait already; come back with fewer")
+        write = Write(batch, level, self._loop.create_future())
+        if self.dead is not None:
+            write.answers = [Unavailable("Closing", "this master is ending")] * len(batch)
+            write.reached.set_result(True)
+            return write
+        self._writes.append(write)
+        if not self._scheduled and not self._syncing:
+            self._schedule()
+        return write
+
+    def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
+        """True as soon as the transaction, whoever's it is, has reached accepted, quorum or synced."""
+        future = self._loop.create_future()
+        if self.is_own(txid):
+            self._levels[level].tell(txid.seq, future)
+        elif self._other_reached(txid, level):
+            future.set_result(True)
+        else:
+            self._others.append(Waiting(txid, level, future))
+        return future
+
+    def _other_reached(self, txid: Txid, level: Durability) -> bool:
+        if level is Durability.ACCEPTED:
+            return self.level_of(txid) is not None
+        index = self.index_of(txid)
+        return 0 < index <= self.stable.value
+
+    def wait_index(self, mark: Watermark, index: int) -> asyncio.Future[bool]:
+        """True as soon as ``mark`` (``stable``, ``applied``, ``applied_all``) is at ``index``."""
+        future = self._loop.create_future()
+        mark.tell(index, future)
+        return future
+
+    async def within(self, future: asyncio.Future[bool], seconds: float) -> bool:
+        """The future's answer, or False when it is not there in time; the future is done afterwards either way, also
+        when the client goes away."""
+        if future.done():
+            return future.result()
+        timer = self._loop.call_later(max(0.0, seconds), _give_up, future)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _count_refused(self, reason: str, count: int = 1) -> None:
+        self.counts.refused[reason] = self.counts.refused.get(reason, 0) + count
+
+    # In: peers
+
+    def receive(self, peer: str, data: bytes) -> None:
+        """One message from an authenticated peer. :class:`PeerFault` when it is refused; counted here."""
+        if self.dead is not None:
+            return
+        counts = self.counts
+        counts.received_messages += 1
+        counts.received_bytes += len(data)
+        try:
+            self.executor.receive(peer, data, self._now())
+        except PeerFault as fault:
+            self.count_fault(peer, fault.reason)
+            raise
+        except Exception as wrong:  # noqa: BLE001 - Fatal, an assertion, the disk: all end the process by name
+            self.end(wrong)
+            return
+        if self.executor.notices:
+            notices, self.executor.notices = self.executor.notices, []
+            for sender, notice in notices:
+                self._noticed(sender, notice.topic, notice.body)
+        self._schedule()
+
+    def count_fault(self, peer: str, reason: str) -> None:
+        key = (peer, reason)
+        self.counts.peer_faults[key] = self.counts.peer_faults.get(key, 0) + 1
+
+    # The turn
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self.dead is not None:
+            return
+        try:
+            self._step()
+        except Exception as wrong:  # noqa: BLE001 - as in receive
+            self.end(wrong)
+
+    def _step(self) -> None:
+        self.counts.turns += 1
+        executor, now = self.executor, self._now()
+        if self._writes and not self._syncing:
+            self._take_writes(now)
+        wake_ms = executor.poll(now)
+        sync = executor.begin_sync()
+        if sync is not None:
+            self._syncing = True
+            self._sync_began = time.perf_counter()
+            self._thread.run(sync)
+        self._release()
+        self._set_timer(now.mono, wake_ms)
+
+    def _take_writes(self, now: Now) -> None:
+        taken: list[Write] = []
+        batch: list[Submission] = []
+        for write in self._writes:
+            if taken and len(batch) + len(write.batch) > self._batch_max:
+                break
+            taken.append(write)
+            batch += write.batch
+        del self._writes[: len(taken)]
+        answers = self.executor.submit(batch, now)
+        at = 0
+        for write in taken:
+            write.answers = answers[at : at + len(write.batch)]
+            at += len(write.batch)
+            self._await_level(write)
+        if self._writes:
+            self._schedule()
+
+    def _await_level(self, write: Write) -> None:
+        """The watermark on the last own seq; a repeated key names another transaction and is waited for apart."""
+        agreement = self.agreement
+        target = 0
+        for answer in reversed(write.answers):
+            if isinstance(answer, Refused):
+                self._count_refused(answer.reason if isinstance(answer, Unavailable) else answer.name)
+            elif agreement is not None and answer.txid.origin == agreement.own.origin:
+                target = answer.txid.seq
+                break
+        self.counts.transactions += len(write.answers)
+        if write.reached.done():
+            return
+        if target:
+            self._levels[write.level].tell(target, write.reached)
+        else:
+            write.reached.set_result(True)
+
+    def _sync_done(self, error: BaseException | None) -> None:
+        if self.dead is not None:
+            return
+        if error is not None:
+            self.end(error)
+            return
+        counts = self.counts
+        counts.syncs += 1
+        counts.sync_seconds += time.perf_counter() - self._sync_began
+        self._syncing = False
+        try:
+            self.executor.end_sync()
+            self._step()
+        except Exception as wrong:  # noqa: BLE001 - as in receive
+            self.end(wrong)
+            return
+        self._seal_later()
+
+    def _release(self) -> None:
+        released = self.executor.release()
+        for peer, data in released.messages:
+            self._send(peer, data)
+        marks = released.marks
+        if marks is not None:
+            self.log_index = marks.log
+            if marks.accepted > self.accepted.value:
+                self.accepted.move(marks.accepted)
+            if marks.quorum > self.quorum.value:
+                self.quorum.move(marks.quorum)
+            if marks.stable > self.stable.value:
+                self.stable.move(marks.stable)
+            if marks.synced > self.synced.value:
+                self.synced.move(marks.synced)
+        if self._others and (marks is not None or released.added):
+            self._tell_others()
+
+    def _tell_others(self) -> None:
+        waiting, self._others = self._others, []
+        for one in waiting:
+            if one.future.done():
+                continue
+            if self._other_reached(one.txid, one.level):
+                one.future.set_result(True)
+            else:
+                self._others.append(one)
+
+    def _set_timer(self, mono_ms: int, wake_ms: int) -> None:
+        if self._timer is not None:
+            if wake_ms >= self._timer_ms:
+                return  # it rings early and finds nothing due: cheaper than setting it anew in each turn
+            self._timer.cancel()
+            self._timer = None
+        if wake_ms >= NEVER_MS:
+            return
+        self._timer_ms = wake_ms
+        self._timer = self._loop.call_later(max(0, wake_ms - mono_ms) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _seal_later(self) -> None:
+        if not hasattr(self.executor.journal, "seal") or self._seal_timer is not None:
+            return
+        self._seal_timer = self._loop.call_later(IDLE_SEAL_S, self._seal, self.counts.syncs)
+
+    def _seal(self, syncs: int) -> None:
+        self._seal_timer = None
+        if self.dead is not None or self._syncing:
+            return
+        if self.counts.syncs != syncs:
+            self._seal_later()
+            return
+        try:
+            self.executor.journal.seal()  # type: ignore[attr-defined]
+        except Exception as wrong:  # noqa: BLE001 - as in receive
+            self.end(wrong)
+            return
+        self._schedule()
+
+    # The end
+
+    def end(self, error: BaseException) -> None:
+        """This process must end: nothing is released from now on."""
+        if self.dead is None:
+            self.dead = error
+            self._ended(error)
+
+    def stop_work(self) -> None:
+        """Take no new transactions; what was accepted goes on to be posted."""
+        self.core.closing = True
+        self._schedule()
+
+    def held_by_all(self) -> bool:
+        """Whether every member is known to hold all that this master has accepted."""
+        agreement = self.agreement
+        if agreement is None or self._writes:
+            return agreement is None
+        own = agreement.own.held
+        return self.accepted.value >= own and all(p.held(self.core.slot) >= own for p in self.core.peers)
+
+    async def close(self, timeout_s: float = 2.0) -> None:
+        """Stop for good. The last sync gets ``timeout_s`` to end."""
+        if self.dead is None:
+            self.dead = Unavailable("Closing", "this master has stopped")
+        for handle in (self._timer, self._seal_timer):
+            if handle is not None:
+                handle.cancel()
+        with contextlib.suppress(RuntimeError):
+            await self._loop.run_in_executor(None, self._thread.close, timeout_s)
+
+
+def _give_up(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(False)

@@ -1,0 +1,303 @@
+"""How the workers are, as the pipelines say: those of this data centre, and what other masters tell of theirs.
+
+Nothing here is durable: a pipeline reports after each application and at least every few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from txlog.config.process import WorkerConfig
+from txlog.model.entry import NO_HASH
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.loop import Loop
+
+TOPIC = "workers"
+STATES = ("Unknown", "Working", "Unreachable", "Blocked", "Diverged", "Ahead", "NeedsRestore", "Refused")
+BODY_CHARACTERS_MAX = 2000
+BACK_OFF_S = (0.25, 2.0)
+STALE_S = 30.0
+"""A worker of which nothing was heard for so long counts as not reachable."""
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """A worker's own position; ``hash`` in hexadecimal."""
+
+    epoch: int
+    index: int
+    hash: str
+    fence: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pipeline posts. ``status`` and ``body``: the worker's own answer to ``txid``, which it refused."""
+
+    position: Marker | None = None
+    state: str = "Unknown"
+    error: str | None = None
+    status: int | None = None
+    body: str | None = None
+    txid: str | None = None
+    took_ms: float | None = None
+
+
+class WorkerState(msgspec.Struct, rename="camel"):
+    """A worker as it was last heard of. ``reported_at``: seconds since 1970, 0 while nothing was."""
+
+    name: str
+    url: str = ""
+    engine: str = ""
+    position: Marker | None = None
+    state: str = "Unknown"
+    error: str | None = None
+    hold: int | None = None
+    reported_at: float = 0.0
+    status: int | None = None
+    body: str | None = None
+    txid: str | None = None
+    took_ms: float | None = None
+
+    def view(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "name": self.name,
+            "url": self.url,
+            "engine": self.engine,
+            "position": self.position,
+            "state": self.state,
+            "error": self.error,
+            "hold": self.hold,
+            "reportedAt": self.reported_at or None,
+            "status": self.status,
+            "body": self.body,
+            "txid": self.txid,
+            "tookMs": self.took_ms,
+        }
+
+    @property
+    def index(self) -> int:
+        return self.position.index if self.position is not None else 0
+
+
+class Told(msgspec.Struct):
+    """The notice between masters: the workers of one data centre that ``node`` heard of itself."""
+
+    data_center: str
+    workers: list[WorkerState]
+    """All of the data centre's, those of which nothing was heard included: silence must not pass for consent."""
+
+
+_report = msgspec.json.Decoder(Report)
+_told = msgspec.json.Decoder(Told)
+
+
+class Tick:
+    """How far apart a doorbell rings for a worker that is behind although nothing new arrives."""
+
+    def __init__(self) -> None:
+        self.wait_s = BACK_OFF_S[0]
+        self.due = 0.0
+        self.index = -1
+
+
+class Registry:
+    """The workers of this data centre by name, in the configuration's order, and those of the others."""
+
+    def __init__(
+        self,
+        data_center: str,
+        workers: list[WorkerConfig],
+        loop: Loop,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.data_center = data_center
+        self.workers = {w.name: WorkerState(w.name, w.url, w.engine) for w in workers}
+        self.elsewhere: dict[str, dict[str, WorkerState]] = {}
+        self.heard_from: dict[str, tuple[str, float]] = {}  # node -> its data centre, when it told
+        self.tick = 0
+        self.changed = asyncio.Event()
+        """Set when other masters should be told; whoever tells clears it."""
+        self._heard_here: set[str] = set()
+        self._ticks = {name: Tick() for name in self.workers}
+        self._bell: list[asyncio.Future[bool]] = []
+        self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
+        self._loop = loop
+        self._clock = clock
+
+    # In
+
+    def report(self, name: str, body: bytes) -> int | None:
+        """A pipeline's report; returns the index at which it shall hold the worker."""
+        worker = self.workers.get(name)
+        if worker is None:
+            raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
+        try:
+            report = _report.decode(body)
+        except msgspec.DecodeError as wrong:
+            raise BadInput(f"a worker's report: {wrong}") from None
+        if report.state not in STATES:
+            raise BadInput(f"state {report.state[:40]!r}: one of {', '.join(STATES)}")
+        moved = worker.position != report.position or worker.state != report.state
+        worker.position = report.position
+        worker.state = report.state
+        worker.error = report.error[:BODY_CHARACTERS_MAX] if report.error else None
+        worker.status, worker.txid, worker.took_ms = report.status, report.txid, report.took_ms
+        worker.body = report.body[:BODY_CHARACTERS_MAX] if report.body else None
+        worker.reported_at = self._clock()
+        self._heard_here.add(name)
+        if moved:
+            self.changed.set()
+        self.evaluate()
+        return worker.hold
+
+    def told(self, body: bytes, node: str) -> None:
+        """Another master's notice. What was heard later counts."""
+        try:
+            told = _told.decode(body)
+        except msgspec.DecodeError:
+            return  # a newer version's; the protocol between the cores is not touched by it
+        now = self._clock()
+        self.heard_from[node] = (told.data_center, now)
+        known = (
+            self.workers if told.data_center == self.data_center else self.elsewhere.setdefault(told.data_center, {})
+        )
+        for heard in told.workers:
+            before = known.get(heard.name)
+            if before is None and told.data_center == self.data_center:
+                continue
+            if before is None or heard.reported_at > before.reported_at:
+                if before is not None and told.data_center == self.data_center:
+                    heard.hold = before.hold
+                known[heard.name] = heard
+        self.evaluate()
+
+    def telling(self) -> bytes:
+        """What this master tells the others."""
+        heard = [
+            w if name in self._heard_here else WorkerState(w.name, w.url, w.engine)
+            for name, w in self.workers.items()
+        ]
+        return msgspec.json.encode(Told(self.data_center, heard))
+
+    # Out
+
+    def evaluate(self) -> None:
+        """Move the applied watermarks to what the reports say, as far as this master's log confirms it."""
+        local = [self._applied(w) for w in self.workers.values()]
+        applied = max(local, default=0)
+        everywhere = [*local, *(self._applied(w) for dc in self.elsewhere.values() for w in dc.values())]
+        if applied != self._loop.applied.value:
+            self._loop.applied.move(applied)
+        to_all = min(everywhere, default=0)
+        if to_all != self._loop.applied_all.value:
+            self._loop.applied_all.move(to_all)
+        for worker in self.workers.values():
+            if worker.txid and worker.state == "Blocked":
+                for future in self._refusal_waiters.pop(worker.txid, ()):
+                    if not future.done():
+                        future.set_result(True)
+
+    def _applied(self, worker: WorkerState) -> int:
+        """The index up to which a worker has executed this master's log; 0 when it is not on it."""
+        position = worker.position
+        if position is None or worker.state == "Diverged":
+            return 0
+        index = min(position.index, self._loop.stable.value)
+        if index == position.index and not self.on_log(position):
+            return 0
+        return index
+
+    def on_log(self, position: Marker) -> bool:
+        """Whether this log has that hash there. Position 0 without a hash is on every log."""
+        if position.index > self._loop.log_index:
+            return False
+        if position.index == 0 and position.hash == NO_HASH.hex():
+            return True
+        return self._loop.position_at(position.index).hash.hex() == position.hash
+
+    def refused_here(self, txid: str) -> list[WorkerState]:
+        """The workers of this data centre that refuse this transaction."""
+        return [w for w in self.workers.values() if w.state == "Blocked" and w.txid == txid]
+
+    def refusals(self, txid: str) -> dict[str, dict[str, Any]]:
+        """Every worker's answer to a transaction that it refused alone, by ``data centre/name``."""
+        found: dict[str, dict[str, Any]] = {}
+        for data_center, workers in [(self.data_center, self.workers), *self.elsewhere.items()]:
+            for worker in workers.values():
+                if worker.txid == txid and worker.state == "Blocked":
+                    found[f"{data_center}/{worker.name}"] = {
+                        "state": worker.state,
+                        "status": worker.status,
+                        "body": worker.body,
+                        "error": worker.error,
+                    }
+        return found
+
+    def when_refused(self, txid: str, future: asyncio.Future[bool]) -> None:
+        """Resolve ``future`` when a worker of this data centre reports that it refuses the transaction."""
+        waiting = self._refusal_waiters.setdefault(txid, [])
+        waiting[:] = [f for f in waiting if not f.done()]
+        waiting.append(future)
+
+    def no_longer(self, txid: str, future: asyncio.Future[bool]) -> None:
+        """The counterpart of :meth:`when_refused`, once the future is done."""
+        waiting = self._refusal_waiters.get(txid)
+        if waiting is not None:
+            waiting[:] = [f for f in waiting if f is not future]
+            if not waiting:
+                del self._refusal_waiters[txid]
+
+    # The doorbell
+
+    def is_behind(self, worker: WorkerState) -> bool:
+        """Below the stable index (or its hold) and not stopped for a reason that only a person can remove."""
+        upto = self._loop.stable.value if worker.hold is None else min(worker.hold, self._loop.stable.value)
+        return worker.index < upto or worker.position is None
+
+    def ring(self) -> float:
+        """Let the tick grow if a worker that is behind is due. Returns seconds until the next may be due."""
+        now = self._loop_time()
+        rang = False
+        nearest = BACK_OFF_S[1]
+        for name, worker in self.workers.items():
+            tick = self._ticks[name]
+            if not self.is_behind(worker):
+                tick.wait_s, tick.index, tick.due = BACK_OFF_S[0], worker.index, now + BACK_OFF_S[0]
+                continue
+            if worker.index != tick.index:  # it moves: whoever moves it needs no bell
+                tick.wait_s, tick.index, tick.due = BACK_OFF_S[0], worker.index, now + BACK_OFF_S[0]
+            if now >= tick.due:
+                rang = True
+                tick.wait_s = min(2 * tick.wait_s, BACK_OFF_S[1])
+                tick.due = now + tick.wait_s
+            nearest = min(nearest, tick.due - now)
+        if rang:
+            self.tick += 1
+            bell, self._bell = self._bell, []
+            for future in bell:
+                if not future.done():
+                    future.set_result(True)
+        return max(0.05, nearest)
+
+    def listen(self, future: asyncio.Future[bool]) -> None:
+        """Resolve ``future`` at the next tick."""
+        if len(self._bell) & 63 == 63:
+            self._bell = [f for f in self._bell if not f.done()]
+        self._bell.append(future)
+
+    def wake_all(self) -> None:
+        """A hold has changed: everybody shall look."""
+        self.tick += 1
+        bell, self._bell = self._bell, []
+        for future in bell:
+            if not future.done():
+                future.set_result(True)
+
+    @staticmethod
+    def _loop_time() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,50 @@
+"""A number that grows, and those who wait until it has reached theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+
+
+class Watermark:
+    """``value`` usually only grows; when it falls (a worker was restored), who was told before stays told.
+
+    A future that is done already (its client went away, its time is over) is passed over when its turn comes."""
+
+    __slots__ = ("_heap", "_number", "value")
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+        self._heap: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def move(self, value: int) -> None:
+        """The number is ``value`` now: everybody who waited for it or less gets ``True``."""
+        self.value = value
+        heap = self._heap
+        while heap and heap[0][0] <= value:
+            future = heapq.heappop(heap)[2]
+            if not future.done():
+                future.set_result(True)
+
+    def tell(self, target: int, future: asyncio.Future[bool]) -> None:
+        """Resolve ``future`` with ``True`` as soon as the number is at least ``target``; at once if it is."""
+        if target <= self.value:
+            if not future.done():
+                future.set_result(True)
+            return
+        self._number += 1  # futures cannot be compared; equal targets keep their order
+        heapq.heappush(self._heap, (target, self._number, future))
+        if self._number & 1023 == 0:
+            self._forget_done()
+
+    def _forget_done(self) -> None:
+        """Doorbells and time-outs leave futures behind that nobody waits for; without this they would gather while
+        the number stands still."""
+        live = [entry for entry in self._heap if not entry[2].done()]
+        if 2 * len(live) < len(self._heap):
+            heapq.heapify(live)
+            self._heap = live

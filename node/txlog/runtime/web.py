@@ -1,0 +1,227 @@
+"""What all doors share of HTTP: routes, reading a body within its limit, errors as answers.
+
+No ``web.Application``: a table of exact paths comes first and one expression per pattern after it, and nothing stands
+between the parser and a handler but :meth:`Door.handle`, which turns errors into answers. Never a stack trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import ClientConnectionError, web
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_exceptions import HTTPException
+
+from txlog.model.errors import BadInput, NotFound, PeerFault, TooLarge, TxLogError, Unavailable
+from txlog.runtime.events import EventLog
+
+Request = web.BaseRequest
+Response = web.StreamResponse
+Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+encode_json = msgspec.json.Encoder().encode
+
+_NOTHING: Mapping[str, str] = {}
+_REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
+
+
+class Route(NamedTuple):
+    """``path`` may hold names in braces, each standing for one segment."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+class RawResponse(web.StreamResponse):
+    """An answer whose bytes are ready: one write, no header map. For the paths that are hot."""
+
+    def __init__(self, status: int, headers: bytes, body: bytes = b"") -> None:
+        # The parent's fields are never used: what aiohttp calls of an answer stands below.
+        self._status_line = b"HTTP/1.1 %d %s\r\n" % (status, _REASONS[status].encode())
+        self._headers_bytes = headers
+        self._body_bytes = body
+        self._kept = False
+        self._code = status
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._kept
+
+    @property
+    def status(self) -> int:
+        return self._code
+
+    async def prepare(self, request: Request) -> Any:
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._kept = request.keep_alive
+        length = b"" if self._code == 204 else b"Content-Length: %d\r\n" % len(self._body_bytes)
+        transport.write(
+            b"".join(
+                (
+                    self._status_line,
+                    self._headers_bytes,
+                    length,
+                    b"Date: %s\r\n" % rfc822_formatted_time().encode(),
+                    b"\r\n" if self._kept else b"Connection: close\r\n\r\n",
+                    self._body_bytes,
+                )
+            )
+        )
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> Response:
+    return web.Response(
+        status=status, body=encode_json(value) + b"\n", content_type="application/json", headers=dict(headers)
+    )
+
+
+def text_answer(text: str, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> Response:
+    return web.Response(status=status, text=text, content_type="text/plain", charset="utf-8", headers=dict(headers))
+
+
+def error_answer(error: TxLogError, *, plain: bool) -> Response:
+    """``plain``: RDF4J's way, a line of text; otherwise JSON ``{"error","reason","message"}``."""
+    headers: dict[str, str] = {}
+    reason = str(getattr(error, "reason", ""))
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(error.retry_after_s)
+    if reason:
+        headers["TxLog-Error"] = reason
+    if plain:
+        return text_answer(f"{error}\n", error.status, headers)
+    name = "Refused" if type(error).__name__.startswith("Log") else error.name
+    return json_answer({"error": name, "reason": reason, "message": str(error)}, error.status, headers)
+
+
+class Door:
+    """The routes of every room, and what stands between the parser and their handlers."""
+
+    def __init__(self, routes: Iterable[Route], log: EventLog) -> None:
+        self._log = log
+        self._exact: dict[tuple[str, str], Handler] = {}
+        self._patterns: list[tuple[re.Pattern[str], dict[str, Handler]]] = []
+        by_path: dict[str, dict[str, Handler]] = {}
+        for method, path, handler in routes:
+            by_path.setdefault(path, {})[method] = handler
+        for path, handlers in by_path.items():
+            if "{" not in path:
+                for method, handler in handlers.items():
+                    self._exact[method, path] = handler
+            pattern = re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "$")
+            self._patterns.append((pattern, handlers))
+
+    async def handle(self, request: Request) -> Response:
+        raw = request.raw_path
+        path = raw.partition("?")[0]
+        try:
+            handler = self._exact.get((request.method, path))
+            if handler is not None:
+                return await handler(request, _NOTHING)
+            return await self._by_pattern(request, path)
+        except TxLogError as error:
+            return error_answer(error, plain=not _is_ours(path))
+        except (web.RequestPayloadError, HttpProcessingError) as broken:
+            return error_answer(BadInput(f"the request's body cannot be read: {broken}"), plain=not _is_ours(path))
+        except (ConnectionError, ClientConnectionError) as gone:
+            raise ConnectionResetError("the client is gone") from gone
+        except HTTPException:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - a mistake of ours in one request ends that request only
+            self._log.error("InternalError", method=request.method, path=path[:200], error=repr(wrong)[:1000])
+            mistake = TxLogError("this master made a mistake with this request; its log says which")
+            return error_answer(mistake, plain=not _is_ours(path))
+
+    async def _by_pattern(self, request: Request, path: str) -> Response:
+        allowed: list[str] = []
+        for pattern, handlers in self._patterns:
+            found = pattern.match(path)
+            if found is None:
+                continue
+            handler = handlers.get(request.method)
+            if handler is None and request.method == "HEAD":
+                handler = handlers.get("GET")
+            if handler is not None:
+                return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
+            allowed += handlers
+        if allowed:
+            answer = text_answer(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
+            answer.headers["Allow"] = ", ".join(sorted(allowed))
+            return answer
+        raise NotFound(f"there is nothing at {path[:200]}")
+
+
+def _is_ours(path: str) -> bool:
+    return path.startswith("/txlog/")
+
+
+async def begin_body(request: Request) -> None:
+    """Say that the body may come, to a client that asked (``Expect: 100-continue``)."""
+    if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
+        transport = request.transport
+        if transport is not None and not request.content.is_eof():
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body. :class:`TooLarge` as soon as it is known to be above ``bytes_max``; what a compressed body
+    unpacks to counts, too."""
+    length = request.content_length
+    if length is not None and length > bytes_max:
+        raise _too_large(bytes_max)
+    await begin_body(request)
+    content = request.content
+    body = await content.readany()
+    if content.is_eof():
+        if len(body) > bytes_max:
+            raise _too_large(bytes_max)
+        return body
+    pieces = [body]
+    size = len(body)
+    while piece := await content.readany():
+        size += len(piece)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"a request body may have {bytes_max} bytes; send it in pieces, each is one transaction")
+
+
+def number_of(query: Mapping[str, str], name: str, default: int, least: int = 0, most: int = 1 << 62) -> int:
+    """A whole number among the parameters; :class:`BadInput` names it."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdecimal() or len(text) > 19 or not least <= int(text) <= most:
+        raise BadInput(f"{name}={text[:40]}: a whole number from {least} to {most}")
+    return int(text)
+
+
+def seconds_of(text: str | None, name: str, default: float, most: float) -> float:
+    """A duration in seconds; above ``most`` it counts as ``most``."""
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise BadInput(f"{name}={text[:40]}: seconds, such as 5 or 0.5")
+    return min(float(text), most)
+
+
+def peer_fault_status(fault: PeerFault) -> int:
+    return 401 if fault.reason == "WrongToken" else fault.status
