@@ -1,0 +1,61 @@
+"""The read side: no answer shows a graph of ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
+from txlog.sparql.tokens import Token, malformed, tokens
+from txlog.sparql.walk import Names, Walk, significant
+
+_WORTH_A_LOOK: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
+_SHORT: Final = 1000
+"""A shorter text cannot nest deep enough to end the worker that parses it."""
+
+
+def hide_system_graphs(query: str, *, base: str | None = None) -> str:
+    """A query that gives, on a worker with a position marker, what ``query`` gives on the same data without it.
+
+    The marker is an empty named graph, so only a ``GRAPH ?v {...}`` that can match without a triple could show it; each
+    is put into a group with a filter. RDF4J's default prefixes are declared when they are used, and ``base`` (a
+    client's ``baseURI``) when there is one. A query that needs nothing of this is given back as it is.
+
+    Raises ``SystemGraphNamed`` for a query that names one of our graphs, ``BadInput`` for a text whose tokens are wrong,
+    an undeclared prefix, or nesting that would end the worker. Other mistakes are left to the worker's parser.
+    """
+    if not base and len(query) < _SHORT and not _WORTH_A_LOOK.search(query):
+        return query
+    toks = significant(tokens(query))
+    names = Names(base_iri(base))
+    start = _prologue(query, toks, names)
+    walk = Walk(query, names, None)
+    walk.run(toks[start:], "top")
+    head = f"BASE <{base_iri(base)}> " if base else ""
+    head += "".join([f"PREFIX {prefix}: <{DEFAULT_PREFIXES[prefix]}> " for prefix in sorted(names.defaults)])
+    if not walk.hidden:
+        return head + query if head else query
+    begin = toks[start].start
+    return head + query[:begin] + walk.out.text()
+
+
+def _prologue(query: str, toks: list[Token], names: Names) -> int:
+    at = 0
+    while at < len(toks) and toks[at].kind == "WORD":
+        word = toks[at].text.upper()
+        if word == "BASE" and at + 1 < len(toks) and toks[at + 1].kind == "IRI":
+            names.base = names.iri(query, toks[at + 1], lenient=True)
+            at += 2
+        elif word == "PREFIX" and at + 2 < len(toks) and toks[at + 1].kind == "PNAME" and toks[at + 2].kind == "IRI":
+            if not toks[at + 1].text.endswith(":"):
+                raise malformed(
+                    query, toks[at + 1].start, f"{toks[at + 1].text[:80]} is no prefix; it ends with a colon"
+                )
+            names.prefixes[toks[at + 1].text[:-1]] = names.iri(query, toks[at + 2], lenient=True)
+            at += 3
+        else:
+            break
+    return at
+
+
+__all__ = ["hide_system_graphs"]

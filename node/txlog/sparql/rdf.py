@@ -1,0 +1,225 @@
+"""RDF in, quads out: parsed once, without blank nodes, without relative IRIs, without our own names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import pyoxigraph
+
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput, SystemGraphNamed, Unsupported
+from txlog.model.quads import encode_quads, split_graph
+from txlog.sparql.prepared import Prepared
+from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
+
+Draw = Callable[[], int]
+
+_FORMATS: Final = {
+    "application/n-quads": pyoxigraph.RdfFormat.N_QUADS,
+    "text/x-nquads": pyoxigraph.RdfFormat.N_QUADS,
+    "text/nquads": pyoxigraph.RdfFormat.N_QUADS,
+    "application/n-triples": pyoxigraph.RdfFormat.N_TRIPLES,
+    "text/plain": pyoxigraph.RdfFormat.N_TRIPLES,
+    "text/turtle": pyoxigraph.RdfFormat.TURTLE,
+    "application/x-turtle": pyoxigraph.RdfFormat.TURTLE,
+    "application/trig": pyoxigraph.RdfFormat.TRIG,
+    "application/x-trig": pyoxigraph.RdfFormat.TRIG,
+}
+_BY_LINE: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
+
+# Lines that the parser would give back unchanged, so that it need not be asked. Narrow on purpose: plain ASCII, simple
+# authorities, lower-case language tags, no escape but the four that everybody writes the same way.
+_IRI = (
+    rb"<[a-z][a-z0-9+.\-]*+:(?:(?!//)|//[A-Za-z0-9.\-]++(?::[0-9]++)?+(?=[/?#>]))"
+    rb"[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+(?:#[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+)?+>"
+)
+_OBJECT = (
+    rb"(?:" + _IRI + rb'|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]++|\\[nrt"\\])*+"'
+    rb"(?:@[a-z]{2,3}(?:-[a-z]{2})?+|\^\^(?!<http://www\.w3\.org/(?:2001/XMLSchema#string|1999/02/22-rdf-syntax-ns#(?:dirL|l)angString)>)"
+    + _IRI
+    + rb")?+)"
+)
+_TRIPLE = _IRI + b" " + _IRI + b" " + _OBJECT
+_CANONICAL_QUADS = re.compile(
+    rb"(?:" + _TRIPLE + rb"(?: " + _IRI + rb")?+ \.\n)*+(?:" + _TRIPLE + rb"(?: " + _IRI + rb")?+ \.)?+"
+)
+_CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n)*+(?:" + _TRIPLE + rb" \.)?+")
+
+_TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
+_SYSTEM_TERM: Final = b"<" + SYSTEM_GRAPHS.encode()
+_CHARSETS: Final = {"utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "ascii": "ascii", "iso-8859-1": "latin-1"}
+
+
+class Skolem:
+    """Gives blank nodes names that no other body has: ``urn:txlog:bnode:<32 hex>:<n>``, drawn once for each body."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._stem = b""
+        self._count = 0
+
+    def body(self, nquads: bytes) -> tuple[bytes, set[bytes]]:
+        """N-Quads with every blank node replaced, and the labels met. Labels are this body's own."""
+        if b"_:" not in nquads:
+            return nquads, set()
+        names: dict[bytes, bytes] = {}
+
+        def name(found: re.Match[bytes]) -> bytes:
+            term = found[0]
+            if not term.startswith(b"_:"):
+                return term
+            known = names.get(term)
+            if known is None:
+                if not self._stem:
+                    self._stem = b"<urn:txlog:bnode:%032x:" % (self._draw() & (1 << 128) - 1)
+                known = names[term] = b"%s%d>" % (self._stem, self._count)
+                self._count += 1
+            return known
+
+        lines = nquads.split(b"\n")
+        for at, line in enumerate(lines):
+            if b"_:" in line:
+                lines[at] = _TERMS.sub(name, line)
+        return b"\n".join(lines), set(names)
+
+
+def check_terms(nquads: bytes) -> None:
+    """SystemGraphNamed for a term of ours, BadInput for a triple term (RDF 1.2), which not every worker can hold."""
+    if _SYSTEM_TERM not in nquads and b"<<(" not in nquads:
+        return
+    for line in nquads.split(b"\n"):
+        for term in _TERMS.findall(line):
+            if term.startswith(_SYSTEM_TERM):
+                refuse_system(term[1:-1].decode())
+            if term == b"<<(":
+                raise BadInput(
+                    "MALFORMED DATA: a triple inside a triple (RDF 1.2) cannot be carried; name it by an IRI"
+                )
+
+
+def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
+    """To canonical N-Quads. SyntaxError (with lineno and offset) is the parser's."""
+    out = pyoxigraph.serialize(pyoxigraph.parse(source, form, base_iri=base), format=pyoxigraph.RdfFormat.N_QUADS)
+    assert out is not None
+    return out
+
+
+def _malformed(error: SyntaxError) -> BadInput:
+    said = error.msg
+    if "No scheme found" in said:
+        said += "; the IRI is relative: send baseURI, or write it in full"
+    return BadInput(f"MALFORMED DATA: {said}")
+
+
+def _quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
+    if form in _BY_LINE:
+        canonical = _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES
+        if canonical.fullmatch(body):
+            return body
+        base = None
+    try:
+        return parse(body, form, base)
+    except SyntaxError as error:
+        raise _malformed(error) from None
+    except ValueError as error:
+        raise BadInput(f"MALFORMED DATA: {error}") from None
+
+
+def lines_of(nquads: bytes) -> list[bytes]:
+    """The lines, without the empty end."""
+    lines = nquads.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def quads(deletes: Iterable[bytes], adds: Iterable[bytes]) -> Prepared:
+    """Netted lines to a transaction."""
+    removed, added = list(dict.fromkeys(deletes)), list(dict.fromkeys(adds))
+    return Prepared(KIND_QUADS, encode_quads(removed, added), len(removed) + len(added))
+
+
+def _context(term: str) -> bytes:
+    if term == "null":
+        return b""
+    if term.startswith("_:"):
+        raise BadInput(f"context {term[:200]}: a blank node names no graph here; use an IRI in <>")
+    if not (term.startswith("<") and term.endswith(">")):
+        raise BadInput(f"context {term[:200]!r} is neither an N-Triples IRI in <> nor null")
+    refuse_system(term[1:-1])
+    try:
+        return str(pyoxigraph.NamedNode(term[1:-1])).encode()
+    except ValueError:
+        raise BadInput(f"context {term[:200]} is no absolute IRI") from None
+
+
+def prepare_rdf(body: bytes, media_type: str, *, base: str | None, contexts: list[str], draw: Draw) -> Prepared:
+    """An upload to the quads it adds.
+
+    ``contexts`` are N-Triples IRIs or ``null`` (the default graph); when there are any, every statement goes to each of
+    them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes.
+
+    Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
+    ``SystemGraphNamed``. Source: RDF4J REST protocol, statements POST; formats by the W3C.
+    """
+    form, text = _decode(body, media_type)
+    graphs = [_context(context) for context in contexts]
+    nquads = _quads(text, form, base_iri(base))
+    check_terms(nquads)
+    nquads, _ = Skolem(draw).body(nquads)
+    lines: Iterable[bytes] = lines_of(nquads)
+    if graphs:
+        triples = [split_graph(line)[0] for line in lines]
+        ends = [b" %s ." % graph if graph else b" ." for graph in graphs]
+        lines = [triple + end for triple in triples for end in ends]
+    return quads((), lines)
+
+
+def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
+    name, _, parameters = media_type.partition(";")
+    form = _FORMATS.get(name.strip().lower())
+    if form is None:
+        raise Unsupported(
+            f"UNSUPPORTED FILE FORMAT: {media_type[:200] or 'no Content-Type'}; send one of {', '.join(_FORMATS)}"
+        )
+    if body.startswith(b"\xef\xbb\xbf"):
+        body = body[3:]
+    found = re.search(r'charset\s*=\s*"?([^\s";]+)', parameters, re.IGNORECASE) if parameters else None
+    charset = _CHARSETS.get(found[1].lower()) if found else "utf-8"
+    if charset is None:
+        raise Unsupported(f"charset {found[1][:50] if found else ''}; send UTF-8")
+    if charset == "utf-8":
+        return form, body
+    try:
+        return form, body.decode(charset).encode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"MALFORMED DATA: byte {error.start} is not {charset}; send UTF-8") from None
+
+
+def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) -> Prepared:
+    """N-Quads to add and to delete as one transaction; a quad in both is added (deletes come first).
+
+    Blank nodes in ``adds`` get names; in ``deletes`` they are refused, for they name nothing. Raises ``BadInput`` and
+    ``SystemGraphNamed``.
+    """
+    form = pyoxigraph.RdfFormat.N_QUADS
+    added = _quads(adds.encode() if isinstance(adds, str) else adds, form, None)
+    removed = _quads(deletes.encode() if isinstance(deletes, str) else deletes, form, None) if deletes else b""
+    check_terms(added)
+    added, _ = Skolem(draw).body(added)
+    if removed:
+        check_terms(removed)
+        refuse_blank_deletes(removed, "MALFORMED DATA")
+    adding = dict.fromkeys(lines_of(added))
+    return quads((line for line in lines_of(removed) if line not in adding), adding)
+
+
+def refuse_blank_deletes(nquads: bytes, kind: str) -> None:
+    """BadInput when a quad to delete holds a blank node."""
+    if b"_:" in nquads and any(term.startswith(b"_:") for term in _TERMS.findall(nquads)):
+        raise BadInput(f"{kind}: a blank node names nothing that could be deleted; use its IRI or a pattern")
+
+
+__all__ = ["Draw", "Skolem", "SystemGraphNamed", "prepare_lines", "prepare_rdf"]

@@ -1,0 +1,111 @@
+"""IRIs and strings of SPARQL texts: escapes, resolution, and the names that only TxLog may use."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import pyoxigraph
+
+from txlog.model.errors import BadInput, SystemGraphNamed
+
+SYSTEM_GRAPHS: Final = "urn:txlog:system"
+"""The marker of a worker's position is a graph whose name begins so; clients may neither name nor see one."""
+
+DEFAULT_PREFIXES: Final = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "sesame": "http://www.openrdf.org/schema/sesame#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "fn": "http://www.w3.org/2005/xpath-functions#",
+}
+"""RDF4J knows these without PREFIX (rdf4j.model.util.Namespaces.DEFAULT_RDF4J); other stores do not."""
+
+ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+:")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_ECHAR = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+_NOT_IN_IRI = re.compile(r'[<>"{}|^`\\\x00-\x20]')
+_LOCAL_ESCAPE = re.compile(r"\\(.)")
+_QUOTE = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if found[3] is not None:
+        if found[3] not in _ECHAR:
+            raise ValueError(f"\\{found[3]} is no escape of SPARQL")
+        return _ECHAR[found[3]]
+    code = int(found[1] or found[2], 16)
+    if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise ValueError(f"{found[0]} is no character")
+    return chr(code)
+
+
+def iri_text(token: str) -> str:
+    """What stands between the brackets of ``<...>``, escapes decoded. ValueError for a character no IRI may hold."""
+    inside = token[1:-1]
+    if "\\" in inside:
+        inside = _ESCAPE.sub(_unescape, inside)
+        bad = _NOT_IN_IRI.search(inside)
+        if bad is not None:
+            raise ValueError(f"U+{ord(bad[0]):04X} may not stand in an IRI")
+    return inside
+
+
+def string_text(token: str) -> str:
+    """The value of a string token, quotes and escapes gone. ValueError for a wrong escape."""
+    inside = token[3:-3] if token[:3] in ('"""', "'''") else token[1:-1]
+    return _ESCAPE.sub(_unescape, inside) if "\\" in inside else inside
+
+
+def string_token(value: str) -> str:
+    """A string as SPARQL, in double quotes, without code point escapes: some stores decode those before they parse,
+    so that ``\\u0022`` would end the string there and not elsewhere."""
+    return f'"{value.translate(_QUOTE)}"'
+
+
+def local_text(local: str) -> str:
+    """The local part of a prefixed name without its backslashes."""
+    return _LOCAL_ESCAPE.sub(r"\1", local) if "\\" in local else local
+
+
+@lru_cache(maxsize=1024)
+def resolve(reference: str, base: str) -> str:
+    """RFC 3986 resolution, by the same code as the embedded worker's. ValueError when it gives no IRI."""
+    try:
+        quad = next(iter(pyoxigraph.parse(f"<{reference}> <x:p> <x:o> .", pyoxigraph.RdfFormat.TURTLE, base_iri=base)))
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"<{reference}> with the base <{base}> is no IRI") from error
+    assert isinstance(quad, pyoxigraph.Quad), quad
+    assert isinstance(quad.subject, pyoxigraph.NamedNode), quad
+    return quad.subject.value
+
+
+def base_iri(base: str | None) -> str | None:
+    """A client's ``baseURI``: bare, or as an N-Triples term (the Java client's way). BadInput when it is no absolute
+    IRI, SystemGraphNamed when it is one of ours."""
+    if not base:
+        return None
+    bare = base[1:-1] if base[0] == "<" and base[-1] == ">" else base
+    refuse_system(bare)
+    if not _is_iri(bare):
+        raise BadInput(f"baseURI {bare[:200]!r} is no absolute IRI; send one such as http://example.org/")
+    return bare
+
+
+@lru_cache(maxsize=256)
+def _is_iri(text: str) -> bool:
+    try:
+        pyoxigraph.NamedNode(text)
+    except ValueError:
+        return False
+    return True
+
+
+def refuse_system(iri: str) -> None:
+    """SystemGraphNamed when the name is TxLog's own."""
+    if iri.startswith(SYSTEM_GRAPHS):
+        raise SystemGraphNamed(
+            f"<{iri[:200]}>: names that begin with {SYSTEM_GRAPHS} belong to TxLog; choose another name"
+        )
