@@ -2,8 +2,8 @@
 
 A post is due to a peer
 
-* at once, when there are own transactions that were not pushed to it, or the log has grown by own transactions
-  since it was told;
+* at once, when there are own transactions that were not pushed to it;
+* within ``TELL_MS``, when the log has grown by own transactions since it was told: under load the next push tells it;
 * within ``RELAY_MS``, when the log grew or transactions wait that are not own ones: their origin's posts usually
   tell everybody first, so most of these are never sent;
 * every ``BUSY_MS`` while anything waits for its order and there is news to relay (busy);
@@ -22,6 +22,7 @@ from txlog.wire.messages import Claim
 
 PACE_MS = 4
 BUSY_MS = 10
+TELL_MS = 3
 RELAY_MS = 20
 IN_FLIGHT_MAX = 64
 """Posts that await an answer, per peer: at ``PACE_MS`` a round trip of a quarter of a second is filled."""
@@ -39,6 +40,7 @@ class Rounds:
         self._lazy_since_ms = _NEVER
         self._own_log_index = 0
         self._own_synced = 0
+        self._own_synced_ms = 0
         self._fetches: dict[int, tuple[int, int, int]] = {}  # slot -> (held when asked, asked ms, turn)
 
     def entered(self, mono_ms: int) -> None:
@@ -73,9 +75,10 @@ class Rounds:
         if agreement.own_synced > self._own_synced:
             self._own_synced = agreement.own_synced
             self._own_log_index = agreement.stable
-        if peer.pushed < agreement.own.held or peer.told_log < self._own_log_index:
+            self._own_synced_ms = self.now_ms
+        if peer.pushed < agreement.own.held:
             return self.now_ms
-        return _NEVER
+        return self._own_synced_ms + TELL_MS if peer.told_log < self._own_log_index else _NEVER
 
     def _wanted_lazily(self, agreement: Agreement, peer: Peer) -> int:
         waiting = any(len(q) for q in agreement.queues)
