@@ -1,0 +1,408 @@
+"""From the log into one worker, exactly once: :func:`apply_up_to`.
+
+The worker's own marker is the only truth about its position. It moves in the same transaction as the data and only
+from where the applier expects it (the guard), so anything may be lost, repeated or restored around it.
+
+Engines that let two updates overlap need a lock besides, because then two requests can pass the guard together.
+It lies in the worker as well, is claimed once per call, confirmed by the first request and given back by the last.
+An applier that dies leaves it behind; the next one takes it over once nothing has moved for ``takeover_s``, and raises
+the fence, so that nothing that the dead one sends later can land.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Protocol
+
+from txlog.apply.log import LogSource
+from txlog.apply.outcome import Held, Outcome, Refusal, State
+from txlog.model.entry import KIND_SKIP, LogEntry, Position
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
+from txlog.workers.base import (
+    NOTHING,
+    Adapter,
+    Fate,
+    Lock,
+    MarkerPosition,
+    Operation,
+    SystemGraphs,
+    Transport,
+    UnexpectedAnswer,
+    Unreachable,
+    Verdict,
+    WorkerDiverged,
+    WorkerRefused,
+    WorkerRequest,
+    WorkerResponse,
+)
+
+MERGE_TRANSACTIONS = 500
+"""Transactions in one request when the worker is far behind. A request that is refused is repeated one by one."""
+MERGE_BYTES = 1 << 16
+"""Payload bytes in one request (one larger transaction goes alone): above, Oxigraph takes longer per quad."""
+PAGE_BYTES = 4 << 20
+"""Payload asked of the log at a time."""
+TAKEOVER_S = 15.0
+"""Longer than a call's time budget and than nearly every update: how long a lock must lie untouched before its owner
+is taken for dead."""
+_POLL_S = 0.02
+
+
+class Clock(Protocol):
+    """Time that only grows, in seconds, and a way to let some of it pass."""
+
+    def now(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def apply_up_to(
+    adapter: Adapter,
+    transport: Transport,
+    log: LogSource,
+    upto: int,
+    *,
+    epoch: int = 0,
+    budget_s: float = 2.0,
+    clock: Clock | None = None,
+    merge_max_transactions: int = MERGE_TRANSACTIONS,
+    merge_max_bytes: int = MERGE_BYTES,
+    page_max_bytes: int = PAGE_BYTES,
+    hold: int | None = None,
+    cached: MarkerPosition | None = None,
+    held: Held | None = None,
+    takeover_s: float = TAKEOVER_S,
+) -> Outcome:
+    """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow;
+    at least one request is tried. Never raises for a fault of the worker: the outcome says it.
+
+    ``epoch`` is written into the marker, for people. ``cached``: where the worker stood last, to spare asking; a
+    wrong one costs a request and nothing else. ``held``: the last outcome's, in the same process. Errors of the log
+    itself (no master reached) are raised, with the worker left in order."""
+    run = _Run(
+        adapter,
+        transport,
+        log,
+        min(upto, hold) if hold is not None else upto,
+        epoch,
+        clock or SystemClock(),
+        budget_s,
+        merge_max_transactions,
+        merge_max_bytes,
+        page_max_bytes,
+        takeover_s,
+        held,
+    )
+    return run.outcome(cached)
+
+
+class _Moved(Exception):
+    """The worker is not where this run thought: read its marker again."""
+
+
+class _Contended(Exception):
+    """Another applier claimed at the same moment, or took the lock away."""
+
+
+class _Blocked(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(
+            f"refuses {refusal.txid} at index {refusal.index} with {refusal.status}: {refusal.body[:500]}; "
+            "mend the worker, or pass the transaction over with `txlog skip`"
+        )
+        self.refusal = refusal
+
+
+class _Run:
+    """One call of :func:`apply_up_to`."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        transport: Transport,
+        log: LogSource,
+        target: int,
+        epoch: int,
+        clock: Clock,
+        budget_s: float,
+        merge_transactions: int,
+        merge_bytes: int,
+        page_bytes: int,
+        takeover_s: float,
+        held: Held | None,
+    ) -> None:
+        self.adapter, self.transport, self.log = adapter, transport, log
+        self.target, self.epoch = target, epoch
+        self.clock = clock
+        self.deadline = clock.now() + budget_s
+        self.merge_transactions, self.merge_bytes, self.page_bytes = merge_transactions, merge_bytes, page_bytes
+        self.takeover_s = takeover_s
+        self.held = held
+        self.locking = not adapter.capabilities.serial_updates
+        self.known = False
+        """Whether ``marker`` is what the worker was last seen or left with; None then means an empty store."""
+        self.marker: MarkerPosition | None = None
+        self.token: int | None = None
+        """The lock that this run has, or may have, in the worker."""
+        self.confirmed = False
+        self.applied = 0
+        self.requests = 0
+
+    # -- the frame
+
+    def outcome(self, cached: MarkerPosition | None) -> Outcome:
+        self.known, self.marker = cached is not None, cached
+        refusal: Refusal | None = None
+        error: str | None = None
+        state = State.WORKING
+        try:
+            error = self._follow(trusted=cached is None)
+        except Unreachable as fault:
+            state, error = State.UNREACHABLE, str(fault)
+            self._leave_lock(fault.fate)
+        except _Blocked as fault:
+            state, error, refusal = State.BLOCKED, str(fault), fault.refusal
+        except (WorkerDiverged, LogDiverged) as fault:
+            state, error = State.DIVERGED, str(fault)
+        except LogAhead as fault:
+            state, error = State.AHEAD, str(fault)
+        except LogNeedsRestore as fault:
+            state, error = State.NEEDS_RESTORE, str(fault)
+        except (WorkerRefused, UnexpectedAnswer) as fault:
+            state, error = State.REFUSED, str(fault)
+        finally:
+            try:
+                self._release()
+            except Unreachable as fault:
+                self._leave_lock(fault.fate)
+        position = self.marker if self.known else None
+        return Outcome(position, state, error, refusal, self.applied, self.requests, self.held)
+
+    def _follow(self, trusted: bool) -> str | None:
+        """Until the target or the end of the budget. Returns what it waits for, if anything."""
+        while True:
+            try:
+                if not self.known:
+                    self._read()
+                    trusted = True
+                entries = self._page()
+                if not entries:
+                    if not trusted and self.marker is not None and not self._is_at(self.marker):
+                        raise _Moved
+                    return None
+                if self.locking and not self._lock():
+                    return "another applier has the lock of this worker; waiting until it is done or silent"
+                self._apply_all(entries)
+                return None
+            except (_Moved, _Contended) as lost:
+                self.known = False
+                self._release()
+                if isinstance(lost, _Contended):
+                    # Both of two that claimed at once find this out; which one comes back first is chance.
+                    self.clock.sleep(random.uniform(0.001, 0.01))
+                if self._late():
+                    self._read()
+                    return "another applier was faster; going on at the next call"
+
+    def _late(self) -> bool:
+        return self.clock.now() >= self.deadline
+
+    def _send(self, request: WorkerRequest) -> WorkerResponse:
+        self.requests += 1
+        return self.transport.send(request)
+
+    # -- position
+
+    def _read(self) -> None:
+        system = self._settled()
+        if not system.markers and not self.adapter.is_empty_in(self._send(self.adapter.is_empty())):
+            system = self._settled()  # somebody may have begun to fill it between the two questions
+            if not system.markers:
+                raise WorkerRefused(
+                    "ForeignStore",
+                    f"{self.transport.url} holds data that TxLog did not write; "
+                    "register an empty store and upload the data through a master",
+                )
+        self.known, self.marker = True, (system.markers[0] if system.markers else None)
+
+    def _system(self) -> SystemGraphs:
+        return self.adapter.system_in(self._send(self.adapter.read_system()))
+
+    def _settled(self) -> SystemGraphs:
+        """Two markers are a fault, except for the moment in which a takeover finds out that it came too early."""
+        system = self._system()
+        for _ in range(5):
+            if len(system.markers) < 2 or not system.claims:
+                break
+            self.clock.sleep(_POLL_S)
+            system = self._system()
+        if len(system.markers) > 1:
+            named = ", ".join(f"{m.position} fence {m.fence}" for m in system.markers)
+            raise WorkerDiverged(
+                f"{self.transport.url} holds {len(system.markers)} markers ({named}): two appliers have overlapped; "
+                "rebuild this worker from another one"
+            )
+        return system
+
+    def _is_at(self, marker: MarkerPosition) -> bool:
+        return self.adapter.is_at_in(self._send(self.adapter.is_at(marker)))
+
+    # -- the log
+
+    def _page(self) -> list[LogEntry]:
+        position = (self.marker or NOTHING).position
+        # Also asked when there is nothing to fetch: only the log can say that this is its branch.
+        entries = self.log.page(position if position.index else None, max(self.target, position.index), self.page_bytes)
+        assert not entries or entries[0].index == position.index + 1, (position.index, entries[0].index)
+        return entries
+
+    # -- the lock
+
+    def _lock(self) -> bool:
+        """True: this run has claimed. False: another applier has, and the budget is spent."""
+        while self.token is None:
+            if self.held is None or not self.held.over:
+                token = random.randrange(self.adapter.tokens)
+                self.token = token  # it may be there from now on, whatever comes back
+                if self._send(self.adapter.claim(token)).ok:
+                    self.held = None
+                    return True
+                self.token = None
+            if self._other_is_gone():
+                return True
+            if self.token is None and self._late():
+                return False
+        return True
+
+    def _other_is_gone(self) -> bool:
+        """Looks at the lock of another. True: its owner is gone, and this run has the lock now."""
+        system = self._settled()
+        if system.markers != (() if self.marker is None else (self.marker,)):
+            raise _Moved
+        if not system.claims:
+            self.held = None
+            return False
+        held, now = self.held, self.clock.now()
+        if held is None or not (held.over and held.seen == system.claims):
+            seen = system.claims | {str(marker) for marker in system.markers}
+            if held is None or held.seen != seen:
+                held = self.held = Held(seen, now)
+            if now - held.since < self.takeover_s:
+                self.clock.sleep(_POLL_S)
+                return False
+        self.token = random.randrange(self.adapter.tokens)
+        if not self._send(self.adapter.take_over(self.marker, self.token)).ok:
+            raise _Moved
+        self.held = None
+        if self.marker is None:
+            return True
+        raised = MarkerPosition(self.marker.position, self.marker.fence + 1)
+        markers = self._system().markers
+        if markers != (raised,):
+            # A request of the old owner was still under way and has landed. We have applied nothing, so its marker
+            # is the true one and ours goes.
+            if raised in markers:
+                self._send(self.adapter.drop_marker(raised))
+            raise _Moved
+        self.marker = raised
+        return True
+
+    def _release(self) -> None:
+        if self.token is not None:
+            token, self.token, self.confirmed = self.token, None, False
+            self._send(self.adapter.unclaim(token))
+
+    def _leave_lock(self, fate: Fate) -> None:
+        """A request with an unknown end may need the lock: it stays in the worker, and this is what to know of it."""
+        self.known = False
+        if self.token is not None and fate is not Fate.UNKNOWN:
+            self.held = Held(self.adapter.claims_of(self.token), self.clock.now(), over=True)
+        self.token, self.confirmed = None, False
+
+    # -- applying
+
+    def _apply_all(self, entries: list[LogEntry]) -> None:
+        while entries:
+            at = 0
+            while at < len(entries):
+                end = self._batch_end(entries, at)
+                self._apply(entries[at:end])
+                at = end
+                if self._late():
+                    return
+            if entries[-1].index >= self.target:
+                return
+            entries = self._page()
+
+    def _batch_end(self, entries: list[LogEntry], at: int) -> int:
+        end, size, last = at, 0, min(len(entries), at + self.merge_transactions)
+        while end < last:
+            size += len(entries[end].payload)
+            if size > self.merge_bytes and end > at:
+                break
+            end += 1
+        return end
+
+    def _apply(self, batch: list[LogEntry]) -> None:
+        response = self._move(batch)
+        if response is None:
+            return
+        if len(batch) > 1:
+            # One of them is refused. The good ones before it land; which one it is, is found by being alone.
+            for entry in batch:
+                self._apply([entry])
+            return
+        entry = batch[0]
+        if _is_noop(entry):
+            raise UnexpectedAnswer("moving the position", response)
+        if self.marker is not None and not self._is_at(self.marker):
+            raise _Moved
+        raise _Blocked(Refusal(entry.index, entry.txid, response.status, response.text))
+
+    def _move(self, batch: list[LogEntry]) -> WorkerResponse | None:
+        """One request for the batch. None: applied. Else the worker's refusal of something inside."""
+        last = batch[-1]
+        new = MarkerPosition(Position(self.epoch, last.index, last.hash), (self.marker or NOTHING).fence)
+        operations = [Operation(e.kind, e.payload) for e in batch if not _is_noop(e)]
+        lock, release = Lock.NONE, False
+        if self.token is not None:
+            lock = Lock.KEEP if self.confirmed else Lock.CONFIRM
+            release = last.index >= self.target
+        request = self.adapter.apply(operations, self.marker, new, lock=lock, token=self.token or 0, release=release)
+        try:
+            response = self._send(request)
+        except Unreachable as fault:
+            if fault.fate is Fate.NOT_SENT or not self._landed(new):
+                raise
+        else:
+            verdict = self.adapter.verdict(response)
+            if verdict is Verdict.REFUSED:
+                return response
+            if verdict is not Verdict.APPLIED:
+                raise _Contended if verdict is Verdict.CONTENDED else _Moved
+        self.marker, self.known = new, True
+        self.applied += len(batch)
+        self.confirmed = True
+        if release:
+            self.token, self.confirmed = None, False
+        return None
+
+    def _landed(self, new: MarkerPosition) -> bool:
+        """Whether a request without an answer has been carried out; the worker may well be gone."""
+        try:
+            return self._is_at(new)
+        except Unreachable:
+            return False
+
+
+def _is_noop(entry: LogEntry) -> bool:
+    return bool(entry.noop) or entry.kind == KIND_SKIP

@@ -1,0 +1,32 @@
+"""The log as an applier sees it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from txlog.client import MasterClient, Masters
+from txlog.model.entry import LogEntry, Position
+
+
+class LogSource(Protocol):
+    """Somebody who holds the log: a master, the masters of a data centre, a list in a test."""
+
+    def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+        """The entries behind ``after`` (None: from the first), at most up to index ``upto``, about ``max_bytes`` of
+        payload and at least one when there is one; consecutive. Empty: there is none.
+
+        Raises :class:`~txlog.model.errors.LogDiverged`, :class:`~txlog.model.errors.LogAhead` or
+        :class:`~txlog.model.errors.LogNeedsRestore` when the log does not continue at ``after``, compared by index
+        and hash, also when there is nothing behind it. Any other error is the log's, and the applier passes it on."""
+
+
+class MasterLog:
+    """The log of a master, or of the nearest of several that answers."""
+
+    def __init__(self, masters: MasterClient | Masters) -> None:
+        self._masters = masters
+
+    def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+        if after is None:
+            return self._masters.log_page(0, None, upto, max_bytes).log_entries()
+        return self._masters.log_page(after.index, after.hash, upto, max_bytes).log_entries()

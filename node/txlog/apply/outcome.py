@@ -1,0 +1,66 @@
+"""What an application to one worker came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from txlog.model.ids import Txid
+from txlog.workers.base import MarkerPosition
+
+
+class State(StrEnum):
+    """The words of a worker's report (docs/architecture.md)."""
+
+    WORKING = "Working"
+    """It is where it was asked to be, or on its way there."""
+    UNREACHABLE = "Unreachable"
+    """It gave no answer. The next application goes on where it stands."""
+    BLOCKED = "Blocked"
+    """It refuses a transaction, alone. It stays there until the transaction is skipped by the log."""
+    DIVERGED = "Diverged"
+    """It is on another branch than the log, or holds two markers: a duty to go back, or rebuild it."""
+    AHEAD = "Ahead"
+    """It is above the stable index of the master asked: decided when that master's log is there."""
+    NEEDS_RESTORE = "NeedsRestore"
+    """The log no longer holds what follows: copy another worker, or restore a backup."""
+    REFUSED = "Refused"
+    """It must not be written to: foreign data, or not what it was registered as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first transaction that fails alone: where it is in the log, and the worker's own words."""
+
+    index: int
+    txid: Txid
+    status: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lock that another applier has on the worker, or that an unanswered request of ours left there. Hand it to the
+    next :func:`~txlog.apply.apply_up_to`: who never hands it on never takes a worker over from an applier that died.
+
+    ``seen``: what stood there, to tell whether its owner is alive. ``since``: when that was first seen, by this
+    process' clock. ``over``: the owner is known to be gone (a request of ours that the worker cannot be busy with any
+    more), so that there is nothing to wait for."""
+
+    seen: frozenset[str]
+    since: float
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``position``: where the worker stands, None when that is not known (unreachable, refused) or it is empty.
+    ``applied``: entries that this call moved it over. ``requests``: how many were sent to the worker."""
+
+    position: MarkerPosition | None
+    state: State
+    error: str | None = None
+    refused: Refusal | None = None
+    applied: int = 0
+    requests: int = 0
+    held: Held | None = None

@@ -1,0 +1,324 @@
+"""What every worker engine is asked and how it answers, as data.
+
+An :class:`Adapter` builds a :class:`WorkerRequest` and reads the :class:`WorkerResponse`; it never sends anything.
+Who sends is a port: :class:`Transport` blocks (a Spark task, a job); a master sends the same requests with aiohttp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from txlog.model.entry import NO_HASH, Position
+from txlog.model.errors import WorkerFault
+
+SYSTEM = "urn:txlog:system"
+"""Every graph whose name begins so is ours: no client may name it, no answer may show it."""
+
+
+class MarkerPosition(NamedTuple):
+    """What a worker stores of itself: how far it is, and the fence that an apply must find there.
+
+    The fence grows whenever somebody takes a worker away from whoever applied to it before (:mod:`txlog.apply`,
+    a duty to go back): an apply that still expects the old one changes nothing."""
+
+    position: Position
+    fence: int
+
+
+NOTHING = MarkerPosition(Position(0, 0, NO_HASH), 0)
+"""Where an empty store without a marker stands. The hash means nothing at index 0."""
+
+
+class Operation(NamedTuple):
+    """What a log entry does to a store: ``kind`` and ``payload`` of :mod:`txlog.model.entry`; never a no-op."""
+
+    kind: int
+    payload: bytes
+
+
+# -- requests and answers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRequest:
+    """One HTTP request, ``path`` relative to the worker's URL, query string included."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResponse:
+    """One complete HTTP answer. Names of ``headers`` are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        """The body for people: at most 2,000 characters."""
+        return self.body[:8000].decode("utf-8", "replace")[:2000]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedResponse:
+    """An answer whose body is read piece by piece."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: Iterator[bytes]
+
+
+class Fate(Enum):
+    """What is known of a request that got no answer."""
+
+    NOT_SENT = "not sent"
+    """It never left: nothing happened and nothing will."""
+    CLOSED = "connection closed"
+    """The worker closed the connection, as a process does that ends: it happened whole or not at all, and is over."""
+    UNKNOWN = "no answer in time"
+    """It may have happened, may not, and may still be going on."""
+
+
+class Unreachable(WorkerFault):
+    """A worker gave no answer, or answered 502, 503 or 504. Transient: try again later. ``fate`` says whether the
+    request may have been carried out; the worker's marker tells."""
+
+    def __init__(self, url: str, why: str, fate: Fate) -> None:
+        super().__init__(f"{url}: {why}")
+        self.url = url
+        self.fate = fate
+
+
+class WorkerRefused(WorkerFault):
+    """This worker may not be used as it is. ``reason`` is a stable word: ForeignStore, NotAtomic, NoGuard,
+    UnionDefaultGraph, NotAWorker."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
+class WorkerDiverged(WorkerFault):
+    """A worker holds what no log can have put there (two markers): rebuild it from another one."""
+
+
+class UnexpectedAnswer(WorkerFault):
+    """A worker answered a request of ours with an error, or with something that this engine never says."""
+
+    def __init__(self, asked: str, response: WorkerResponse) -> None:
+        super().__init__(f"{asked}: the worker answered {response.status}: {response.text[:500]}")
+        self.status_code = response.status
+
+
+class Transport(Protocol):
+    """Sends to one worker and blocks. Used by one thread at a time."""
+
+    @property
+    def url(self) -> str:
+        """The worker, for messages."""
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        """The answer, whatever its status. Raises :class:`Unreachable`."""
+
+
+class StreamTransport(Transport, Protocol):
+    """A transport that can also hand out an answer's body piece by piece."""
+
+    def stream(self, request: WorkerRequest) -> AbstractContextManager[StreamedResponse]:
+        """The answer; raises :class:`Unreachable`, also while the pieces are read."""
+
+
+# -- what an engine can do
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """One row of the table of engines.
+
+    ``atomic_request``: a request with several operations happens whole or not at all.
+    ``guard``: a request can be made to fail when the marker is not the expected one.
+    ``serial_updates``: two update requests never overlap, so that the guard alone keeps two appliers apart;
+    otherwise :mod:`txlog.apply` takes a lock inside the worker.
+    ``snapshot``: the whole data set can be read as of one moment while updates go on.
+    ``bulk_load``: N-Quads can be loaded faster than by updates (not atomically).
+    ``digest``: the N-Quads that it gives out are canonical, so that digests of two workers of this engine compare.
+    ``keeps_empty_graphs``: a named graph without quads can exist.
+    """
+
+    atomic_request: bool
+    guard: bool
+    serial_updates: bool
+    snapshot: bool
+    bulk_load: bool
+    digest: bool
+    keeps_empty_graphs: bool
+
+
+CAPABILITIES: Mapping[str, Capabilities] = {
+    "oxigraph": Capabilities(
+        atomic_request=True,
+        guard=True,
+        serial_updates=False,
+        snapshot=True,
+        bulk_load=True,
+        digest=True,
+        keeps_empty_graphs=True,
+    ),
+}
+
+
+class Verdict(Enum):
+    """What an answer to an apply request means."""
+
+    APPLIED = "applied"
+    MOVED = "the marker is not the expected one"
+    CONTENDED = "another applier is at it, or took the lock away"
+    REFUSED = "the worker refused an operation"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemGraphs:
+    """Everything of ours that a worker holds. ``claims``: names that stand for locks, empty when nobody applies."""
+
+    markers: tuple[MarkerPosition, ...]
+    claims: frozenset[str]
+
+
+class Lock(Enum):
+    """What an apply request does about the applier's lock inside the worker."""
+
+    NONE = "none"
+    """The engine needs none."""
+    CONFIRM = "confirm"
+    """Fail unless exactly this applier holds it: for the first request after claiming."""
+    KEEP = "keep"
+    """Confirmed before: only keep it out of sight and reach of the operations."""
+
+
+class Adapter(Protocol):
+    """One engine. Building and reading are pure; every ``*_in`` raises :class:`UnexpectedAnswer` for an answer
+    that is none."""
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a lock are below this number."""
+
+    # position
+
+    def read_system(self) -> WorkerRequest:
+        """Ask for all system graphs. Its time grows with the number of named graphs: on (re)connect only."""
+
+    def system_in(self, response: WorkerResponse) -> SystemGraphs: ...
+
+    def is_at(self, marker: MarkerPosition) -> WorkerRequest:
+        """Ask whether the worker stands exactly there. Fast, whatever it holds."""
+
+    def is_at_in(self, response: WorkerResponse) -> bool: ...
+
+    def is_empty(self) -> WorkerRequest:
+        """Ask whether a worker without a marker holds anything, be it an empty graph."""
+
+    def is_empty_in(self, response: WorkerResponse) -> bool: ...
+
+    # apply
+
+    def apply(
+        self,
+        operations: Sequence[Operation],
+        expected: MarkerPosition | None,
+        new: MarkerPosition,
+        *,
+        lock: Lock = Lock.NONE,
+        token: int = 0,
+        release: bool = False,
+    ) -> WorkerRequest:
+        """``operations`` in order together with the move from ``expected`` (None: the store is empty) to ``new``,
+        whole or not at all. ``release``: give the lock ``token`` back in the same transaction."""
+
+    def verdict(self, response: WorkerResponse) -> Verdict:
+        """What the answer to :meth:`apply` means."""
+
+    def claim(self, token: int) -> WorkerRequest:
+        """Ask for the lock; it counts when a request with :attr:`Lock.CONFIRM` has succeeded. An answer that is
+        not ``ok`` says that another applier has it, and changed nothing. ``token``: drawn at random below
+        :attr:`tokens`."""
+
+    def claims_of(self, token: int) -> frozenset[str]:
+        """What :class:`SystemGraphs` shows of this claim."""
+
+    def unclaim(self, token: int) -> WorkerRequest:
+        """Give the lock back, whether it was confirmed or not."""
+
+    def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
+        """Take the lock from an applier that is gone: every claim goes, the fence is raised by one."""
+
+    def drop_marker(self, marker: MarkerPosition) -> WorkerRequest:
+        """Take one's own marker back, after :meth:`take_over` turned out to have come between."""
+
+    # reading
+
+    def query(
+        self,
+        text: str,
+        accept: str,
+        *,
+        union: bool = True,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> WorkerRequest:
+        """A query that hides system graphs already (``sparql.hide_system_graphs``). ``union``: where the query says
+        nothing else, it is asked of all graphs together; pass False for a query with FROM or FROM NAMED."""
+
+    def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
+        """Ask for the number of statements: of all graphs, or of those named (None: the default graph)."""
+
+    def size_in(self, response: WorkerResponse) -> int: ...
+
+    def contexts(self) -> WorkerRequest:
+        """Ask for the named graphs that hold statements."""
+
+    def contexts_in(self, response: WorkerResponse) -> list[str]: ...
+
+    def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
+        """One graph (None: the default graph) in an RDF format."""
+
+    def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
+        """All statements of all graphs as of one moment, without anything of ours; stream it."""
+
+    def load(self) -> WorkerRequest:
+        """Bulk load of N-Quads (the body is the caller's to fill). Not atomic: behind a *loading* marker only."""
+
+    # registration
+
+    def probe_requests(self) -> Sequence[ProbeStep]:
+        """What :func:`txlog.workers.probe.probe` sends, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """One step of the probe: what is sent, which statuses are right, and what it means when none of them comes."""
+
+    request: WorkerRequest
+    right: range | tuple[int, ...]
+    reason: str
+    message: str
+    empty: bool = False
+    """The answer must be an empty SPARQL result in CSV (a header line alone)."""

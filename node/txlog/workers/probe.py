@@ -1,0 +1,33 @@
+"""May this store be a worker? Asked once, at registration, with requests that leave nothing behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from txlog.workers.base import Adapter, Transport, WorkerRefused
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """``refused`` is None for a store that can do "update and position" as one; else it names what it cannot."""
+
+    engine: str
+    refused: WorkerRefused | None
+
+    @property
+    def ok(self) -> bool:
+        return self.refused is None
+
+
+def probe(adapter: Adapter, transport: Transport) -> ProbeResult:
+    """Runs the adapter's steps on a scratch name in the system space, up to the first that goes wrong. Raises
+    :class:`~txlog.workers.base.Unreachable`. Not while somebody applies to this worker."""
+    for step in adapter.probe_requests():
+        response = transport.send(step.request)
+        wrong = response.status not in step.right
+        if not wrong and step.empty:
+            wrong = len(response.body.split()) != 1
+        if wrong:
+            told = f"{transport.url}: {step.message} (it answered {response.status} {response.text[:200]!r})"
+            return ProbeResult(adapter.engine, WorkerRefused(step.reason, told))
+    return ProbeResult(adapter.engine, None)

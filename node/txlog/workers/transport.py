@@ -1,0 +1,142 @@
+"""The blocking way to a worker: one keep-alive HTTP connection, for a Spark task, a job or a test."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from txlog.workers.base import Fate, StreamedResponse, Unreachable, WorkerRequest, WorkerResponse
+
+CHUNK = 1 << 20
+"""Bytes asked of a streamed answer at a time."""
+_TRANSIENT = {502, 503, 504}
+
+
+class _Sender:
+    """One connection and what happened to the request on it."""
+
+    def __init__(self, url: str, timeout_s: float, connect_s: float, tls: ssl.SSLContext | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not the URL of a worker: {url!r}; it looks like http://host:7878")
+        self.url = url
+        self.base = parts.path.rstrip("/")
+        self.timeout_s = timeout_s
+        self.http: http.client.HTTPConnection
+        if parts.scheme == "https":
+            self.http = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=tls)
+        else:
+            self.http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
+
+    def answer(self, request: WorkerRequest) -> http.client.HTTPResponse:
+        self._connect()
+        try:
+            self.http.request(
+                request.method, self.base + request.path, request.body or None, headers=dict(request.headers)
+            )
+            return self.http.getresponse()
+        except (OSError, http.client.HTTPException) as lost:
+            raise self.lost(lost) from lost
+
+    def lost(self, error: Exception) -> Unreachable:
+        """The connection is of no use any more; what that says of the request."""
+        self.http.close()
+        if isinstance(error, TimeoutError):
+            return Unreachable(self.url, f"no answer within {self.timeout_s:g} s", Fate.UNKNOWN)
+        closed = isinstance(
+            error, ConnectionError | http.client.IncompleteRead | http.client.RemoteDisconnected | ssl.SSLEOFError
+        )
+        why = f"{type(error).__name__}: {error}"
+        return Unreachable(self.url, why, Fate.CLOSED if closed else Fate.UNKNOWN)
+
+    def _connect(self) -> None:
+        sock = self.http.sock
+        if sock is not None:
+            # An idle connection that is readable has been closed by the worker. Seen before sending, it is only a
+            # reason to connect again; seen after, nobody knew whether the request was carried out.
+            if not _readable(sock):
+                return
+            self.http.close()
+        try:
+            self.http.connect()
+        except OSError as refused:
+            self.http.close()
+            raise Unreachable(self.url, f"cannot connect: {refused}", Fate.NOT_SENT) from refused
+        self.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.http.sock.settimeout(self.timeout_s)
+
+
+def _readable(sock: socket.socket) -> bool:
+    poller = select.poll()  # not select(): file numbers above 1024 exist
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+class HttpTransport:
+    """One worker by its URL. ``timeout_s`` bounds each wait for bytes (not the whole answer), ``connect_s`` the
+    connecting. One thread at a time."""
+
+    def __init__(
+        self, url: str, timeout_s: float = 30.0, *, connect_s: float = 2.0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._arguments = (url, timeout_s, connect_s, tls)
+        self._sender = _Sender(*self._arguments)
+
+    @property
+    def url(self) -> str:
+        return self._sender.url
+
+    def close(self) -> None:
+        self._sender.http.close()
+
+    def __enter__(self) -> HttpTransport:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        """The answer, whatever its status, except 502, 503 and 504; raises :class:`Unreachable`."""
+        answer = self._sender.answer(request)
+        try:
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as lost:
+            raise self._sender.lost(lost) from lost
+        if answer.status in _TRANSIENT:
+            # 503 is said before the work begins; the other two by a proxy that does not know.
+            fate = Fate.NOT_SENT if answer.status == 503 else Fate.UNKNOWN
+            raise Unreachable(self.url, f"answered {answer.status}: {body[:200].decode('utf-8', 'replace')}", fate)
+        return WorkerResponse(answer.status, _headers(answer), body)
+
+    @contextmanager
+    def stream(self, request: WorkerRequest) -> Iterator[StreamedResponse]:
+        """The answer with its body piece by piece, over a connection of its own."""
+        sender = _Sender(*self._arguments)
+        try:
+            answer = sender.answer(request)
+            yield StreamedResponse(answer.status, _headers(answer), _chunks(sender, answer))
+        finally:
+            sender.http.close()
+
+
+def _headers(answer: http.client.HTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in answer.getheaders()}
+
+
+def _chunks(sender: _Sender, answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = answer.read1(CHUNK)
+        except (OSError, http.client.HTTPException) as lost:
+            raise sender.lost(lost) from lost
+        if not piece:
+            # A chunked body that ends early raises above; one of known length does not.
+            if answer.length:
+                raise sender.lost(http.client.IncompleteRead(b"", answer.length))
+            return
+        yield piece
