@@ -1,0 +1,33 @@
+"""``python -m txlog.pipeline --config FILE.json``: the Spark application of one data centre."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from txlog.config.process import PipelineConfig
+from txlog.pipeline.application import run
+
+WRONG_CONFIG = 64
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m txlog.pipeline", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="a PipelineConfig as JSON")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    file: Path = parser.parse_args().config
+    try:
+        config = PipelineConfig.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as wrong:
+        logging.error("%s: %s", file, wrong)
+        return WRONG_CONFIG
+    return run(config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

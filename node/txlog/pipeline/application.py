@@ -1,0 +1,141 @@
+"""One Spark application: waits for a master, starts the query, ends with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from txlog.client import Masters
+from txlog.config.process import PipelineConfig
+from txlog.model.errors import TxLogError
+from txlog.pipeline.settings import spark_settings
+
+log = logging.getLogger(__name__)
+
+QUERY_ENDED = 1
+"""Exit code when the query died by itself: the supervisor starts the application anew."""
+
+STOP_S = 8.0
+"""How long stopping the query and Spark may take before the process ends without them."""
+
+MASTER_RETRY_S = 0.5
+
+
+def run(config: PipelineConfig) -> int:
+    """Run until SIGTERM or SIGINT (0) or until the query dies (:data:`QUERY_ENDED`)."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if not wait_for_master(config, stop):
+        return 0
+    with spark_session(config) as spark:
+        query = start_query(spark, config)
+        log.info("the pipeline of %s follows the log for %d workers", config.data_center, len(config.workers))
+        died: list[str] = []
+        threading.Thread(target=_await_end, args=(query, died, stop), name="txlog-query", daemon=True).start()
+        stop.wait()
+        if died:
+            log.error("the query ended: %s", died[0])
+            return QUERY_ENDED
+        log.info("stopping")
+        query.stop()
+    return 0
+
+
+def wait_for_master(config: PipelineConfig, stop: threading.Event) -> bool:
+    """Return True when a master answers and is ready, False when ``stop`` came first. Says what it waits for,
+    ever less often."""
+    masters = Masters(config.masters, timeout_s=2.0)
+    said_at, pause_s = 0.0, 1.0
+    try:
+        while not stop.is_set():
+            try:
+                status = masters.status()
+            except TxLogError as nobody:
+                if time.monotonic() >= said_at:
+                    log.info("waiting for a master of %s: %s", config.data_center, nobody)
+                    said_at, pause_s = time.monotonic() + pause_s, min(pause_s * 2, 60.0)
+            else:
+                log.info("%s is %s, stable at %d", status.node, status.state, status.stable.index)
+                return True
+            stop.wait(MASTER_RETRY_S)
+        return False
+    finally:
+        masters.close()
+
+
+@contextmanager
+def spark_session(config: PipelineConfig) -> Iterator[Any]:
+    """Spark with our settings in a clean scratch folder; both gone afterwards.
+
+    The checkpoint is deleted as a whole, never in part: Spark refuses one that lacks a file."""
+    for folder in ("checkpoint", "local", "warehouse", "turns"):
+        shutil.rmtree(config.scratch_folder / folder, ignore_errors=True)
+    config.scratch_folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # PYSPARK_PYTHON is all that Spark may take from outside: another SPARK_HOME would be another version
+    os.environ.pop("SPARK_HOME", None)
+    sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
+    try:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder
+        for key, value in spark_settings(config, sockets).items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield spark
+        finally:
+            _within(STOP_S, spark.stop)
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def start_query(spark: Any, config: PipelineConfig) -> Any:
+    """The streaming query from the doorbell to the workers."""
+    from txlog.pipeline.sink import WorkersSink
+    from txlog.pipeline.source import CONFIG_OPTION, DoorbellSource
+
+    spark.dataSource.register(DoorbellSource)
+    spark.dataSource.register(WorkersSink)
+    told = config.model_dump_json()
+    rings = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, told).load()
+    return (
+        rings.writeStream.format(WorkersSink.name())
+        .option(CONFIG_OPTION, told)
+        .option("checkpointLocation", str(config.scratch_folder.resolve() / "checkpoint"))
+        .queryName(f"txlog-{config.data_center}")
+        .start()
+    )
+
+
+def _await_end(query: Any, died: list[str], stop: threading.Event) -> None:
+    try:
+        query.awaitTermination()
+        if not stop.is_set():
+            died.append("it was stopped from outside")
+    except Exception as error:  # noqa: BLE001 - whatever ended it (a lost JVM too), the process says it and ends
+        if not stop.is_set():
+            died.append(str(error))
+    stop.set()
+
+
+def _within(seconds: float, act: Callable[[], Any]) -> None:
+    """Do it in another thread, and give up waiting after ``seconds``: a JVM that hangs must not keep the process."""
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        log.warning("Spark did not stop within %g s", seconds)

@@ -1,0 +1,50 @@
+"""What Spark is told. Each setting that is not Spark's default stands here with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from txlog.config.process import PipelineConfig
+
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
+"""A heap of half a gigabyte and two cores: one collector thread, and the quick compiler only, since the driver's
+work is short and always the same."""
+
+TASK_ATTEMPTS = 4
+"""``local[N]`` alone never tries a task twice."""
+
+
+def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str]:
+    """``socket_folder``: short (a socket's path has about 100 bytes) and on this machine."""
+    scratch = config.scratch_folder.resolve()
+    workers = len(config.workers)
+    return {
+        "spark.master": config.spark_master or f"local[{2 * workers},{TASK_ATTEMPTS}]",
+        "spark.app.name": f"txlog-{config.data_center}",
+        "spark.driver.memory": config.driver_memory,
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder}",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        # TCP to the Python processes costs 40 ms in each micro-batch (delayed acknowledgements)
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(socket_folder),
+        # the default manager starts about eight processes in each micro-batch (readlink, chmod)
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
+        "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is a cache of one number
+        # compiling a plan of one row into byte code never pays
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(max(2, workers)),
+        "spark.speculation": "false",  # never two tasks on one worker
+        "spark.task.maxFailures": str(TASK_ATTEMPTS),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.ui.retainedJobs": "5",
+        "spark.ui.retainedStages": "5",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+    }

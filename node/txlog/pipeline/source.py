@@ -1,0 +1,138 @@
+"""The source ``txlog_doorbell``: rings when the log has grown; one row ``(worker, upto)`` for each worker.
+
+The offset is only a doorbell: ``{"pos": stable index, "tick": n}``. Where a worker really is, stands in the worker.
+So a lost checkpoint, a replayed batch or two applications at once change nothing. ``tick`` rings without a new
+transaction: when the master says that a worker is behind, when the application starts, and every
+:data:`RECHECK_S`, because a worker that was restored from an older copy tells nobody.
+
+The reader lives in a Python process of the driver and is called by one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from txlog.client import Doorbell, Masters
+from txlog.client.master import MasterClient
+from txlog.config.process import PipelineConfig
+from txlog.model.errors import TxLogError
+
+log = logging.getLogger(__name__)
+
+SCHEMA = "worker string, upto bigint"
+CONFIG_OPTION = "config"
+"""The option of source and sink that carries the whole :class:`PipelineConfig` as JSON."""
+
+RECHECK_S = 30.0
+"""How long a worker may be idle before its own position is read again. A micro-batch costs about 0.2 s of CPU, so
+this is well under 1 % of a core."""
+
+NOBODY_WAIT_S = 1.0
+"""The wait before the masters are asked again when none of them answered at once."""
+
+
+@dataclass
+class WorkerRange(InputPartition):  # type: ignore[misc]  # pyspark is not followed
+    """Bring this worker up to this index of the log, as far as it goes."""
+
+    worker: str
+    upto: int
+
+
+class Doorman:
+    """What the source knows between two rings: free of Spark, so that tests can ring it.
+
+    A master's tick counts by itself and starts anew with the master; the offset's tick is ours and grows whenever
+    a master's has changed."""
+
+    def __init__(self, masters: Masters, workers: Sequence[str], poll_s: float, clock: Any = time.monotonic) -> None:
+        self._masters = masters
+        self._workers = list(workers)
+        self._poll_s = poll_s
+        self._clock = clock
+        self._ticks: dict[str, int] = {}
+        self._holds: Mapping[str, int] = {}
+        self._ring_at = clock()  # at once: every worker is looked at when the application starts
+        self._silent = False
+
+    def wait(self, pos: int, tick: int) -> tuple[int, int]:
+        """The next ``(pos, tick)``, after at most ``poll_s``; the same again when nothing happened. Never raises
+        for masters that cannot be reached: their logs wait, and so do we."""
+        due = self._ring_at - self._clock()
+        try:
+            ring = self._masters.first(lambda master: self._ring(master, pos, max(0.0, min(due, self._poll_s))))
+        except TxLogError as nobody:
+            if not self._silent:
+                log.warning("no master answers: %s", nobody)
+            self._silent = True
+            time.sleep(NOBODY_WAIT_S)
+            return pos, tick
+        if self._silent:
+            log.info("a master answers again")
+            self._silent = False
+        url, bell = ring
+        self._holds = {w.name: w.hold for w in bell.workers if w.hold is not None}
+        moved = self._ticks.get(url, 0) != bell.tick
+        self._ticks[url] = bell.tick
+        if bell.stable.index != pos or moved or self._clock() >= self._ring_at:
+            self._ring_at = self._clock() + RECHECK_S
+            return bell.stable.index, tick + 1
+        return pos, tick
+
+    def _ring(self, master: MasterClient, pos: int, timeout_s: float) -> tuple[str, Doorbell]:
+        return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)
+
+    def ranges(self, upto: int) -> list[WorkerRange]:
+        """One for each worker, bounded by the holds that the last ring told of."""
+        return [WorkerRange(name, min(upto, self._holds.get(name, upto))) for name in self._workers]
+
+
+class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._doorman: Doorman | None = None  # made where it is used: its connections cannot be pickled
+
+    @property
+    def doorman(self) -> Doorman:
+        if self._doorman is None:
+            masters = Masters(self._config.masters, timeout_s=2.0)
+            self._doorman = Doorman(masters, [w.name for w in self._config.workers], self._config.poll_s)
+        return self._doorman
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"pos": 0, "tick": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        pos, tick = self.doorman.wait(start["pos"], start["tick"])
+        return {"pos": pos, "tick": tick}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self.doorman.ranges(end["pos"])
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int]]:
+        assert isinstance(partition, WorkerRange)
+        yield partition.worker, partition.upto
+
+
+class DoorbellSource(DataSource):  # type: ignore[misc]
+    """``spark.readStream.format("txlog_doorbell").option("config", <PipelineConfig as JSON>)``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "txlog_doorbell"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> DoorbellReader:  # noqa: N802
+        return DoorbellReader(PipelineConfig.model_validate_json(self.options[CONFIG_OPTION]))
