@@ -43,6 +43,20 @@ types: install-dev ## mypy, strict
 test: install-dev lint types ## all tests, on the real components
 	$(BIN)/pytest
 
+SEEDS ?= 1000
+START ?= 0
+simulate: install ## the masters under simulated faults: SEEDS=n [START=n]
+	@$(BIN)/python -m txlog_simulation --seeds $(SEEDS) --start $(START)
+
+mutants: install ## take each safeguard out of the code; the simulator must notice
+	@$(BIN)/python -m txlog_simulation.mutants
+
+up: install ## run examples/two-data-centres on this machine
+	@$(BIN)/txlog up -f examples/two-data-centres --detach
+
+down: install ## stop it
+	@$(BIN)/txlog down
+
 clean: ## remove everything that was installed or made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -167,8 +167,9 @@ class Executor:
             if agreement
             else None
         )
-        if queue is None or span.count < 1 or span.first_seq < 1 or span.first_seq > queue.held:
-            raise PeerFault(peer, "NotHeld", f"it asks for {span}, which is not held here")
+        if queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
+            self._hold_back(Effects(sends=[Send(peer, Runs([]), None)]))  # certain: it was never held here
+            return
         count = min(span.count, queue.held - span.first_seq + 1)
         runs = self._runs(Span(span.node, span.birth, span.first_seq, count))
         self._hold_back(Effects(sends=[Send(peer, Runs(runs), None)]))

@@ -1,0 +1,204 @@
+"""Rule 28: what a damaged journal misses is fetched from other masters, checked, written again; then the master starts.
+
+A master whose journal has a bad record that is no torn tail does not vote: there is no core yet, so there is no post
+and no add. It asks the others for the order of the damaged part of its log and for the transactions that stood there,
+proves both against the chain hash that its journal still has, and writes them again. With nobody to fetch from it
+stays stopped; when everybody says that they do not hold what only they could have, it ends by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from txlog.model.entry import Item, Run, Span, chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.errors import Fatal
+from txlog.model.ids import Origin
+from txlog.model.records import Added, Damage, Recovered
+from txlog.protocol.events import Now, Settings
+from txlog.runtime.executor import JournalPort
+from txlog.wire import messages as wire
+from txlog.wire.messages import FetchOrder, FetchRuns, Message, Order, Runs
+
+_REPEAT_MS = 300
+"""Between two questions: a peer that does not answer is followed by the next one."""
+
+
+@dataclass
+class Mended:
+    """What stood in one damaged place: ``runs`` with their ``contents`` (as in ``Held``), then ``added``."""
+
+    runs: list[Run] = field(default_factory=list)
+    contents: list[bytes] = field(default_factory=list)
+    added: list[Added] = field(default_factory=list)
+
+
+@dataclass
+class _Wanted:
+    """One damaged place. ``order`` grows until it reaches ``damage.log_to``; ``items`` until nothing is missing."""
+
+    damage: Damage
+    order: list[Span] = field(default_factory=list)
+    items: dict[Origin, dict[int, Item]] = field(default_factory=dict)
+
+    @property
+    def ordered_to(self) -> int:
+        return self.damage.log_from - 1 + sum(span.count for span in self.order)
+
+    def missing(self) -> Span | None:
+        """The first transaction to ask for, with as many behind it as are missing too."""
+        for span in self.damage.spans:
+            have = self.items.get(Origin(span.node, span.birth), {})
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                if seq not in have:
+                    return Span(span.node, span.birth, seq, span.first_seq + span.count - seq)
+        return None
+
+
+class Repair:
+    """One journal's repair. Drive it like the core: ``receive``, ``poll``, and send what they say. When ``finished``,
+    ``mended`` lists what to write for each damage, in order."""
+
+    def __init__(self, settings: Settings, recovered: Recovered, journal: JournalPort) -> None:
+        assert recovered.damage
+        self.settings = settings
+        self.mended: list[tuple[Damage, Mended]] = []
+        self._recovered = recovered
+        self._journal = journal
+        self._todo = [_Wanted(damage) for damage in recovered.damage]
+        self._others = [m.node for m in settings.members if m.node != settings.node]
+        self._turn = 0
+        self._asked_ms = -(1 << 60)
+        self._denied: set[str] = set()
+
+    @property
+    def finished(self) -> bool:
+        return not self._todo
+
+    @property
+    def names(self) -> list[str]:
+        """For the status page: what is damaged and what is still missing."""
+        return [f"{w.damage.where}: records {w.damage.first} to {w.damage.last}" for w in self._todo]
+
+    def poll(self, now: Now) -> tuple[int, list[tuple[str, Message]]]:
+        """When to poll again, and whom to ask for what."""
+        self._finish()
+        if self.finished:
+            return 1 << 60, []
+        if now.mono < self._asked_ms + _REPEAT_MS:
+            return self._asked_ms + _REPEAT_MS, []
+        self._asked_ms = now.mono
+        if not self._others:
+            raise Fatal("BeyondRepair", f"{self.names}: this cluster has no other master to fetch it from")
+        peer = self._others[self._turn % len(self._others)]
+        self._turn += 1
+        return now.mono + _REPEAT_MS, [(peer, self._question())]
+
+    def receive(self, peer: str, data: bytes, now: Now) -> None:
+        """An answer, or anything else, which a master that does not vote passes over."""
+        message = wire.decode(peer, data)
+        if not self._todo:
+            return
+        match message:
+            case Order():
+                self._on_order(message)
+            case Runs():
+                self._on_runs(peer, message)
+            case _:
+                return
+        self._asked_ms = min(self._asked_ms, now.mono - _REPEAT_MS)
+        self._finish()
+
+    def _question(self) -> Message:
+        wanted = self._todo[0]
+        if wanted.ordered_to < wanted.damage.log_to:
+            return FetchOrder(wanted.ordered_to, wanted.damage.log_to)
+        missing = wanted.missing()
+        assert missing is not None
+        return FetchRuns(missing)
+
+    def _on_order(self, message: Order) -> None:
+        wanted = self._todo[0]
+        if message.after == wanted.ordered_to and message.spans:
+            wanted.order += message.spans
+
+    def _on_runs(self, peer: str, message: Runs) -> None:
+        wanted = self._todo[0]
+        missing = wanted.missing()
+        if missing is None:
+            return
+        if not message.runs:
+            self._denied.add(peer)
+            if self._denied >= set(self._others):
+                raise Fatal(
+                    "BeyondRepair",
+                    f"{wanted.damage.where}: no other master holds {missing.node} seq {missing.first_seq}; "
+                    "it is lost with this disk; the log is held until it is replaced",
+                )
+            return
+        self._denied.clear()
+        for run in message.runs:
+            have = wanted.items.setdefault(run.origin, {})
+            for offset, item in enumerate(run.items):
+                have[run.first_seq + offset] = item
+
+    # Check and hand over
+
+    def _finish(self) -> None:
+        while self._todo:
+            wanted = self._todo[0]
+            if wanted.ordered_to < wanted.damage.log_to or wanted.missing() is not None:
+                return
+            hashes = self._proven(wanted)
+            if hashes is None:  # what came does not fit: ask again, the next peer first
+                wanted.order.clear()
+                wanted.items.clear()
+                return
+            self.mended.append((wanted.damage, self._mended(wanted, hashes)))
+            self._todo.pop(0)
+
+    def _proven(self, wanted: _Wanted) -> bytes | None:
+        """The chain hashes of the damaged part of the log, if they end where the journal says; empty without one."""
+        damage = wanted.damage
+        if damage.log_from > damage.log_to:
+            return b""
+        value = self._hash_before(damage.log_from)
+        cells: list[bytes] = []
+        for span in wanted.order:
+            origin = Origin(span.node, span.birth)
+            tag = origin_tag(origin)
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                item = self._item(wanted, origin, seq)
+                if item is None:
+                    return None
+                value = chain_hash(value, item.stamp, tag, seq, content_hash(item.kind, item.key, item.payload))
+                cells.append(value)
+        return b"".join(cells) if value == damage.end_hash else None
+
+    def _hash_before(self, index: int) -> bytes:
+        if index > 1:
+            return bytes(self._recovered.log_hashes[(index - 2) * 16 : (index - 1) * 16])
+        view = self._recovered.accepted
+        if view is None:
+            raise Fatal("BeyondRepair", "the founding record is lost with the beginning of this journal")
+        return chain_start(view.cluster_id)
+
+    def _item(self, wanted: _Wanted, origin: Origin, seq: int) -> Item | None:
+        fetched = wanted.items.get(origin, {}).get(seq)
+        if fetched is not None:
+            return fetched
+        for _, mended in self.mended:
+            for run in mended.runs:
+                if run.origin == origin and run.first_seq <= seq <= run.last_seq:
+                    return run.items[seq - run.first_seq]
+        return self._journal.read(origin.node, origin.birth, seq, 1, 1 << 30).items[0]
+
+    def _mended(self, wanted: _Wanted, hashes: bytes) -> Mended:
+        mended = Mended()
+        for span in wanted.damage.spans:
+            have = wanted.items[Origin(span.node, span.birth)]
+            items = [have[seq] for seq in range(span.first_seq, span.first_seq + span.count)]
+            mended.runs.append(Run(span.node, span.birth, span.first_seq, items))
+            mended.contents.append(b"".join(content_hash(i.kind, i.key, i.payload) for i in items))
+        if hashes:
+            mended.added.append(Added(wanted.damage.log_from, wanted.order, hashes, 0))
+        return mended
