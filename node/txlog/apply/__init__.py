@@ -1,11 +1,13 @@
 """From the log into a worker, exactly once, without Spark and without asyncio."""
 
 from txlog.apply.applier import Clock, SystemClock, apply_up_to
+from txlog.apply.digest import Digest, digest, digest_of_worker
 from txlog.apply.log import LogSource, MasterLog
 from txlog.apply.outcome import Held, Outcome, Refusal, State
 
 __all__ = [
     "Clock",
+    "Digest",
     "Held",
     "LogSource",
     "MasterLog",
@@ -14,4 +16,6 @@ __all__ = [
     "State",
     "SystemClock",
     "apply_up_to",
+    "digest",
+    "digest_of_worker",
 ]
