@@ -21,8 +21,8 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     is put into a group with a filter. RDF4J's default prefixes are declared when they are used, and ``base`` (a
     client's ``baseURI``) when there is one. A query that needs nothing of this is given back as it is.
 
-    Raises ``SystemGraphNamed`` for a query that names one of our graphs, ``BadInput`` for a text whose tokens are wrong,
-    an undeclared prefix, or nesting that would end the worker. Other mistakes are left to the worker's parser.
+    Raises ``SystemGraphNamed`` for a query that names one of our graphs, ``BadInput`` for wrong tokens, an
+    undeclared prefix, or nesting that would end the worker. Other mistakes are left to the worker's parser.
     """
     if not base and len(query) < _SHORT and not _WORTH_A_LOOK.search(query):
         return query

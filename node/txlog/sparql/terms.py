@@ -26,7 +26,7 @@ DEFAULT_PREFIXES: Final = {
 ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+:")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ECHAR = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
-_NOT_IN_IRI = re.compile(r'[<>"{}|^`\\\x00-\x20]')
+NOT_IN_IRI: Final = re.compile(r'[<>"{}|^`\\\x00-\x20]')
 _LOCAL_ESCAPE = re.compile(r"\\(.)")
 _QUOTE = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
@@ -47,7 +47,7 @@ def iri_text(token: str) -> str:
     inside = token[1:-1]
     if "\\" in inside:
         inside = _ESCAPE.sub(_unescape, inside)
-        bad = _NOT_IN_IRI.search(inside)
+        bad = NOT_IN_IRI.search(inside)
         if bad is not None:
             raise ValueError(f"U+{ord(bad[0]):04X} may not stand in an IRI")
     return inside

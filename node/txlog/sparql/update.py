@@ -12,8 +12,8 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic
 from txlog.model.quads import split_graph
 from txlog.sparql.prepared import Prepared
-from txlog.sparql.rdf import Skolem, check_terms, lines_of, parse, quads, refuse_blank_deletes
-from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
+from txlog.sparql.rdf import PLAIN_IRI, PLAIN_OBJECT, Skolem, check_terms, lines_of, parse, quads, refuse_blank_deletes
+from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS, base_iri
 from txlog.sparql.tokens import (
     BLANK,
     COMMENT,
@@ -30,7 +30,7 @@ from txlog.sparql.tokens import (
     line_column,
     malformed,
 )
-from txlog.sparql.walk import Names, Piece, Walk, needs_triple
+from txlog.sparql.walk import Names, Piece, Walk, may_be_empty
 
 _FLAGS = re.DOTALL
 _GAP = rf"(?:{SPACE}|{COMMENT})*+"
@@ -48,6 +48,16 @@ _DOT = re.compile(rf"{_GAP}\.", _FLAGS)
 _TYPED = re.compile(
     rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
 )
+# The commonest update, one INSERT DATA or DELETE DATA of plain triples: its terms are N-Quads as they stand.
+_S = rb"[ \t\r\n]*+"
+_PLAIN_TRIPLE = rb"(%s)%s(%s)%s(%s)%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OBJECT, _S)
+_PLAIN_TRIPLES = re.compile(_PLAIN_TRIPLE)
+_PLAIN_LAST = rb"%s%s%s%s%s%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OBJECT, _S)
+_PLAIN = re.compile(
+    rb"%s(?i:(INSERT)|DELETE)[ \t\r\n]++(?i:DATA)%s\{%s(?:(?i:GRAPH)%s(%s)%s\{%s)?+"
+    % (_S, _S, _S, _S, PLAIN_IRI, _S, _S)
+    + rb"((?:%s\.%s)*+(?:%s)?+)(?(2)\}%s)\}%s;?%s" % (_PLAIN_LAST, _S, _PLAIN_LAST, _S, _S, _S)
+)
 _OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _PLACE = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
@@ -61,14 +71,27 @@ def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], 
     """A SPARQL 1.1 update to a transaction.
 
     ``base`` resolves relative IRIs (a client's ``baseURI``), ``now`` is what ``NOW()`` means in it (the lexical form of
-    an xsd:dateTime), ``draw`` gives 128 random bits for the names of blank nodes. When every operation is INSERT DATA or
-    DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation of a quad wins. Otherwise it is
+    an xsd:dateTime), ``draw`` gives 128 random bits for the names of blank nodes. When every operation is INSERT DATA
+    or DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation of a quad wins. Otherwise it is
     ``KIND_UPDATE``: operations joined with ``;``, without prologue, comment or trailing ``;``.
 
     Raises ``NotDeterministic``, ``SystemGraphNamed`` and ``BadInput`` (``MALFORMED QUERY: error at line:column``).
     Source: SPARQL 1.1 Update; which constructs differ between workers was found by experiment (docs of this room).
     """
-    return _Update(text, base_iri(base), now, draw).prepare()
+    root = base_iri(base)
+    return _plain(text) or _Update(text, root, now, draw).prepare()
+
+
+def _plain(text: str) -> Prepared | None:
+    """The transaction, where no parser is needed to see it."""
+    if SYSTEM_GRAPHS in text or not text.isascii():
+        return None
+    found = _PLAIN.fullmatch(text.encode())
+    if found is None:
+        return None
+    end = b" %s ." % found[2] if found[2] else b" ."
+    lines = [b"%s %s %s%s" % (*terms, end) for terms in _PLAIN_TRIPLES.findall(found[3])]
+    return quads((), lines) if found[1] else quads(lines, ())
 
 
 class _Update:
@@ -279,11 +302,7 @@ class _Update:
 
     def _delete_where(self, walk: Walk, found: list[Token]) -> None:
         hides = any(
-            token.kind == "WORD"
-            and token.text.upper() == "GRAPH"
-            and index + 2 < len(found)
-            and found[index + 1].kind == "VARIABLE"
-            and not needs_triple(found, index + 3)
+            token.kind == "WORD" and token.text.upper() == "GRAPH" and may_be_empty(found, index)
             for index, token in enumerate(found)
         )
         delete, where, body = found[0], found[1], found[2:]

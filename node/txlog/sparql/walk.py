@@ -8,16 +8,16 @@ Oxigraph's parser afterwards; here only what that parser is too lenient about is
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, NoReturn
 
-from txlog.model.errors import BadInput, NotDeterministic
+from txlog.model.errors import NotDeterministic
 from txlog.sparql.terms import (
     ABSOLUTE,
     DEFAULT_PREFIXES,
+    NOT_IN_IRI,
     SYSTEM_GRAPHS,
     iri_text,
     local_text,
@@ -37,7 +37,8 @@ _XSD: Final = DEFAULT_PREFIXES["xsd"]
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
 _VERBS: Final = frozenset(("VARIABLE", "IRI", "PNAME"))
 _CHAIN_WORDS: Final = frozenset(("BIND", "FILTER", "OPTIONAL", "UNION", "MINUS", "GRAPH", "EXISTS", "SELECT"))
-_CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!", "{"))
+_CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!"))
+_TRIPLE_TERMS: Final = frozenset(("<<", "<<(", ">>", ")>>", "{|", "|}", "~"))
 _CLOSES: Final = {"{": "}", "(": ")", "[": "]"}
 
 _REFUSED: Final = {
@@ -54,18 +55,23 @@ _REFUSED: Final = {
     "REDUCED": "workers remove different numbers of duplicates; use DISTINCT or leave it out",
 }
 _WORDS: Final = frozenset(
-    """A ABS ADD ALL AS ASC ASK AVG BASE BIND BNODE BOUND BY CEIL CLEAR COALESCE CONCAT CONSTRUCT CONTAINS COPY COUNT
-    CREATE DATA DATATYPE DAY DEFAULT DELETE DESC DESCRIBE DISTINCT DROP ENCODE_FOR_URI EXISTS FALSE FILTER FLOOR FROM
-    GRAPH GROUP GROUP_CONCAT HAVING HOURS IF IN INSERT INTO IRI ISBLANK ISIRI ISLITERAL ISNUMERIC ISURI LANG LANGMATCHES
-    LCASE LIMIT LOAD MAX MD5 MIN MINUS MINUTES MONTH MOVE NAMED NOT NOW OFFSET OPTIONAL ORDER PREFIX RAND REDUCED REGEX
-    REPLACE ROUND SAMETERM SAMPLE SECONDS SELECT SEPARATOR SERVICE SHA1 SHA256 SHA384 SHA512 SILENT STR STRAFTER
-    STRBEFORE STRDT STRENDS STRLANG STRLEN STRSTARTS STRUUID SUBSTR SUM TIMEZONE TO TRUE TZ UCASE UNDEF UNION URI USING
-    UUID VALUES WHERE WITH YEAR""".split()
+    word
+    for line in (
+        "A ABS ADD ALL AS ASC ASK AVG BASE BIND BNODE BOUND BY CEIL CLEAR COALESCE CONCAT CONSTRUCT CONTAINS COPY",
+        "COUNT CREATE DATA DATATYPE DAY DEFAULT DELETE DESC DESCRIBE DISTINCT DROP ENCODE_FOR_URI EXISTS FALSE FILTER",
+        "FLOOR FROM GRAPH GROUP GROUP_CONCAT HAVING HOURS IF IN INSERT INTO IRI ISBLANK ISIRI ISLITERAL ISNUMERIC ISURI LANG",
+        "LANGMATCHES LCASE LIMIT LOAD MAX MD5 MIN MINUS MINUTES MONTH MOVE NAMED NOT NOW OFFSET OPTIONAL ORDER PREFIX",
+        "RAND REDUCED REGEX REPLACE ROUND SAMETERM SAMPLE SECONDS SELECT SEPARATOR SERVICE SHA1 SHA256 SHA384 SHA512",
+        "SILENT STR STRAFTER STRBEFORE STRDT STRENDS STRLANG STRLEN STRSTARTS STRUUID SUBSTR SUM TIMEZONE TO TRUE TZ",
+        "UCASE UNDEF UNION URI USING UUID VALUES WHERE WITH YEAR",
+    )
+    for word in line.split()
 )
 # A word outside this list may be two glued together (Oxigraph reads FILTERRAND() as FILTER RAND()), or one that only
 # some workers know.
 
 Place = Literal["top", "template", "erase", "pattern", "quads", "data", "expression", "collection"]
+_COMING: Final[dict[str, Place]] = {"INSERT": "template", "DELETE": "erase", "WHERE": "pattern", "VALUES": "data"}
 
 
 class Names:
@@ -146,174 +152,185 @@ def hiding(variable: str) -> str:
     return f' FILTER(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"))}}'
 
 
+class _Frame(NamedTuple):
+    """What an open bracket returns to when it closes."""
+
+    close: str
+    place: Place
+    clause: bool
+    opened: int
+    """Where its contents begin in the output."""
+    suffix: str
+    guarded: bool
+
+
 class Walk:
     """Writes tokens again. ``pinned`` is the text for ``NOW()``; without it the tokens are a query's, which may use
-    anything and keeps its names."""
+    anything and keeps its names, spaces and comments."""
 
     def __init__(self, source: str, names: Names, pinned: str | None) -> None:
         self.source = source
         self.names = names
-        self.update = pinned is not None
-        self.pinned = pinned or ""
         self.out = Piece()
-        self.chain = 0
         self.hidden = 0
+        self._update = pinned is not None
+        self._pinned = pinned or ""
+        self._chain = 0
+        self._toks: Sequence[Token] = ()
+        self._stack: list[_Frame] = []
+        self._place: Place = "top"
+        self._coming: Place = "pattern"
+        self._clause = False
+        """Between SELECT, BY or HAVING and the group after it: every parenthesis there holds an expression."""
 
     def run(self, toks: Sequence[Token], place: Place) -> None:
         """``toks`` without spaces, beginning in ``place``: ``top`` of an operation or a query, or inside of a group."""
-        out, source, update, names = self.out, self.source, self.update, self.names
-        last = len(toks) - 1
-        stack: list[tuple[str, Place, bool, str, int]] = []
-        clause = False
-        coming: Place = "pattern"
-        before = Token("MARK", "", toks[0].start if toks else 0)
-        skip_to = 0
-        for at, token in enumerate(toks):
-            if at < skip_to:
-                continue
+        out, source, update = self.out, self.source, self._update
+        self._toks, self._place = toks, place
+        at, total = 0, len(toks)
+        ended = toks[0].start if toks else 0
+        while at < total:
+            token = toks[at]
             kind, text, start = token
-            ended = before.start + len(before.text)
             if start > ended:
                 out.append((" " if update else source[ended:start], ended))
             if kind == "MARK":
-                if text in _CHAIN_MARKS and place != "data":
-                    self._count(token)
-                if text in _CLOSES:
-                    if len(stack) >= MAX_DEPTH:
-                        raise malformed(source, start, f"more than {MAX_DEPTH} brackets inside one another")
-                    inner = place
-                    if text == "{":
-                        inner = self._group(place, coming)
-                        coming = "pattern"
-                    elif text == "(":
-                        inner = self._parenthesis(toks, at, place, clause, before)
-                    if (
-                        text != "{"
-                        and place == "template"
-                        and not (text == "(" and at < last and toks[at + 1].text == ")")
-                    ):
-                        raise NotDeterministic(
-                            "a blank node in an INSERT template",
-                            "every worker makes another one for each solution; build an IRI instead",
-                        )
-                    stack.append((_CLOSES[text], place, clause, "", len(out)))
-                    place, clause = inner, clause and text != "{"
-                    out.append((text, start))
-                elif text in ("}", ")", "]"):
-                    if not stack or stack[-1][0] != text:
-                        raise malformed(source, start, f"{text} closes nothing")
-                    _, place, clause, suffix, opened = stack.pop()
-                    out.append((text, start))
-                    if suffix == "IRI":
-                        self._guard(opened, token)
-                    elif suffix:
-                        out.append((suffix, start))
-                elif text in ("<<", "<<(", ">>", ")>>", "{|", "|}", "~") and update:
-                    raise malformed(source, start, f"{text}: triples inside triples (RDF 1.2) cannot be carried")
-                else:
-                    out.append((text, start))
+                at = self._mark(at, token)
             elif kind == "WORD":
-                word = text.upper()
-                if word in _CHAIN_WORDS:
-                    self._count(token)
-                if update:
-                    if word not in _WORDS:
-                        raise malformed(source, start, f"{text} is no word of SPARQL 1.1")
-                    if word in _REFUSED:
-                        raise NotDeterministic(word, _REFUSED[word])
-                    if word == "NOW" and at + 2 <= last and toks[at + 1].text == "(" and toks[at + 2].text == ")":
-                        out.append((self.pinned, start))
-                        skip_to = at + 3
-                        before = toks[at + 2]
-                        continue
-                    if word in ("IRI", "URI") and at < last and toks[at + 1].text == "(":
-                        end = self._constant_iri(toks, at)
-                        if end:
-                            skip_to = end
-                            before = toks[end - 1]
-                            continue
-                        if len(stack) >= MAX_DEPTH:
-                            raise malformed(source, start, f"more than {MAX_DEPTH} brackets inside one another")
-                        proven = self._proven_iri(toks, at)
-                        out.append(("IRI", start))
-                        out.append(("(", toks[at + 1].start))
-                        stack.append((")", place, clause, "" if proven else "IRI", len(out)))
-                        place, clause = "expression", False
-                        skip_to = at + 2
-                        before = toks[at + 1]
-                        continue
-                    if place == "top":
-                        coming = {"INSERT": "template", "DELETE": "erase", "WHERE": "pattern"}.get(word, coming)  # type: ignore[assignment]
-                elif "GRAPH" in word and word != "GRAPH" or "NAMED" in word and word != "NAMED":
-                    raise malformed(source, start, f"{text} is no word of SPARQL 1.1")
-                if word in ("SELECT", "BY", "HAVING"):
-                    clause = True
-                elif word in ("WHERE", "FROM", "VALUES"):
-                    clause = False
-                if word == "VALUES":
-                    coming = "data"
-                elif (
-                    word == "GRAPH"
-                    and place == "pattern"
-                    and at + 2 <= last
-                    and toks[at + 1].kind == "VARIABLE"
-                    and toks[at + 2].text == "{"
-                    and not needs_triple(toks, at + 3)
-                ):
-                    if len(stack) + 1 >= MAX_DEPTH:
-                        raise malformed(source, start, f"more than {MAX_DEPTH} brackets inside one another")
-                    variable = toks[at + 1]
-                    self._count(token)
-                    out.append(("{ ", start))
-                    out.append(
-                        (source[start : toks[at + 2].start + 1] if not update else f"GRAPH {variable.text} {{", start)
-                    )
-                    stack.append(("}", place, clause, hiding(variable.text), len(out)))
-                    place, clause = "pattern", False
-                    skip_to = at + 3
-                    before = toks[at + 2]
-                    self.hidden += 1
-                    continue
-                out.append((text, start))
+                at = self._word(at, token)
             elif kind in ("IRI", "PNAME"):
-                full = names.iri(source, token, lenient=not update)
-                if (
-                    update
-                    and at < last
-                    and toks[at + 1].text == "("
-                    and not full.startswith(_XSD)
-                    and (
-                        clause
-                        or place == "expression"
-                        or (before.kind == "WORD" and before.text.upper() in ("FILTER", "BY", "HAVING"))
-                    )
-                ):
-                    raise NotDeterministic(f"the function <{full[:200]}>", "not every worker knows it, nor the same")
-                if update and before.text == "<":
-                    out.append((" ", start))
-                out.append((f"<{full}>" if update else text, start))
-            elif kind == "BLANK" and place == "template":
-                raise NotDeterministic(
-                    "a blank node in an INSERT template",
-                    "every worker makes another one for each solution; build an IRI instead",
-                )
+                at = self._name(at, token)
             elif kind == "ERROR":
                 raise bad_token(source, token)
-            elif kind == "STRING" and update and "\\" in text:
-                try:
-                    value = string_text(text)
-                except ValueError as error:
-                    raise malformed(source, start, str(error)) from None
-                out.append((string_token(value), start))
+            elif kind == "BLANK" and self._place == "template":
+                self._no_blank_node()
             else:
-                out.append((text, start))
-            before = token
-        if stack:
-            raise malformed(source, len(source), f"{stack[-1][0]} is missing at the end")
+                out.append((self._string(token) if kind == "STRING" and update and "\\" in text else text, start))
+                at += 1
+            ended = toks[at - 1].start + len(toks[at - 1].text)
+        if self._stack:
+            raise malformed(source, len(source), f"{self._stack[-1].close} is missing at the end")
+
+    # -- one token each; they return the index of the next one
+
+    def _mark(self, at: int, token: Token) -> int:
+        text, start = token.text, token.start
+        if text in _CLOSES:
+            place = self._group(token) if text == "{" else self._bracket(at, token)
+            self.out.append((text, start))
+            self._open(token, place, clause=self._clause and text != "{")
+            return at + 1
+        if text in ("}", ")", "]"):
+            if not self._stack or self._stack[-1].close != text:
+                raise malformed(self.source, start, f"{text} closes nothing")
+            frame = self._stack.pop()
+            self._place, self._clause = frame.place, frame.clause
+            if frame.guarded:
+                self._guard(frame.opened, token)
+            self.out.append((text, start))
+            if frame.suffix:
+                self.out.append((frame.suffix, start))
+            return at + 1
+        if text in _CHAIN_MARKS and self._place != "data":
+            self._count(token)
+        if text in _TRIPLE_TERMS and self._update:
+            raise malformed(self.source, start, f"{text}: triples inside triples (RDF 1.2) cannot be carried")
+        self.out.append((text, start))
+        return at + 1
+
+    def _word(self, at: int, token: Token) -> int:
+        text, start = token.text, token.start
+        word = text.upper()
+        if word in _CHAIN_WORDS:
+            self._count(token)
+        if self._update:
+            if word not in _WORDS:
+                raise malformed(self.source, start, f"{text} is no word of SPARQL 1.1")
+            if word in _REFUSED:
+                raise NotDeterministic(word, _REFUSED[word])
+            if word == "NOW" and self._is(at + 1, "(") and self._is(at + 2, ")"):
+                self.out.append((self._pinned, start))
+                return at + 3
+            if word in ("IRI", "URI") and self._is(at + 1, "("):
+                return self._made_iri(at, token)
+        elif word != "GRAPH" and word.endswith("GRAPH"):
+            # Oxigraph needs no space between words: `trueGRAPH ?g {}`.
+            raise malformed(self.source, start, f"{text} is no word of SPARQL")
+        if word in ("SELECT", "BY", "HAVING"):
+            self._clause = True
+        elif word in ("WHERE", "FROM", "VALUES"):
+            self._clause = False
+        if word == "VALUES" or self._place == "top":
+            self._coming = _COMING.get(word, self._coming)
+        elif word == "GRAPH" and self._place == "pattern" and may_be_empty(self._toks, at):
+            return self._hide(at, token)
+        self.out.append((text, start))
+        return at + 1
+
+    def _name(self, at: int, token: Token) -> int:
+        full = self.names.iri(self.source, token, lenient=not self._update)
+        if not self._update:
+            self.out.append((token.text, token.start))
+            return at + 1
+        if self._is(at + 1, "(") and not full.startswith(_XSD) and self._calls(at):
+            raise NotDeterministic(f"the function <{full[:200]}>", "not every worker knows it, nor the same")
+        # `?a<x:b` compares; in full it would be read as an opened IRI.
+        gap = " " if at and self._toks[at - 1].text == "<" else ""
+        self.out.append((f"{gap}<{full}>", token.start))
+        return at + 1
+
+    def _string(self, token: Token) -> str:
+        try:
+            return string_token(string_text(token.text))
+        except ValueError as error:
+            raise malformed(self.source, token.start, str(error)) from None
+
+    # -- brackets
+
+    def _open(self, token: Token, place: Place, *, clause: bool, suffix: str = "", guarded: bool = False) -> None:
+        if len(self._stack) >= MAX_DEPTH:
+            raise malformed(self.source, token.start, f"more than {MAX_DEPTH} brackets inside one another")
+        close = _CLOSES[token.text]
+        self._stack.append(_Frame(close, self._place, self._clause, len(self.out), suffix, guarded))
+        self._place, self._clause = place, clause
+
+    def _group(self, token: Token) -> Place:
+        place, coming = self._place, self._coming
+        self._coming = "pattern"
+        if coming == "data":
+            return "data"
+        self._count(token)
+        if place == "top":
+            return coming
+        return "pattern" if place == "expression" else place
+
+    def _bracket(self, at: int, token: Token) -> Place:
+        place = self._place
+        if place == "template" and not (token.text == "(" and self._is(at + 1, ")")):
+            self._no_blank_node()
+        if token.text == "[" or place in ("expression", "data"):
+            return place
+        if self._clause or self._calls(at - 1):
+            return "expression"
+        before = self._toks[at - 1] if at else token
+        if before.kind == "WORD" and before.text not in ("a", "true", "false"):
+            return "data" if before.text.upper() == "VALUES" else "expression"
+        return "collection" if place == "pattern" else place
+
+    def _calls(self, at: int) -> bool:
+        """Whether the IRI at ``at``, with a parenthesis behind it, is a function's and not a predicate."""
+        if at < 0 or self._toks[at].kind not in ("IRI", "PNAME"):
+            return False
+        if self._clause or self._place == "expression":
+            return True
+        return at > 0 and self._toks[at - 1].text.upper() == "FILTER"
+
+    def _is(self, at: int, mark: str) -> bool:
+        return at < len(self._toks) and self._toks[at].text == mark and self._toks[at].kind == "MARK"
 
     def _count(self, token: Token) -> None:
-        self.chain += 1
-        if self.chain > MAX_CHAIN:
+        self._chain += 1
+        if self._chain > MAX_CHAIN:
             raise malformed(
                 self.source,
                 token.start,
@@ -321,79 +338,81 @@ class Walk:
             )
 
     @staticmethod
-    def _group(place: Place, coming: Place) -> Place:
-        if place == "top" or coming == "data":
-            return coming
-        if place == "expression":
-            return "pattern"
-        return place
+    def _no_blank_node() -> NoReturn:
+        raise NotDeterministic(
+            "a blank node in an INSERT template",
+            "every worker makes another one for each solution; build an IRI instead",
+        )
 
-    def _parenthesis(self, toks: Sequence[Token], at: int, place: Place, clause: bool, before: Token) -> Place:
-        if place in ("expression", "data"):
-            return place
-        if clause:
-            return "expression"
-        if before.kind == "WORD" and before.text not in ("a", "true", "false"):
-            return "data" if before.text.upper() == "VALUES" else "expression"
-        if (
-            before.kind in ("IRI", "PNAME")
-            and at >= 2
-            and toks[at - 2].kind == "WORD"
-            and toks[at - 2].text.upper() == "FILTER"
-        ):
-            return "expression"
-        return "collection" if place in ("pattern", "top", "collection") else place
+    # -- graphs and IRIs that only appear at run time
 
-    def _constant_iri(self, toks: Sequence[Token], at: int) -> int:
-        """``IRI("...")`` written as the IRI; the index after it, or 0 when its argument is no constant."""
-        if at + 3 >= len(toks) or toks[at + 3].text != ")":
-            return 0
-        argument = toks[at + 2]
-        if argument.kind == "STRING":
-            try:
-                value = string_text(argument.text)
-            except ValueError as error:
-                raise malformed(self.source, argument.start, str(error)) from None
-            if re.search(r'[<>"{}|^`\\\x00-\x20]', value):
-                raise malformed(self.source, argument.start, f"{argument.text[:200]} is no IRI")
-            argument = Token("IRI", f"<{value}>", argument.start)
-        elif argument.kind not in ("IRI", "PNAME"):
-            return 0
-        self.out.append((f"<{self.names.iri(self.source, argument)}>", argument.start))
-        return at + 4
+    def _hide(self, at: int, token: Token) -> int:
+        variable, brace = self._toks[at + 1], self._toks[at + 2]
+        self.hidden += 1
+        self.out.append((f"{{ GRAPH {variable.text} {{", token.start))
+        self._open(brace, "pattern", clause=False, suffix=hiding(variable.text))
+        return at + 3
 
-    def _proven_iri(self, toks: Sequence[Token], at: int) -> bool:
+    def _made_iri(self, at: int, token: Token) -> int:
+        """``IRI(...)``: as it is where its result is known here, else so that it gives no IRI of ours, and none that
+        depends on the worker's own address."""
+        argument = self._toks[at + 2] if self._is(at + 3, ")") else None
+        if argument is not None and argument.kind == "STRING":
+            argument = Token("IRI", f"<{self._iri_of(argument)}>", argument.start)
+        if argument is not None and argument.kind in ("IRI", "PNAME"):
+            self.out.append((f"<{self.names.iri(self.source, argument)}>", token.start))
+            return at + 4
+        self.out.append((token.text, token.start))
+        self.out.append(("(", token.start))
+        guarded = not self._proven(at)
+        if guarded and any(frame.guarded for frame in self._stack):
+            # Each guard says its argument three times.
+            raise malformed(self.source, token.start, "IRI() inside IRI(): BIND the inner one to a variable first")
+        self._open(self._toks[at + 1], "expression", clause=False, guarded=guarded)
+        return at + 2
+
+    def _iri_of(self, token: Token) -> str:
+        try:
+            value = string_text(token.text)
+        except ValueError as error:
+            raise malformed(self.source, token.start, str(error)) from None
+        if NOT_IN_IRI.search(value):
+            raise malformed(self.source, token.start, f"{token.text[:200]} is no IRI")
+        return value
+
+    def _proven(self, at: int) -> bool:
         """Whether ``IRI(CONCAT("http://...", ...))`` can be seen to give an absolute IRI that is not ours."""
-        if at + 4 >= len(toks) or toks[at + 2].text.upper() != "CONCAT" or toks[at + 3].text != "(":
+        toks = self._toks
+        if at + 5 >= len(toks) or toks[at + 2].text.upper() != "CONCAT" or not self._is(at + 3, "("):
             return False
         first = toks[at + 4]
-        if first.kind != "STRING" or at + 5 >= len(toks) or toks[at + 5].text not in (",", ")"):
+        if first.kind != "STRING" or toks[at + 5].text not in (",", ")"):
             return False
-        # Nothing may follow CONCAT(...) inside the IRI's own parenthesis: `CONCAT("a:b") = ?x` is another expression.
+        # Nothing may follow inside the IRI's own parenthesis: `IRI(CONCAT("x:y") || ?x)` is another expression.
         depth = 0
         for index in range(at + 3, len(toks)):
-            depth += {"(": 1, ")": -1}.get(toks[index].text, 0) if toks[index].kind == "MARK" else 0
+            if toks[index].kind == "MARK":
+                depth += {"(": 1, ")": -1}.get(toks[index].text, 0)
             if not depth:
-                if index + 1 >= len(toks) or toks[index + 1].text != ")":
+                if not self._is(index + 1, ")"):
                     return False
                 break
-        try:
-            stem = string_text(first.text)
-        except ValueError:
-            return False
+        stem = self._iri_of(first)
         return bool(ABSOLUTE.match(stem)) and not stem.startswith(SYSTEM_GRAPHS) and not SYSTEM_GRAPHS.startswith(stem)
 
     def _guard(self, opened: int, token: Token) -> None:
-        """An IRI made from data stays an error when it would be relative (a worker's own address is its base) or ours."""
-        argument = self.out[opened:-1]
+        argument = self.out[opened:]
         text = "".join([part for part, _ in argument])
-        if "IRI(IF(" in text:
-            raise malformed(self.source, token.start, "IRI() inside IRI(); BIND the inner one first")
-        del self.out[opened:]
-        guard = f'REGEX(STR({text}),"^[A-Za-z][A-Za-z0-9+.-]*:")&&!STRSTARTS(STR({text}),"{SYSTEM_GRAPHS}")'
-        self.out.append((f"IF({guard},", token.start))
-        self.out.extend(argument)
-        self.out.append((",1/0))", token.start))
+        guard = f'IF(REGEX(STR({text}),"^[A-Za-z][A-Za-z0-9+.-]*:")&&!STRSTARTS(STR({text}),"{SYSTEM_GRAPHS}"),'
+        self.out.insert(opened, (guard, argument[0][1] if argument else token.start))
+        self.out.append((",1/0)", token.start))
 
 
-__all__ = ["BadInput", "Names", "Piece", "Walk", "needs_triple", "significant"]
+def may_be_empty(toks: Sequence[Token], at: int) -> bool:
+    """Whether ``GRAPH`` at ``at`` is ``GRAPH ?v {`` with a group that could match an empty graph."""
+    return (
+        at + 2 < len(toks)
+        and toks[at + 1].kind == "VARIABLE"
+        and toks[at + 2].text == "{"
+        and not needs_triple(toks, at + 3)
+    )
