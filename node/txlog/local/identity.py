@@ -1,4 +1,4 @@
-"""Is the process of this number still the one that we started? Numbers are used again, so its start time is asked too."""
+"""Is the process of this number still the one that we started? Numbers are used again, so start times are compared."""
 
 from __future__ import annotations
 

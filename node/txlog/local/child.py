@@ -1,0 +1,101 @@
+"""One child process: how it is started, what is heard of its end, and its log file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from txlog.local.identity import ProcessMark, mark_of
+
+LOG_BYTES: Final = 16 << 20
+"""Of one log file; the one before it is kept as ``.1``."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def _die_with(parent: int) -> None:
+    """In the new process: on Linux the kernel kills it when its supervisor is gone, however that ended."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+class Child:
+    """A running process, in a session of its own, so that Ctrl-C in a terminal reaches its supervisor only."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        control: socket.socket | None = None,
+    ) -> None:
+        """``OSError`` when it cannot be started. The process inherits ``control``."""
+        parent = os.getpid()
+        with open(log, "ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[control.fileno()] if control else [],
+                start_new_session=True,
+                preexec_fn=lambda: _die_with(parent),
+            )
+        self.pid = self._process.pid
+        self.mark: ProcessMark | None = mark_of(self.pid)
+
+    async def wait(self) -> int:
+        """Its exit code, negative for a signal; what it left behind in its process group is killed (on Linux)."""
+        loop = asyncio.get_running_loop()
+        if hasattr(os, "pidfd_open"):
+            over = asyncio.Event()
+            descriptor = os.pidfd_open(self.pid)
+            loop.add_reader(descriptor, over.set)
+            try:
+                await over.wait()
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+        else:
+            return await asyncio.to_thread(self._process.wait)
+        self.signal(signal.SIGKILL)  # not reaped yet, so its number is still its own: this reaches only its group
+        return self._process.wait()  # it has ended, so this does not block
+
+    def signal(self, number: signal.Signals) -> None:
+        """To its whole process group; nothing once it has been reaped."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+
+def bound_log(log: Path, bytes_max: int = LOG_BYTES) -> None:
+    """Moves a log's content to ``.1`` once it is large. The process goes on writing to the same file, which it has
+    open for appending, so at most the lines of this very moment are lost."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > bytes_max:
+            shutil.copyfile(log, log.with_name(log.name + ".1"))
+            os.truncate(log, 0)
+
+
+def last_lines(log: Path, count: int = 5) -> list[str]:
+    """The end of a log, for people."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - 8192))
+            return file.read().decode("utf-8", "replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,256 @@
+"""From manifests to the processes of one machine. Pure: what is written and started here is decided elsewhere.
+
+Every master, store and link gets a loopback port in place of the addresses of the manifest. A master is told, for
+each peer, the port of the link to it, so that every link can be slowed and cut (:mod:`txlog.local.proxy`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from txlog.config.manifest import BadManifest, Manifest, Problem
+from txlog.config.process import NodeConfig, PeerConfig, PipelineConfig, WorkerConfig
+from txlog.local.proxy import LinkConfig
+from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
+
+LINKS = "links"
+"""The name of the process that carries all links."""
+
+Role = Literal["worker", "links", "master", "pipeline"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One process: its name is that of its log file. ``url`` answers once it works; ``stop_s`` is how long it may
+    take to end by itself."""
+
+    name: str
+    role: Role
+    data_center: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+    stop_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that runs. ``nodes`` and ``pipelines`` are configurations by the name of their process."""
+
+    topology: Topology
+    programs: tuple[Program, ...]
+    links: tuple[LinkConfig, ...]
+    nodes: Mapping[str, NodeConfig]
+    pipelines: Mapping[str, PipelineConfig]
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """Every ordered pair of masters that has a link."""
+        return [(link.source, link.target) for link in self.links]
+
+
+def check_complete(manifests: Sequence[Manifest]) -> None:
+    """A cluster is founded by all its masters: :class:`BadManifest` names data centres without a manifest."""
+    have = {manifest.data_center for manifest in manifests}
+    peers = manifests[0].cluster.spec.peers
+    missing = [peer.name for peer in peers if peer.name not in have]
+    if missing:
+        said = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
+        raise BadManifest([Problem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+    names = [name for manifest in manifests for name in _process_names(manifest)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        said = f"two processes would be called {twice}; expected another name of a data centre"
+        raise BadManifest([Problem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+
+
+def _process_names(manifest: Manifest) -> list[str]:
+    return [*manifest.cluster.own_peer.nodes, *_worker_names(manifest), f"{manifest.data_center}-pipeline"]
+
+
+def _worker_names(manifest: Manifest) -> list[str]:
+    workers = manifest.cluster.spec.workers
+    count = len(workers.external) if workers.external else workers.replicas
+    return [f"{manifest.data_center}-worker-{index}" for index in range(1, count + 1)]
+
+
+def port_names(manifests: Sequence[Manifest]) -> list[str]:
+    """What needs a port: masters, then stores, then links, so that the numbers read well."""
+    nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
+    workers = [name for m in manifests if not m.cluster.spec.workers.external for name in _worker_names(m)]
+    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b)]
+
+
+def _link_name(source: str, target: str) -> str:
+    return f"{source}>{target}"
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+def make_plan(
+    manifests: Sequence[Manifest],
+    state: StateFolder,
+    ports: Mapping[str, int],
+    *,
+    oxigraph: str,
+    java_home: Path,
+    python: str = sys.executable,
+) -> Plan:
+    """What runs, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
+    :func:`port_names`; ``oxigraph`` is the path of the store's program."""
+    masters = [
+        MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node]))
+        for manifest in manifests
+        for node in manifest.cluster.own_peer.nodes
+    ]
+    workers = [worker for manifest in manifests for worker in _worker_places(manifest, ports)]
+    topology = Topology(
+        repository=manifests[0].cluster.repository,
+        data_centers=[manifest.data_center for manifest in manifests],
+        masters=masters,
+        workers=workers,
+    )
+    nodes = {
+        node: _node_config(manifest, node, state, ports, topology)
+        for manifest in manifests
+        for node in manifest.cluster.own_peer.nodes
+    }
+    pipelines = {
+        f"{manifest.data_center}-pipeline": PipelineConfig(
+            data_center=manifest.data_center,
+            masters=[master.url for master in topology.masters_of(manifest.data_center)],
+            workers=_worker_configs(topology, manifest.data_center),
+            scratch_folder=state.pipeline(manifest.data_center) / "scratch",
+        )
+        for manifest in manifests
+    }
+    links = tuple(
+        LinkConfig(
+            source=a.node,
+            target=b.node,
+            listen_port=ports[_link_name(a.node, b.node)],
+            target_port=ports[b.node],
+        )
+        for a in masters
+        for b in masters
+        if a is not b
+    )
+    programs = [
+        Program(
+            name=worker.name,
+            role="worker",
+            data_center=worker.data_center,
+            command=(
+                oxigraph,
+                "serve",
+                "-l",
+                str(state.worker(worker.name)),
+                "-b",
+                urlsplit(worker.url).netloc,
+                "--union-default-graph",
+            ),
+            url=worker.url,
+        )
+        for worker in workers
+        if worker.managed
+    ]
+    if links:
+        command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
+        programs.append(Program(name=LINKS, role="links", data_center="", command=command))
+    programs += [
+        Program(
+            name=master.node,
+            role="master",
+            data_center=master.data_center,
+            command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
+            url=master.url,
+            stop_s=15.0,
+        )
+        for master in masters
+    ]
+    programs += [
+        Program(
+            name=name,
+            role="pipeline",
+            data_center=config.data_center,
+            command=(
+                python,
+                "-m",
+                "txlog.pipeline",
+                "--config",
+                str(state.pipeline(config.data_center) / "config.json"),
+            ),
+            environment={
+                "JAVA_HOME": str(java_home),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": python,
+                "PYSPARK_DRIVER_PYTHON": python,
+            },
+            stop_s=20.0,
+        )
+        for name, config in pipelines.items()
+    ]
+    return Plan(topology, tuple(programs), links, nodes, pipelines)
+
+
+def _worker_places(manifest: Manifest, ports: Mapping[str, int]) -> list[WorkerPlace]:
+    workers = manifest.cluster.spec.workers
+    names = _worker_names(manifest)
+    dc = manifest.data_center
+    if workers.external:
+        return [
+            WorkerPlace(name=name, data_center=dc, url=each.url.rstrip("/"), engine=each.engine, managed=False)
+            for name, each in zip(names, workers.external, strict=True)
+        ]
+    return [
+        WorkerPlace(name=name, data_center=dc, url=_url(ports[name]), engine=workers.engine, managed=True)
+        for name in names
+    ]
+
+
+def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
+    return [
+        WorkerConfig(name=worker.name, url=worker.url, engine="oxigraph")
+        for worker in topology.workers
+        if worker.data_center == data_center
+    ]
+
+
+def _node_config(
+    manifest: Manifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
+) -> NodeConfig:
+    spec = manifest.cluster.spec
+    peers = [
+        PeerConfig(
+            node=other,
+            data_center=peer.name,
+            url=_url(ports[other if other == node else _link_name(node, other)]),
+            weight=peer.vote_weight,
+        )
+        for peer in spec.peers
+        for other in peer.nodes
+    ]
+    return NodeConfig(
+        node=node,
+        data_center=manifest.data_center,
+        repository=manifest.cluster.repository,
+        port=ports[node],
+        journal_folder=state.master(node) / "journal",
+        journal_bytes_max=spec.masters.storage.size,
+        peer_token_file=state.token_file,
+        peers=peers,
+        workers=_worker_configs(topology, manifest.data_center),
+        round_timeout_ms=spec.round_timeout,
+        idle_interval_ms=spec.idle_interval,
+        max_peer_lag_ms=spec.max_peer_lag,
+        max_clock_skew_ms=spec.max_clock_skew,
+        durability=spec.durability.default,
+        write_timeout_s=spec.durability.write_timeout / 1000,
+    )

@@ -1,0 +1,366 @@
+"""Keeps the processes of a local cluster running: what dies is started again, at once and then with growing pauses.
+
+A process that ends with the exit code of :class:`~txlog.model.errors.Fatal` said by name that it must not go on; it
+stays down and is shown, until somebody starts it. A master is told, at each start, the last birth and start that
+were seen of it, which the supervisor asks for at ``/txlog/status`` and keeps on disk.
+
+Everything stands in one state folder (:mod:`txlog.local.state`). On Linux the children die with the supervisor,
+also with one that was killed by ``kill -9``; elsewhere, and for whatever slipped through, the next supervisor of
+the folder ends what the last one left, recognised by process id *and* start time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import aiohttp
+
+from txlog.config.process import LastSeen
+from txlog.local import identity
+from txlog.local.child import Child, bound_log, last_lines
+from txlog.local.faults import CannotRun
+from txlog.local.identity import ProcessMark
+from txlog.local.links import LinkTable
+from txlog.local.plan import LINKS, Plan, Program
+from txlog.local.state import StateFolder
+from txlog.model.errors import Fatal, NotFound
+
+log = logging.getLogger("txlog.local")
+
+STOP_ORDER: Final = ("pipeline", "master", "worker", "links")
+"""Readers before what they read; each group ends together."""
+LINKS_ANSWER_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds. A process that has lived for ``steady`` starts with no pause again; ``watch_new`` is how often a
+    master is asked for its birth until it has told it, ``watch`` how often then."""
+
+    first: float = 0.2
+    most: float = 10.0
+    steady: float = 10.0
+    watch_new: float = 0.5
+    watch: float = 10.0
+    logs: float = 5.0
+
+
+class State(StrEnum):
+    STARTING = "Starting"
+    RUNNING = "Running"
+    WAITING = "Waiting"
+    """It died, and is started again soon."""
+    FATAL = "Fatal"
+    """It ended by name and is not started again by itself."""
+    STOPPED = "Stopped"
+    """Somebody stopped it."""
+
+
+@dataclass
+class Kept:
+    """What is known of one process."""
+
+    program: Program
+    state: State = State.STOPPED
+    child: Child | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    since: float = field(default_factory=time.time)
+    wanted: bool = True
+    keeper: asyncio.Task[None] | None = None
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def enter(self, state: State) -> None:
+        self.state, self.since = state, time.time()
+
+
+class Supervisor:
+    """Of one plan in one state folder, whose lock the caller holds."""
+
+    def __init__(self, plan: Plan, state: StateFolder, pace: Pace | None = None) -> None:
+        self.plan = plan
+        self.state = state
+        self.links = LinkTable(plan.topology)
+        self._pace = pace or Pace()
+        self._kept = {program.name: Kept(program) for program in plan.programs}
+        self._seen: dict[str, dict[str, int]] = state.read("seen.json", {})
+        self._seen_start: dict[str, int] = {}  # process id whose birth and start have been heard
+        self._links_reader: asyncio.StreamReader | None = None
+        self._links_writer: asyncio.StreamWriter | None = None
+        self._links_lock = asyncio.Lock()
+        self._orders = itertools.count(1)
+        self._started_at = time.time()
+
+    # -- its life
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Clean up what an earlier one left, start everything, keep it running until ``stop``, end everything."""
+        left = self._marks()
+        if left:
+            ended = await asyncio.to_thread(identity.end, left, 10.0)
+            if ended:
+                log.warning("ended %d processes that an earlier supervisor had left", len(ended))
+        self._write_configs()
+        watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._watch_logs())]
+        try:
+            for kept in self._kept.values():
+                self._begin(kept)
+            await stop.wait()
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await self._stop_all()
+            await asyncio.gather(*watchers, return_exceptions=True)
+            self.state.write("processes.json", {})
+
+    def _marks(self) -> list[ProcessMark]:
+        found: dict[str, Any] = self.state.read("processes.json", {})
+        return [ProcessMark.model_validate(mark) for mark in found.values()]
+
+    def _write_configs(self) -> None:
+        for name, pipeline in self.plan.pipelines.items():
+            pipeline.scratch_folder.mkdir(parents=True, exist_ok=True)
+            self.state.write_config(self.state.pipeline(self._kept[name].program.data_center) / "config.json", pipeline)
+        for worker in self.plan.topology.workers:
+            if worker.managed:
+                self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
+        self.state.write("links.json", [link.model_dump() for link in self.plan.links])
+        self.state.write("topology.json", self.plan.topology.model_dump())
+
+    async def _stop_all(self) -> None:
+        for role in STOP_ORDER:
+            group = [name for name, kept in self._kept.items() if kept.program.role == role]
+            await asyncio.gather(*(self.stop(name) for name in group))
+
+    # -- one process
+
+    def _begin(self, kept: Kept) -> None:
+        kept.wanted = True
+        kept.wake.clear()
+        kept.keeper = asyncio.create_task(self._keep(kept))
+
+    async def _keep(self, kept: Kept) -> None:
+        """Start it until it is no longer wanted."""
+        pause = 0.0
+        while kept.wanted:
+            if pause:
+                kept.enter(State.WAITING)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(kept.wake.wait(), pause)
+                kept.wake.clear()
+                if not kept.wanted:
+                    break
+            began = time.monotonic()
+            code = await self._once(kept)
+            kept.child = None
+            kept.exit_code = code
+            self._write_processes()
+            if not kept.wanted:
+                break
+            if code == Fatal.EXIT_CODE:
+                kept.enter(State.FATAL)
+                said = " | ".join(last_lines(self.state.log(kept.program.name), 3))
+                log.error("%s ended for good: %s", kept.program.name, said)
+                return
+            kept.restarts += 1
+            lived = time.monotonic() - began
+            # Somebody whose process was killed once wants it back now; only what keeps dying waits.
+            pause = 0.0 if lived >= self._pace.steady else min(self._pace.most, max(self._pace.first, pause * 2))
+            log.warning("%s ended with %s, starts again in %.1f s", kept.program.name, code, pause)
+        kept.enter(State.STOPPED)
+
+    async def _once(self, kept: Kept) -> int:
+        program = kept.program
+        mine: socket.socket | None = None
+        theirs: socket.socket | None = None
+        command = program.command
+        if program.role == "master":
+            self._write_node(program.name)
+        if program.role == "links":
+            mine, theirs = socket.socketpair()
+            command = (*command, "--control-fd", str(theirs.fileno()))
+        kept.enter(State.STARTING)
+        try:
+            kept.child = Child(command, program.environment, self.state.log(program.name), theirs)
+        except OSError as error:
+            log.error("%s cannot be started: %s", program.name, error)
+            return 127
+        finally:
+            if theirs is not None:
+                theirs.close()
+        kept.enter(State.RUNNING)
+        self._write_processes()
+        if mine is not None:
+            await self._open_links(mine)
+        try:
+            return await kept.child.wait()
+        finally:
+            if mine is not None:
+                self._close_links()
+
+    def _write_processes(self) -> None:
+        marks = {n: kept.child.mark.model_dump() for n, kept in self._kept.items() if kept.child and kept.child.mark}
+        self.state.write("processes.json", marks)
+
+    def _kept_named(self, name: str) -> Kept:
+        if name not in self._kept:
+            raise NotFound(f"no process is called {name}; there are {', '.join(self._kept)}")
+        return self._kept[name]
+
+    async def stop(self, name: str) -> None:
+        """SIGTERM, after its deadline SIGKILL; it stays down until :meth:`start`."""
+        kept = self._kept_named(name)
+        kept.wanted = False
+        kept.wake.set()
+        if kept.child is not None:
+            kept.child.signal(signal.SIGTERM)
+        if kept.keeper is None:
+            return
+        _, late = await asyncio.wait([kept.keeper], timeout=kept.program.stop_s)
+        if late and kept.child is not None:
+            log.warning("%s did not end within %g s and is killed", name, kept.program.stop_s)
+            kept.child.signal(signal.SIGKILL)
+        await asyncio.wait([kept.keeper])
+        kept.enter(State.STOPPED)
+
+    async def start(self, name: str) -> None:
+        """Also what stopped for good. Nothing when it runs."""
+        kept = self._kept_named(name)
+        if kept.keeper is None or kept.keeper.done():
+            self._begin(kept)
+        else:
+            kept.wake.set()
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL, as a crash would; it is started again."""
+        kept = self._kept_named(name)
+        if kept.child is not None:
+            kept.child.signal(signal.SIGKILL)
+
+    # -- masters: the last birth and start
+
+    def _write_node(self, node: str) -> None:
+        config = self.plan.nodes[node]
+        seen = self._seen.get(node)
+        config = config.model_copy(update={"last_seen": LastSeen(**seen) if seen else None})
+        self.state.write_config(self.state.master(node) / "config.json", config)
+
+    async def _watch_masters(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=2)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            next_look = 0.0
+            while True:
+                everybody = time.monotonic() >= next_look
+                masters = [kept for kept in self._kept.values() if kept.program.role == "master" and kept.child]
+                new = [k for k in masters if k.child and self._seen_start.get(k.program.name) != k.child.pid]
+                await asyncio.gather(*(self._look(session, kept) for kept in (masters if everybody else new)))
+                if everybody:
+                    next_look = time.monotonic() + self._pace.watch
+                await asyncio.sleep(self._pace.watch_new)
+
+    async def _look(self, session: aiohttp.ClientSession, kept: Kept) -> None:
+        node, child = kept.program.name, kept.child
+        try:
+            async with session.get(f"{kept.program.url}/txlog/status") as answer:
+                status = await answer.json()
+            birth, start = status["birth"], int(status["start"])
+            seen = {"birth": int(birth, 16) if isinstance(birth, str) else int(birth), "start": start}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+            return  # unknown is not wrong: it is asked again
+        if child is None or kept.child is not child or status.get("node") != node or start < 1:
+            return
+        self._seen_start[node] = child.pid
+        if self._seen.get(node) != seen:
+            self._seen[node] = seen
+            self.state.write("seen.json", self._seen)
+
+    async def _watch_logs(self) -> None:
+        while True:
+            await asyncio.sleep(self._pace.logs)
+            for name in self._kept:
+                await asyncio.to_thread(bound_log, self.state.log(name))
+            await asyncio.to_thread(bound_log, self.state.log("supervisor"))
+
+    # -- links
+
+    async def _open_links(self, mine: socket.socket) -> None:
+        self._links_reader, self._links_writer = await asyncio.open_connection(sock=mine)
+        try:
+            await self.tell_links()
+        except CannotRun as error:
+            log.warning("%s", error)
+
+    def _close_links(self) -> None:
+        if self._links_writer is not None:
+            self._links_writer.close()
+        self._links_reader = self._links_writer = None
+
+    async def tell_links(self) -> list[dict[str, Any]]:
+        """Give the link proxies the whole table; returns what they carry, by ordered pair."""
+        async with self._links_lock:
+            reader, writer = self._links_reader, self._links_writer
+            if reader is None or writer is None:
+                if not self.plan.links:
+                    return []
+                raise CannotRun("the links' process is not there; it gets this table when it has started again")
+            order = next(self._orders)
+            try:
+                writer.write(json.dumps({"id": order, "table": self.links.rows()}).encode() + b"\n")
+                async with asyncio.timeout(LINKS_ANSWER_S):
+                    while line := await reader.readline():
+                        answer = json.loads(line)
+                        if answer["id"] == order:
+                            links: list[dict[str, Any]] = answer["links"]
+                            return links
+            except (TimeoutError, ConnectionError):
+                pass
+            raise CannotRun("the links' process does not answer; it gets this table when it has started again")
+
+    async def change_links(self, change: Callable[[LinkTable], int]) -> int:
+        """Change the table, and have it in force. Returns how many directions were named."""
+        count = change(self.links)
+        await self.tell_links()
+        return count
+
+    # -- for people and machines
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "folder": str(self.state.root),
+            "startedAt": self._started_at,
+            "repository": self.plan.topology.repository,
+            "processes": [self._describe(kept) for kept in self._kept.values()],
+            "faults": self.links.rows(),
+        }
+
+    def _describe(self, kept: Kept) -> dict[str, Any]:
+        program = kept.program
+        return {
+            "name": program.name,
+            "role": program.role,
+            "dataCenter": program.data_center,
+            "state": kept.state.value,
+            "pid": kept.child.pid if kept.child else None,
+            "url": program.url,
+            "restarts": kept.restarts,
+            "exitCode": kept.exit_code,
+            "since": kept.since,
+            "log": str(self.state.log(program.name)),
+            "said": last_lines(self.state.log(program.name), 3) if kept.state is State.FATAL else [],
+        }
+
+
+__all__ = ["LINKS", "Pace", "State", "Supervisor"]
