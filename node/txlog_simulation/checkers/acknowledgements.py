@@ -1,0 +1,105 @@
+"""What masters told their clients, workers and peers is durable where they said it is (invariants 2, 8; rules 5, 8, 15)."""
+
+from __future__ import annotations
+
+from txlog.model.ids import Origin
+from txlog.model.view import View
+from txlog.protocol.events import Marks
+from txlog.wire.messages import Claim
+from txlog_simulation.checkers.log import Log
+from txlog_simulation.checkers.transactions import Transactions
+from txlog_simulation.mirror import Mirror
+from txlog_simulation.violation import ACKNOWLEDGEMENT, PROMISE, Findings
+
+
+class Acknowledgements:
+    """``told``: the highest marks of each origin, over all its starts. ``mirrors`` are those of the members whose
+    disk was never lost; a lost one counts as having what it once had."""
+
+    def __init__(self, findings: Findings, transactions: Transactions, log: Log) -> None:
+        self.findings = findings
+        self.transactions = transactions
+        self.log = log
+        self.told: dict[Origin, Marks] = {}
+
+    def marks(self, origin: Origin, marks: Marks, mirrors: dict[Origin, Mirror], view: View) -> None:
+        """Marks have left a master: its clients and its workers know them."""
+        mine = mirrors.get(origin)
+        if mine is None:
+            return
+        before = self.told.get(origin, Marks(0, 0, 0, 0, 0))
+        for name, told, durable in (
+            ("accepted", marks.accepted, mine.held.get(origin, 0)),
+            ("log", marks.log, mine.log),
+            ("stable", marks.stable, mine.stable),
+        ):
+            if told > durable:
+                self._wrong("15", f"{origin.node} tells {name} {told}, its disk has {durable}")
+        if marks.synced > before.synced:
+            self._synced(origin, marks.synced, mirrors)
+        if marks.quorum > before.quorum:
+            self._quorum(origin, marks.quorum, mirrors, view)
+        self.transactions.accept(origin, marks.accepted)
+        self.told[origin] = Marks(*map(max, zip(before, marks, strict=True)))
+
+    def _synced(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror]) -> None:
+        for member, mirror in mirrors.items():
+            if mirror.held.get(origin, 0) < seq:
+                self._wrong("16", f"{origin.node} tells synced {seq}, {member.node} has {mirror.held.get(origin, 0)}")
+
+    def _quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror], view: View) -> None:
+        weights = {member.origin: member.weight for member in view.members}
+        lacking = [member for member, mirror in mirrors.items() if mirror.held.get(origin, 0) < seq]
+        having = sum(weights.values()) - sum(weights[member] for member in lacking)
+        if 2 * having <= sum(weights.values()):
+            self._wrong("16", f"{origin.node} tells quorum {seq}, weight {having} of {sum(weights.values())} has it")
+
+    def _wrong(self, rule: str, text: str) -> None:
+        self.findings.add(ACKNOWLEDGEMENT, rule, text)
+
+    def final(self, mirrors: dict[Origin, Mirror], lost: set[Origin], complete: bool) -> None:
+        """Every accepted transaction stands in the final log, or (``complete`` false) is durable somewhere still."""
+        for origin, accepted in sorted(self.transactions.accepted.items()):
+            if origin in lost:
+                continue
+            last = max(mirror.held.get(origin, 0) for mirror in mirrors.values())
+            if last < accepted:
+                self._wrong("15", f"{origin.node} accepted up to {accepted}, the disks have {last}")
+            if complete:
+                in_log = sum(1 for entry in self.log.entries if entry.txid.origin == origin)
+                if in_log < accepted:
+                    self._wrong("15", f"{origin.node} accepted up to {accepted}, the log has {in_log}")
+
+
+class Promises:
+    """What posts assert (rules 4, 5, 8): looked at on the wire, against the disk and against later stamps."""
+
+    def __init__(self, findings: Findings, transactions: Transactions) -> None:
+        self.findings = findings
+        self.transactions = transactions
+        self.counter: dict[Origin, int] = {}
+
+    def post(self, origin: Origin, claim: Claim, mirror: Mirror, view: View) -> None:
+        """A post has left a master."""
+        for name, said, durable in (
+            ("counter", claim.counter, mirror.ceiling),
+            ("log", claim.log_index, mirror.log),
+            *(
+                (f"held of {member.node}", seq, mirror.held.get(member.origin, 0))
+                for member, seq in zip(view.members, claim.held, strict=True)
+            ),
+        ):
+            if said > durable:
+                self._wrong("5" if name == "counter" else "8", f"{origin.node} posts {name} {said}, disk has {durable}")
+        rows = self.transactions.made.get(origin, [])
+        if claim.own_seq < len(rows) and rows[claim.own_seq].stamp <= claim.counter:
+            self._wrong("7", f"{origin.node} posts counter {claim.counter} above a stamp behind seq {claim.own_seq}")
+        self.counter[origin] = max(self.counter.get(origin, 0), claim.counter)
+
+    def made(self, origin: Origin, stamp: int, seq: int) -> None:
+        """A master makes a transaction (not durable yet)."""
+        if stamp <= self.counter.get(origin, 0):
+            self._wrong("4", f"{origin}.{seq} has stamp {stamp}, counter {self.counter[origin]} was promised")
+
+    def _wrong(self, rule: str, text: str) -> None:
+        self.findings.add(PROMISE, rule, text)

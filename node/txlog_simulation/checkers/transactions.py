@@ -1,0 +1,64 @@
+"""What clients submitted and what they were told: the truth that logs, journals and workers are held against."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.model.entry import HASH_BYTES
+from txlog.model.ids import Origin
+from txlog.model.records import Held
+from txlog.protocol.events import Submission
+from txlog_simulation.violation import LOG, PROMISE, Findings
+
+
+class Made(NamedTuple):
+    """A transaction as its origin made it durable."""
+
+    stamp: int
+    content: bytes
+    key: str
+    kind: int
+
+
+class Transactions:
+    """``made``: per origin, index ``seq - 1``. ``submitted``: content hashes per node that clients brought."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.made: dict[Origin, list[Made]] = {}
+        self.submitted: dict[str, set[bytes]] = {}
+        self.accepted: dict[Origin, int] = {}
+        self.accepted_count = 0
+
+    def submit(self, node: str, batch: list[Submission]) -> None:
+        """A client brought this to a master."""
+        self.submitted.setdefault(node, set()).update([one.content for one in batch])
+
+    def held(self, node: str, record: Held) -> None:
+        """These transactions have become durable at a master."""
+        run = record.run
+        rows = self.made.setdefault(run.origin, [])
+        for at, item in enumerate(run.items):
+            content = record.contents[at * HASH_BYTES : (at + 1) * HASH_BYTES]
+            seq = run.first_seq + at
+            made = Made(item.stamp, content, item.key, item.kind)
+            if seq <= len(rows):
+                if rows[seq - 1].content != content:
+                    self.findings.add(LOG, "3", f"{run.origin}.{seq} has another content at {node} than at its origin")
+            elif run.node != node:
+                self.findings.add(
+                    PROMISE, "8", f"{node} holds {run.origin}.{seq}, which is not durable at its origin (yet)"
+                )
+            elif seq != len(rows) + 1:
+                self.findings.add(PROMISE, "3", f"{run.origin} makes seq {seq} behind seq {len(rows)}")
+            else:
+                rows.append(made)
+                if content not in self.submitted.get(node, ()):
+                    self.findings.add(LOG, "3", f"{run.origin}.{seq} was never submitted there")
+
+    def accept(self, origin: Origin, seq: int) -> None:
+        """The clients of this origin were told that everything up to ``seq`` is accepted."""
+        before = self.accepted.get(origin, 0)
+        if seq > before:
+            self.accepted[origin] = seq
+            self.accepted_count += seq - before

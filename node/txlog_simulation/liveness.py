@@ -1,0 +1,59 @@
+"""When everything is healed, how soon must all be good? (rule 32)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from txlog_simulation.machine import UP
+from txlog_simulation.plan import Plan
+
+if TYPE_CHECKING:
+    from txlog_simulation.world import World
+
+ROUNDS = 12
+"""Round trips from everything lost to everything stable: who, known, propose, accepted, install (founding), a post, a
+fetch, its answer, a post that shows it, one that adds, one that tells of it, one that settles."""
+RESENDS = 4
+"""What was sent before the heal is taken for lost after one resend time; a fetch may ask two silent holders in turn;
+one more for the order in which these begin."""
+
+
+def bound_ms(plan: Plan, chain: bool) -> int:
+    """Milliseconds from the heal to all good. A master that cannot reach everybody waits a round time-out before
+    it votes; in a chain, news travels one idle interval a hop at worst."""
+    resend_ms = max(200, plan.round_timeout_ms // 2)
+    round_ms = 2 * max(plan.far_ms, plan.near_ms) + 2 * plan.disk_ms + 4
+    leftovers_ms = 600  # messages that were slow or repeated before the heal still arrive
+    hops = plan.masters if chain else 1
+    return (
+        leftovers_ms
+        + plan.round_timeout_ms
+        + RESENDS * resend_ms
+        + ROUNDS * round_ms
+        + 3 * hops * (plan.idle_interval_ms + round_ms)
+    )
+
+
+def is_good(world: World) -> bool:
+    """Every transaction that any master holds is in every log and stable everywhere."""
+    length = len(world.log.entries)
+    for machine in world.machines:
+        if machine.state != UP or machine.executor is None or machine.pending:
+            return False
+        agreement = machine.executor.core.agreement
+        if agreement is None or agreement.stable != length or machine.mirror.stable != length:
+            return False
+        if machine.mirror.log != length or any(len(queue) for queue in agreement.queues):
+            return False
+    return True
+
+
+def describe(world: World) -> str:
+    """What is missing where."""
+    parts = []
+    for machine in world.machines:
+        agreement = machine.executor.core.agreement if machine.executor else None
+        state = machine.executor.core.state if machine.executor else machine.state
+        waiting = {q.origin.node: len(q) for q in agreement.queues} if agreement else {}
+        parts.append(f"{machine.name} {state} log={machine.mirror.log} stable={machine.mirror.stable} queue={waiting}")
+    return f"log={len(world.log.entries)}; " + "; ".join(parts)

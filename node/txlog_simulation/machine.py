@@ -1,0 +1,476 @@
+"""One simulated master: the real executor and core, on a disk, under a clock, in a process that can end at any step."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from random import Random
+from typing import TYPE_CHECKING
+
+from txlog_simulation.plain_journal import Crashed
+from txlog.model.entry import KIND_UPDATE
+from txlog.model.errors import Fatal, JournalFault, PeerFault, Refused
+from txlog.model.ids import Origin
+from txlog.model.records import Held, Record
+from txlog.protocol.core import Core
+from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
+from txlog.runtime.executor import Executor, JournalPort, Sync
+from txlog.wire import messages as wire
+from txlog.wire.messages import Post
+from txlog_simulation.checkers.workers import Worker
+from txlog_simulation.disk import Disk
+from txlog_simulation.mirror import Mirror, summary_of
+from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, PROCESS
+
+if TYPE_CHECKING:
+    from txlog_simulation.world import World
+
+EPOCH_MS = 1_700_000_000_000
+MONO_BASE_MS = 1000
+DOWN, UP, PAUSED, ENDED = "down", "up", "paused", "ended"
+NEVER_WITHOUT_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat", "OtherCluster", "Misplaced")
+"""Reasons to refuse a peer that no network and no crash may bring about."""
+
+
+class WatchedSync:
+    """Tells the machine when the fsync has returned."""
+
+    def __init__(self, journal: WatchedJournal, inner: Sync, count: int) -> None:
+        self.journal = journal
+        self.inner = inner
+        self.count = count
+
+    def run(self) -> None:
+        """See ``Sync.run``."""
+        self.inner.run()
+        self.journal.machine.durable(self.count)
+
+
+class WatchedJournal:
+    """The journal that the executor gets: every record passes here, every step may be the process's last."""
+
+    def __init__(self, machine: Machine, inner: JournalPort) -> None:
+        self.machine = machine
+        self.inner = inner
+
+    @property
+    def dirty(self) -> bool:
+        """See the journal."""
+        return self.inner.dirty
+
+    @property
+    def has_room_for_work(self) -> bool:
+        """See the journal."""
+        return self.inner.has_room_for_work
+
+    def append(self, record: Record) -> None:
+        """See the journal."""
+        self.inner.append(record)
+        self.machine.appended(record)
+        self.machine.step("append")
+
+    def begin_sync(self) -> WatchedSync | None:
+        """See the journal."""
+        inner = self.inner.begin_sync()
+        if inner is None:
+            return None
+        return WatchedSync(self, inner, len(self.machine.pending))
+
+    def end_sync(self, sync: Sync) -> None:
+        """See the journal."""
+        assert isinstance(sync, WatchedSync)
+        self.inner.end_sync(sync.inner)
+
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> wire.Run:
+        """See the journal."""
+        return self.inner.read(node, birth, first_seq, count_max, bytes_max)
+
+
+class Machine:
+    """``state`` is one of the four words above. ``mirror`` is what its disk holds durably; ``pending`` what was
+    appended behind that. ``fuse`` counts the steps to a crash."""
+
+    def __init__(self, world: World, slot: int, name: str, disk: Disk) -> None:
+        self.world = world
+        self.slot = slot
+        self.name = name
+        self.disk = disk
+        self.rng = Random(f"machine {slot} of {world.plan.seed}")
+        self.state = DOWN
+        self.life = 0
+        self.executor: Executor | None = None
+        self.mirror = Mirror()
+        self.pending: list[Record] = []
+        self.worker = Worker(name, world.findings, world.log)
+        self.told = Marks(0, 0, 0, 0, 0)
+        self.inbox: list[tuple[int, bytes]] = []
+        self.fuse = 0
+        self.offset_ms = world.plan.clock_offsets_ms[slot]
+        self.rate = world.plan.clock_rates[slot]
+        self.turn_at = -1
+        self.syncing: Sync | None = None
+        self.last_seen = (0, 0)
+        self.damaged = False
+        self.origin: Origin | None = None
+        self.ended_by = ""
+
+    # Time
+
+    def now(self) -> Now:
+        """This master's clocks."""
+        elapsed = int(self.world.now_ms * self.rate)
+        return Now(EPOCH_MS + elapsed + self.offset_ms, MONO_BASE_MS + elapsed)
+
+    def _turn_by(self, wake_mono_ms: int) -> None:
+        if wake_mono_ms >= 1 << 50:
+            return
+        at_ms = math.ceil((wake_mono_ms - MONO_BASE_MS) / self.rate)
+        self.turn_soon(max(at_ms, self.world.now_ms + 1))
+
+    def turn_soon(self, at_ms: int) -> None:
+        """Have a turn at this time, or earlier if one is due earlier."""
+        if self.turn_at < self.world.now_ms or at_ms < self.turn_at:
+            self.turn_at = at_ms
+            self.world.at(at_ms, self._turn, self.life)
+
+    # The process
+
+    def start(self, life: int = -1) -> None:
+        """Start the process, unless it runs, ended by name, or ``life`` is over."""
+        if self.state != DOWN or (life >= 0 and life != self.life):
+            return
+        world = self.world
+        plan = world.plan
+        self.life += 1
+        self.turn_at = -1
+        self.state = UP
+        with self._guard():
+            journal, recovered = self.disk.open()
+            self._check_recovered(recovered)
+            self.pending = []
+            if plan.supervised:
+                last_birth, last_start = self.last_seen
+            else:
+                last_birth, last_start = 0, 0
+            self.last_seen = (recovered.birth, recovered.start)
+            if self.origin is None:
+                self.origin = Origin(self.name, recovered.birth)
+                world.mirrors[self.origin] = self.mirror
+            if recovered.damage:
+                raise Fatal("JournalDamaged", recovered.damage[0].where)
+            settings = Settings(
+                node=self.name,
+                members=world.members,
+                round_timeout_ms=plan.round_timeout_ms,
+                idle_interval_ms=plan.idle_interval_ms,
+                key_retention_ms=plan.key_retention_ms,
+                last_seen_birth=last_birth,
+                last_seen_start=last_start,
+            )
+            world.note(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
+            core = Core(settings, recovered, self.now())
+            self.executor = Executor(core, WatchedJournal(self, journal))
+            self.turn_soon(world.now_ms)
+
+    def _check_recovered(self, recovered: object) -> None:
+        """What was durable is still there, and nothing that was never written (rules 8, 15, 28)."""
+        from txlog.model.records import Recovered
+
+        assert isinstance(recovered, Recovered)
+        if self.damaged:
+            return
+        found = summary_of(recovered)
+        for count in range(len(self.pending) + 1):
+            if self.mirror.summary() == found:
+                return
+            if count < len(self.pending):
+                self._now_durable(self.pending[count])
+        self.world.findings.add(
+            JOURNAL, "28", f"{self.name} reads back {found}, its disk held {self.mirror.summary()} at most"
+        )
+
+    def _guard(self) -> _Guard:
+        return _Guard(self)
+
+    def step(self, name: str) -> None:
+        """A step of the process is done; it may have been the last."""
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                founded = self.executor is not None and self.executor.core.agreement is not None
+                self.world.met[f"crash after {name}"] += 1
+                if not founded:
+                    self.world.met["crash while founding"] += 1
+                raise Crashed(name)
+
+    def crash(self, why: str) -> None:
+        """The process is gone at once, and with it what the disk had not synced."""
+        if self.state in (DOWN, ENDED):
+            return
+        self.world.note(self.name, "crash", why)
+        self.state = DOWN
+        self._forget()
+        self.disk.crash()
+
+    def _forget(self) -> None:
+        self.life += 1
+        self.executor = None
+        self.syncing = None
+        self.fuse = 0
+        self.inbox.clear()
+        self.told = Marks(0, 0, 0, 0, 0)
+
+    def end(self, reason: str, text: str) -> None:
+        """The process ended itself, by name; nobody starts it again."""
+        self.world.note(self.name, "ended", f"{reason} {text[:120]}")
+        self.world.met["ended by name"] += 1
+        self.ended_by = reason
+        self._forget()
+        self.state = ENDED
+        self.disk.crash()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.state == UP:
+            self.state = PAUSED
+
+    def resume(self, life: int) -> None:
+        """SIGCONT."""
+        if self.state == PAUSED and life == self.life:
+            self.state = UP
+            if self.syncing is not None:
+                self._synced(self.life)
+            self.turn_at = -1
+            self.turn_soon(self.world.now_ms)
+
+    def stop_gently(self, life: int) -> None:
+        """What SIGTERM leads to: no new work since ``closing``, what was said is durable, then the end."""
+        if life != self.life or self.state != UP or self.executor is None:
+            return
+        with self._guard():
+            self.executor.poll(self.now())
+            self._finish_sync()
+            self._flush()
+        if self.state == UP:
+            self.crash("stopped")
+
+    # Input
+
+    def receive(self, source: int, data: bytes) -> None:
+        """A message has arrived; a paused process finds it later, a dead one never."""
+        if self.state in (UP, PAUSED):
+            self.inbox.append((source, data))
+            if self.turn_at != self.world.now_ms:
+                self.turn_soon(self.world.now_ms)
+
+    def _turn(self, life: int) -> None:
+        if life != self.life or self.turn_at != self.world.now_ms or self.state != UP:
+            return
+        self.turn_at = -1
+        executor = self.executor
+        if executor is None:
+            return
+        with self._guard():
+            inbox, self.inbox = self.inbox, []
+            now = self.now()
+            for source, data in inbox:
+                self._receive_one(executor, source, data, now)
+            self._turn_by(executor.poll(now))
+            self._flush()
+
+    def _receive_one(self, executor: Executor, source: int, data: bytes, now: Now) -> None:
+        world = self.world
+        peer = world.machines[source]
+        try:
+            executor.receive(peer.name, data, now)
+        except PeerFault as fault:
+            world.note(self.name, "refused", f"{peer.name} {fault.reason}")
+            world.refused[fault.reason] += 1
+            if fault.reason in NEVER_WITHOUT_DAMAGE and not world.damaged:
+                world.findings.add(PROCESS, "9", f"{self.name} refuses {fault}")
+        if world.trace.wanted:
+            world.note(self.name, "receive", f"{peer.name} {len(data)} bytes log={self.mirror.log}")
+        self.step("receive")
+
+    def submit(self, batch: list[Submission]) -> bool:
+        """A client's transactions; False when this master takes none."""
+        if self.state != UP or self.executor is None:
+            return False
+        world = self.world
+        with self._guard():
+            world.transactions.submit(self.name, batch)
+            answers = self.executor.submit(batch, self.now())
+            refused = [answer for answer in answers if isinstance(answer, Refused)]
+            world.note(self.name, "submit", f"count={len(batch)} refused={len(refused)}")
+            for answer in refused:
+                world.refused[getattr(answer, "reason", type(answer).__name__)] += 1
+            self.step("submit")
+            self._turn_by(self.executor.poll(self.now()))
+            self._flush()
+            return not refused
+        return False
+
+    # Durable, then out
+
+    def appended(self, record: Record) -> None:
+        """The executor hands a record to the journal."""
+        self.pending.append(record)
+        if isinstance(record, Held) and record.run.node == self.name:
+            for at, item in enumerate(record.run.items):
+                self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
+
+    def durable(self, count: int) -> None:
+        """The first ``count`` records that were pending are durable now."""
+        for record in self.pending[:count]:
+            self._now_durable(record)
+        del self.pending[:count]
+
+    def _now_durable(self, record: Record) -> None:
+        self.world.durable(self, record)
+        self.mirror.apply(record)
+
+    def _flush(self) -> None:
+        """As the product's loop does it: one sync in flight; release what may leave."""
+        executor = self.executor
+        assert executor is not None
+        if self.world.plan.disk_ms == 0:
+            while (sync := executor.begin_sync()) is not None:
+                self._run_sync(executor, sync)
+        elif self.syncing is None:
+            self.syncing = executor.begin_sync()
+            if self.syncing is not None:
+                self.step("begin_sync")
+                self.world.at(
+                    self.world.now_ms + 1 + self.rng.randrange(self.world.plan.disk_ms), self._synced, self.life
+                )
+        self._release(executor)
+
+    def _run_sync(self, executor: Executor, sync: Sync) -> None:
+        self.step("begin_sync")
+        sync.run()
+        if self.world.trace.wanted:
+            self.world.note(self.name, "durable", f"log={self.mirror.log} stable={self.mirror.stable}")
+        self.step("run")
+        executor.end_sync()
+        self.step("end_sync")
+
+    def _finish_sync(self) -> None:
+        executor, sync = self.executor, self.syncing
+        assert executor is not None
+        if sync is not None:
+            self.syncing = None
+            self._run_sync(executor, sync)
+
+    def _synced(self, life: int) -> None:
+        if life != self.life or self.state != UP or self.executor is None or self.syncing is None:
+            return
+        with self._guard():
+            self._finish_sync()
+            self._release(self.executor)
+            self._flush()
+
+    def _release(self, executor: Executor) -> None:
+        released = executor.release()
+        world = self.world
+        if released.marks is not None:
+            self._tell(released.marks)
+        for peer, data in released.messages:
+            target = world.slots[peer]
+            message = wire.decode(peer, data)
+            if isinstance(message, Post) and self.origin is not None and self.mirror.accepted is not None:
+                world.promises.post(self.origin, message.claim, self.mirror, self.mirror.accepted)
+            if world.trace.wanted:
+                world.note(self.name, "send", f"{peer} {type(message).__name__} {len(data)} bytes")
+            world.network.send(world.now_ms, self.slot, target, data)
+            self.step("send")
+        if released.messages or released.marks:
+            self.step("release")
+
+    def _tell(self, marks: Marks) -> None:
+        world = self.world
+        self.told = marks
+        view = self.mirror.accepted
+        if view is None or self.origin is None:
+            world.findings.add(ACKNOWLEDGEMENT, "21", f"{self.name} tells {marks} without a durable view")
+            return
+        if world.trace.wanted:
+            world.note(self.name, "release", " ".join(f"{k}={v}" for k, v in marks._asdict().items()))
+        world.acknowledgements.marks(self.origin, marks, world.sound_mirrors(), view)
+        if marks.stable > self.worker.index:
+            world.at(world.now_ms + self.rng.randint(5, 80), self._work, self.life)
+
+    # Its worker
+
+    def _work(self, life: int) -> None:
+        """The worker executes what it has been offered; it survives its master."""
+        if life != self.life or self.state != UP or self.executor is None:
+            return
+        agreement = self.executor.core.agreement
+        if agreement is None:
+            return
+        worker, history = self.worker, agreement.history
+        here = history.hash_at(worker.index) if worker.index <= history.length else None
+        if not worker.offered(self.told.stable, here):
+            return
+        with self._guard():
+            for span in history.spans(worker.index, min(self.told.stable, history.length)):
+                origin = Origin(span.node, span.birth)
+                seq, left = span.first_seq, span.count
+                while left:
+                    run = self.executor.journal.read(span.node, span.birth, seq, left, 1 << 20)
+                    for item in run.items:
+                        index = worker.index + 1
+                        worker.execute(origin, seq, item, agreement.noops.get(index), history.hash_at(index))
+                        seq += 1
+                    left -= len(run.items)
+        if self.world.trace.wanted:
+            self.world.note(self.name, "work", f"index={worker.index}")
+
+
+class _Guard:
+    """Ends the process as its exception says: a simulated crash, by name, or by our own mistake."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, _: object) -> bool:
+        machine = self.machine
+        world = machine.world
+        match wrong:
+            case None:
+                return True
+            case Crashed():
+                machine.crash(f"at step {wrong}")
+                world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
+            case Fatal() | JournalFault():
+                reason = getattr(wrong, "reason", type(wrong).__name__)
+                machine.end(reason, str(wrong))
+                if not machine.damaged:
+                    world.findings.add(PROCESS, "2", f"{machine.name} ends without cause: {wrong}")
+            case Exception():
+                where = "".join(traceback.format_exception(wrong)[-3:])
+                machine.end(type(wrong).__name__, str(wrong))
+                world.findings.add(PROCESS, "31", f"{machine.name} breaks: {type(wrong).__name__} {wrong}\n{where}")
+            case _:
+                return False
+        return True
+
+
+def submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:
+    """A transaction as the front door hands it in."""
+    from txlog.model.entry import content_hash
+
+    payload = text.encode()
+    return Submission(kind, key, payload, content_hash(kind, key, payload))
+
+
+def configured(
+    plan_members: int, centres: tuple[int, ...], weights: tuple[int, ...], names: list[str]
+) -> tuple[ConfiguredMember, ...]:
+    """The list of members, the same at every master."""
+    from txlog_simulation.plan import DATA_CENTRES
+
+    return tuple(ConfiguredMember(names[i], DATA_CENTRES[centres[i]], weights[i]) for i in range(plan_members))

@@ -1,0 +1,62 @@
+"""Links that lose, repeat, reorder, delay and are cut, one way or both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from txlog_simulation.plan import Plan
+
+
+class Network:
+    """``deliver(at_ms, source, target, data)`` puts a message on the calendar. ``cuts`` counts the reasons for
+    which a direction is cut."""
+
+    def __init__(self, plan: Plan, rng: Random, met: Counter[str], deliver: Callable[[int, int, int, bytes], None]):
+        self.plan = plan
+        self.cuts: Counter[tuple[int, int]] = Counter()
+        self.slow: Counter[tuple[int, int]] = Counter()
+        self.healed = False
+        self.sent = 0
+        self._random = rng.random
+        self._met = met
+        self._deliver = deliver
+        self._last_at: dict[tuple[int, int], int] = {}
+
+    def send(self, now_ms: int, a: int, b: int, data: bytes) -> None:
+        """One message leaves ``a`` for ``b``."""
+        self.sent += 1
+        link = (a, b)
+        if self.cuts[link]:
+            self._met["message cut off"] += 1
+            return
+        if self.healed:
+            self._deliver(now_ms + self._base_ms(a, b), a, b, data)
+            return
+        plan = self.plan
+        if plan.loss and self._random() < plan.loss:
+            self._met["message lost"] += 1
+            return
+        self._deliver(self._arrival_ms(now_ms, link), a, b, data)
+        if plan.repeat and self._random() < plan.repeat:
+            self._met["message repeated"] += 1
+            self._deliver(self._arrival_ms(now_ms, link) + int(self._random() * 200), a, b, data)
+
+    def _base_ms(self, a: int, b: int) -> int:
+        centres = self.plan.centres
+        return self.plan.near_ms if centres[a] == centres[b] else self.plan.far_ms
+
+    def _arrival_ms(self, now_ms: int, link: tuple[int, int]) -> int:
+        at_ms = now_ms + self._base_ms(*link) + int(self._random() * self.plan.jitter_ms)
+        if self.slow[link]:
+            self._met["message slow"] += 1
+            at_ms += 50 + int(self._random() * 250)
+        before = self._last_at.get(link, 0)
+        if at_ms < before:
+            if self.plan.reorder:
+                self._met["message overtaken"] += 1
+            else:
+                at_ms = before
+        self._last_at[link] = max(at_ms, before)
+        return at_ms

@@ -1,0 +1,166 @@
+"""The slow, obvious twin of the journal: records in a list. For tests of the core that have no interest in disks."""
+
+from __future__ import annotations
+
+from txlog.model.entry import HASH_BYTES, KIND_SKIP, Item, Run, Span
+from txlog.model.ids import Origin
+from txlog.model.records import (
+    Added,
+    Ceiling,
+    Held,
+    KeySeen,
+    QueuedMeta,
+    Record,
+    Recovered,
+    Stable,
+    ViewAccepted,
+    ViewInstalled,
+)
+
+
+class Crashed(BaseException):
+    """The simulated process ended here. Not an ``Exception``: nothing in the product may catch it."""
+
+
+class PlainSync:
+    """The write of ``count`` records."""
+
+    def __init__(self, journal: PlainJournal, count: int) -> None:
+        self._journal = journal
+        self.count = count
+
+    def run(self) -> None:
+        """Everything up to ``count`` records is durable from here on."""
+        self._journal.durable = max(self._journal.durable, self.count)
+
+
+class PlainJournal:
+    """``records[:durable]`` survive a crash; ``birth`` and ``start`` are durable at once."""
+
+    def __init__(self, node: str, birth: int) -> None:
+        self.node = node
+        self.birth = birth
+        self.start = 0
+        self.records: list[Record] = []
+        self.durable = 0
+        self.full = False
+        self._taken = 0
+        self._items: dict[Origin, list[Item]] = {}
+
+    def open(self) -> Recovered:
+        """Read it all again, as a new start of the process does."""
+        self.start += 1
+        self._taken = self.durable = len(self.records)
+        self._items = {}
+        for record in self.records:
+            self._remember(record)
+        return recovered_from(self.node, self.birth, self.start, self.records)
+
+    def crash(self, kept: int) -> None:
+        """Lose what was not durable but its first ``kept`` records, which may have reached the disk."""
+        del self.records[self.durable + kept :]
+
+    def _remember(self, record: Record) -> None:
+        if isinstance(record, Held):
+            items = self._items.setdefault(record.run.origin, [])
+            assert record.run.first_seq == len(items) + 1, (record.run.origin, record.run.first_seq, len(items))
+            items += record.run.items
+
+    # What the executor needs
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something was appended that no sync has taken."""
+        return len(self.records) > self._taken
+
+    @property
+    def has_room_for_work(self) -> bool:
+        """False when clients are refused."""
+        return not self.full
+
+    def append(self, record: Record) -> None:
+        """Behind all others; not durable yet."""
+        self.records.append(record)
+        self._remember(record)
+
+    def begin_sync(self) -> PlainSync | None:
+        """Take what was appended."""
+        if not self.dirty:
+            return None
+        self._taken = len(self.records)
+        return PlainSync(self, self._taken)
+
+    def end_sync(self, sync: object) -> None:
+        """Nothing to tidy up here."""
+
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
+        """At least one transaction, at most ``count_max`` and, behind the first, ``bytes_max`` bytes of payload."""
+        found: list[Item] = []
+        for item in self._items[Origin(node, birth)][first_seq - 1 : first_seq - 1 + count_max]:
+            if found and bytes_max < len(item.payload):
+                break
+            bytes_max -= len(item.payload)
+            found.append(item)
+        assert found, (node, first_seq)
+        return Run(node, birth, first_seq, found)
+
+
+def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> Recovered:
+    """What a journal with these records tells of itself."""
+    found = Recovered(node, birth, start, not records, None, None, 0, 0, [], bytearray(), 0, [], [], [])
+    items: dict[Origin, list[tuple[Item, bytes]]] = {}
+    in_log: dict[Origin, int] = {}
+    for record in records:
+        match record:
+            case Held():
+                cells = record.contents
+                rows = items.setdefault(record.run.origin, [])
+                for at, item in enumerate(record.run.items):
+                    rows.append((item, cells[at * HASH_BYTES : (at + 1) * HASH_BYTES]))
+            case Added():
+                _recover_added(found, record, items, in_log)
+            case Stable():
+                found.stable = record.index
+            case Ceiling():
+                found.ceiling = record.stamp
+            case ViewAccepted():
+                found.accepted = record.view
+                found.installed = None
+            case ViewInstalled():
+                found.installed = found.accepted
+    for origin, rows in items.items():
+        first = in_log.get(origin, 0) + 1
+        waiting = rows[first - 1 :]
+        if waiting:
+            found.queued.append(
+                QueuedMeta(
+                    origin.node,
+                    origin.birth,
+                    first,
+                    [item.stamp for item, _ in waiting],
+                    [item.key for item, _ in waiting],
+                    [item.kind | len(item.payload) << 8 for item, _ in waiting],
+                    [content for _, content in waiting],
+                )
+            )
+    return found
+
+
+def _recover_added(
+    found: Recovered, record: Added, items: dict[Origin, list[tuple[Item, bytes]]], in_log: dict[Origin, int]
+) -> None:
+    index = record.first_index
+    for span in record.spans:
+        origin = Origin(span.node, span.birth)
+        for seq in range(span.first_seq, span.first_seq + span.count):
+            item, content = items[origin][seq - 1]
+            if item.key:
+                one = Span(origin.node, origin.birth, seq, 1)
+                kind = KIND_SKIP if item.kind == KIND_SKIP else item.kind
+                found.keys.append(KeySeen(index, kind, item.key, item.stamp, content, one))
+            found.log_stamp = item.stamp
+            index += 1
+        in_log[origin] = span.first_seq + span.count - 1
+    found.log_spans += record.spans
+    found.log_hashes += record.hashes
+    found.stable = record.stable

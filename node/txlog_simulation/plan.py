@@ -1,0 +1,204 @@
+"""What one seed means: sizes, links, clocks, disks, work and faults, all drawn before the run begins (swarm).
+
+A *profile* leaves some faults out and makes others frequent, so that each rule's safeguard is tried hard by a share
+of the seeds. Times are milliseconds since the run began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+DATA_CENTRES = ("uk", "us", "de", "jp")
+BEGIN_MS = 400
+"""Work and faults begin near here, so that most clusters are founded; some begin at once."""
+
+
+class Fault(NamedTuple):
+    """``kind`` at ``at_ms`` to master ``a`` (and ``b``), for ``lasts_ms``; ``size`` means what the kind says."""
+
+    at_ms: int
+    kind: str
+    a: int
+    b: int
+    lasts_ms: int
+    size: int
+
+
+class Work(NamedTuple):
+    """A client brings ``count`` transactions to master ``a``. ``repeat``: with a key that was used before, at
+    another master; ``skip``: one of them says that an earlier transaction is to be passed over."""
+
+    at_ms: int
+    a: int
+    count: int
+    keyed: bool
+    repeat: bool
+    skip: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``links``: pairs (a, b) cut one way for good once founded, healed or not; the rest stays connected."""
+
+    seed: int
+    profile: str
+    masters: int
+    centres: tuple[int, ...]
+    weights: tuple[int, ...]
+    round_timeout_ms: int
+    idle_interval_ms: int
+    key_retention_ms: int
+    near_ms: int
+    far_ms: int
+    jitter_ms: int
+    loss: float
+    repeat: float
+    reorder: bool
+    disk_ms: int
+    clock_offsets_ms: tuple[int, ...]
+    clock_rates: tuple[float, ...]
+    supervised: bool
+    safety_ms: int
+    links: tuple[tuple[int, int], ...]
+    work: tuple[Work, ...]
+    faults: tuple[Fault, ...] = field(repr=False)
+
+    def describe(self) -> str:
+        """Every parameter, for a failing run."""
+        faults = "\n".join(f"    {fault}" for fault in self.faults)
+        return f"{self}\n  faults:\n{faults}"
+
+
+PROFILES: dict[str, tuple[int, dict[str, int]]] = {
+    # name: (share of seeds, fault kind -> how often relative to the others)
+    "calm": (1, {"crash": 1, "cut": 1, "pause": 1}),
+    "links": (3, {"cut": 4, "cut-one-way": 4, "partition": 2, "slow": 2, "pause": 1, "crash": 1}),
+    "chain": (2, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
+    "crashes": (4, {"crash": 2, "crash-at-step": 5, "restart-all": 1, "cut": 1, "pause": 1, "clock": 1}),
+    "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
+    "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
+    "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
+    "disks": (2, {"crash": 3, "crash-at-step": 2, "full": 1, "wipe": 1, "old-image": 1, "flip": 1, "stop": 1}),
+    "everything": (
+        3,
+        {
+            "cut": 2,
+            "cut-one-way": 2,
+            "partition": 1,
+            "isolate": 1,
+            "slow": 1,
+            "crash": 2,
+            "crash-at-step": 2,
+            "pause": 2,
+            "clock": 2,
+            "stop": 1,
+            "full": 1,
+            "restart-all": 1,
+        },
+    ),
+}
+ENDING = ("wipe", "old-image", "flip")
+"""Faults after which a master may end by name; at most one of them in a seed."""
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed; the same for ever as long as this file is."""
+    rng = Random(f"plan {seed}")
+    names = list(PROFILES)
+    profile = rng.choices(names, [PROFILES[name][0] for name in names])[0]
+    masters = rng.choices((2, 3, 4, 5, 6, 7), (5, 10, 4, 2, 1, 1))[0]
+    if profile == "chain":
+        masters = rng.choices((3, 4, 5), (3, 4, 1))[0]
+    centres = rng.randint(1, min(4, masters))
+    safety_ms = rng.choice((1500, 2000, 3000))
+    skewed = profile in ("clocks", "isolated") or rng.random() < 0.4
+    calm_network = rng.random() < 0.4
+    return Plan(
+        seed=seed,
+        profile=profile,
+        masters=masters,
+        centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
+        weights=tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters)),
+        round_timeout_ms=rng.choice((200, 400, 400, 800)),
+        idle_interval_ms=rng.choice((100, 200, 400)),
+        key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
+        near_ms=rng.choice((1, 1, 2)),
+        far_ms=rng.choice((1, 5, 20, 60)),
+        jitter_ms=rng.choice((0, 2, 10, 40)),
+        loss=0.0 if calm_network else rng.choice((0.01, 0.05, 0.1, 0.3)),
+        repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
+        reorder=rng.random() < 0.6,
+        disk_ms=rng.choice((0, 0, 1, 3, 15)),
+        clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
+        clock_rates=tuple(rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
+        supervised=rng.random() < 0.5,
+        safety_ms=safety_ms,
+        links=_lasting_cuts(rng, masters) if profile == "chain" else (),
+        work=_work(rng, masters, safety_ms, profile),
+        faults=_faults(rng, profile, masters, safety_ms),
+    )
+
+
+def _offset(rng: Random, skewed: bool) -> int:
+    return rng.choice((0, 5, -5, 300, -300, 5000, -5000)) if skewed else 0
+
+
+def _lasting_cuts(rng: Random, masters: int) -> tuple[tuple[int, int], ...]:
+    """What posts relayed by others must make good (rule 22): a chain, two disjoint cuts, or one lost link."""
+    shape = rng.choice(("chain", "chain", "disjoint", "one"))
+    order = list(range(masters))
+    rng.shuffle(order)
+    if shape == "chain":
+        near = {(order[i], order[i + 1]) for i in range(masters - 1)}
+        lost = [(a, b) for a in order for b in order if a != b and (a, b) not in near and (b, a) not in near]
+    elif shape == "disjoint" and masters >= 4:
+        lost = [(order[0], order[1]), (order[1], order[0]), (order[2], order[3]), (order[3], order[2])]
+    else:
+        lost = [(order[0], order[1]), (order[1], order[0])]
+    return tuple(sorted(lost))
+
+
+def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[Work, ...]:
+    begin = 0 if profile == "founding" or rng.random() < 0.1 else BEGIN_MS
+    rounds = rng.randint(10, 16)
+    busy = rng.sample(range(masters), rng.randint(1, masters))
+    keyed_share = rng.choice((0.0, 0.3, 0.6))
+    work: list[Work] = []
+    for _ in range(rounds):
+        at_ms = rng.randrange(begin, safety_ms)
+        several = rng.choice((1, 1, 2, 3)) if len(busy) > 1 else 1
+        for a in rng.sample(busy, min(several, len(busy))):
+            count = 1 if rng.random() < 0.3 else rng.randint(2, 16)
+            keyed = rng.random() < keyed_share
+            repeat = keyed and rng.random() < 0.6
+            # at the same instant at several masters, or within a few milliseconds: that is where orders are decided
+            work.append(Work(at_ms + rng.choice((0, 0, 1, 3)), a, count, keyed, repeat, rng.random() < 0.08))
+    return tuple(sorted(work))
+
+
+def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fault, ...]:
+    kinds = dict(PROFILES[profile][1])
+    if profile == "everything":  # swarm: a different half each time
+        kinds = {kind: share for kind, share in kinds.items() if rng.random() < 0.6} or {"crash": 1}
+    count = rng.randint(5, 10)
+    faults: list[Fault] = []
+    ending = False
+    for _ in range(count):
+        kind = rng.choices(list(kinds), list(kinds.values()))[0]
+        if kind in ENDING:
+            if ending:
+                kind = "crash"
+            ending = True
+        begin = 0 if profile == "founding" else BEGIN_MS - 100
+        at_ms = rng.randrange(begin, BEGIN_MS + 200 if profile == "founding" and rng.random() < 0.7 else safety_ms)
+        a, b = rng.sample(range(masters), 2)
+        size = rng.randint(1, 60)
+        if kind == "clock":
+            size = rng.choice((3_600_000, -3_600_000, 30_000, -30_000, 1000, -1000, 50, -50))
+        lasts_ms = rng.choice((20, 100, 300, 300, 600))
+        if kind in ("cut", "cut-one-way", "partition", "isolate"):
+            lasts_ms = rng.choice((50, 200, 500, 1000))
+        faults.append(Fault(at_ms, kind, a, b, lasts_ms, size))
+    return tuple(sorted(faults))

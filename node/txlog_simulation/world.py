@@ -1,0 +1,346 @@
+"""One run: a plan, a calendar of events, masters, a network; first anything goes, then it must come good."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from random import Random
+
+from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
+from txlog.model.ids import Origin
+from txlog.model.records import Added, Held, Record, Stable
+from txlog.protocol.events import Submission
+from txlog_simulation import liveness
+from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
+from txlog_simulation.checkers.log import Log
+from txlog_simulation.checkers.transactions import Transactions
+from txlog_simulation.disk import PlainDisk
+from txlog_simulation.machine import DOWN, ENDED, PAUSED, UP, Machine, configured, submission
+from txlog_simulation.mirror import Mirror
+from txlog_simulation.network import Network
+from txlog_simulation.plan import BEGIN_MS, Fault, Plan, Work
+from txlog_simulation.trace import Trace
+from txlog_simulation.violation import LIVENESS, Findings, Violation
+
+NAMES = ["a", "b", "c", "d", "e", "f", "g"]
+
+
+@dataclass
+class Result:
+    """What a run came to. ``judged``: whether liveness was asked for. ``healed_ms``: how long that took."""
+
+    seed: int
+    profile: str
+    violations: list[Violation]
+    transactions: int
+    messages: int
+    met: Counter[str]
+    refused: Counter[str]
+    faults: int
+    judged: bool
+    healed_ms: int
+    trace_digest: str
+    trace: list[str]
+
+
+class World:
+    """``now_ms`` is the true time; events of one millisecond happen in the order in which they were put down."""
+
+    def __init__(self, plan: Plan, trace: bool, counting: tuple[str, ...] | None) -> None:
+        self.plan = plan
+        self.now_ms = 0
+        self.trace = Trace(trace)
+        self.findings = Findings(counting)
+        self.met: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.transactions = Transactions(self.findings)
+        self.log = Log(self.findings, self.transactions, plan.key_retention_ms)
+        self.acknowledgements = Acknowledgements(self.findings, self.transactions, self.log)
+        self.promises = Promises(self.findings, self.transactions)
+        self.mirrors: dict[Origin, Mirror] = {}
+        self.rng = Random(f"world {plan.seed}")
+        self.network = Network(plan, Random(f"network {plan.seed}"), self.met, self._deliver)
+        names = NAMES[: plan.masters]
+        self.slots = {name: slot for slot, name in enumerate(names)}
+        self.members = configured(plan.masters, plan.centres, plan.weights, names)
+        self.machines = [
+            Machine(self, slot, name, PlainDisk(name, Random(f"disk {slot} of {plan.seed}")))
+            for slot, name in enumerate(names)
+        ]
+        self.damaged = False
+        self.faults = 0
+        self._healing = False
+        self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
+        self._count = 0
+        self._keys: list[tuple[str, str]] = []
+        self._made = 0
+        self._links_cut = False
+
+    # The calendar
+
+    def at(self, at_ms: int, what: Callable[..., None], *arguments: object) -> None:
+        """Have something happen."""
+        self._count += 1
+        heappush(self._calendar, (at_ms, self._count, what, arguments))
+
+    def note(self, where: str, event: str, detail: str = "") -> None:
+        """A line of the trace."""
+        if self.trace.wanted:
+            self.trace.add(self.now_ms, where, event, detail)
+
+    def run(self) -> Result:
+        """The whole run."""
+        plan = self.plan
+        for machine in self.machines:
+            self.at(self.rng.choice((0, 0, 0, 30)), machine.start)
+        for work in plan.work:
+            self.at(work.at_ms, self._work, work)
+        for fault in plan.faults:
+            self.at(fault.at_ms, self._fault, fault)
+        if plan.links:
+            self.at(BEGIN_MS // 2, self._cut_links)
+        self._until(plan.safety_ms)
+        healed_ms = self._come_good() if not self.findings.found else 0
+        judged = not any(m.state == ENDED for m in self.machines)
+        complete = judged and not self.findings.found
+        self.acknowledgements.final(self.mirrors, self._lost(), complete)
+        trace = self.trace
+        return Result(
+            plan.seed,
+            plan.profile,
+            self.findings.found,
+            self.transactions.accepted_count,
+            self.network.sent,
+            self.met,
+            self.refused,
+            self.faults,
+            judged,
+            healed_ms,
+            trace.digest() if trace.wanted else "",
+            trace.lines,
+        )
+
+    def _until(self, end_ms: int) -> None:
+        calendar, findings = self._calendar, self.findings
+        while calendar and calendar[0][0] <= end_ms and not findings.found:
+            self.now_ms, _, what, arguments = heappop(calendar)
+            findings.now_ms = self.now_ms
+            what(*arguments)
+        self.now_ms = max(self.now_ms, end_ms)
+
+    # Work
+
+    def _work(self, work: Work) -> None:
+        machine = self.machines[work.a]
+        batch: list[Submission] = []
+        for _ in range(work.count):
+            self._made += 1
+            text, key = f"t{self.plan.seed}.{self._made}", f"k{self._made}" if work.keyed else ""
+            if work.repeat and self._keys and self.rng.random() < 0.5:
+                key, before = self.rng.choice(self._keys)
+                self.met["idempotency key repeated"] += 1
+                if self.rng.random() < 0.8:
+                    text = before
+            elif key:
+                self._keys.append((key, text))
+            batch.append(submission(text, key, self.rng.choice((KIND_UPDATE, KIND_QUADS))))
+        if work.skip and self.log.entries:
+            txid = self.rng.choice(self.log.entries).txid
+            batch.append(submission(f"why {self._made}", str(txid), KIND_SKIP))
+            self.met["skip entry"] += 1
+        if machine.executor is not None and machine.executor.core.agreement is None:
+            self.met["submission while founding"] += 1
+        self.met["single submission" if work.count == 1 else "batch"] += 1
+        if not machine.submit(batch) and not self._healing and self.now_ms + 150 < self.plan.safety_ms:
+            # a client tries the next master, later the first one again
+            other = self.rng.randrange(len(self.machines))
+            self.at(self.now_ms + 100, self._work, work._replace(a=other))
+
+    # Faults
+
+    def _fault(self, fault: Fault) -> None:
+        self.faults += 1
+        self.met[fault.kind] += 1
+        if fault.kind == "clock":
+            self.met["clock forward" if fault.size > 0 else "clock back"] += 1
+        self.note(NAMES[fault.a], fault.kind, f"b={NAMES[fault.b]} lasts_ms={fault.lasts_ms} size={fault.size}")
+        a, b, machine = fault.a, fault.b, self.machines[fault.a]
+        end_ms = self.now_ms + fault.lasts_ms
+        match fault.kind:
+            case "cut":
+                self._cut([(a, b), (b, a)], end_ms)
+            case "cut-one-way":
+                self._cut([(a, b)], end_ms)
+            case "partition":
+                side = {slot for slot in range(self.plan.masters) if self.rng.random() < 0.5} | {a}
+                across = [(i, j) for i in range(self.plan.masters) for j in range(self.plan.masters)]
+                self._cut([(i, j) for i, j in across if (i in side) != (j in side)], end_ms)
+            case "isolate":
+                others = [slot for slot in range(self.plan.masters) if slot != a]
+                self._cut([pair for o in others for pair in ((a, o), (o, a))], end_ms)
+            case "slow":
+                for link in ((a, b), (b, a)):
+                    self.network.slow[link] += 1
+                self.at(end_ms, self._quicken, a, b)
+            case "crash":
+                self._crash(machine, end_ms)
+            case "crash-at-step":
+                machine.fuse = fault.size
+            case "restart-all":
+                for each in self.machines:
+                    self._crash(each, self.now_ms + self.rng.choice((10, 100, 300)))
+            case "pause":
+                machine.pause()
+                self.at(end_ms, machine.resume, machine.life)
+            case "clock":
+                machine.offset_ms += fault.size
+            case _:
+                self._disk_fault(fault, machine, end_ms)
+
+    def _disk_fault(self, fault: Fault, machine: Machine, end_ms: int) -> None:
+        match fault.kind:
+            case "full":
+                machine.disk.fill(True)
+                self.at(end_ms, machine.disk.fill, False)
+            case "wipe":
+                self._crash(machine, end_ms)
+                self._lose(machine)
+                machine.disk.wipe()
+            case "old-image":
+                self.at(end_ms, self._restore, machine, machine.disk.image())
+            case "flip":
+                self._crash(machine, end_ms)
+                if machine.state == DOWN and machine.disk.flip():
+                    self._lose(machine)
+            case "stop":
+                if machine.executor is not None and machine.state == UP:
+                    machine.executor.core.closing = True
+                    self.at(end_ms, machine.stop_gently, machine.life)
+                    self.at(end_ms + 50, machine.start)
+            case _:
+                raise AssertionError(fault.kind)
+
+    def _restore(self, machine: Machine, image: object) -> None:
+        if self._healing:
+            return
+        self._crash(machine, self.now_ms + 50)
+        self._lose(machine)
+        machine.disk.restore(image)
+
+    def _lose(self, machine: Machine) -> None:
+        machine.damaged = self.damaged = True
+
+    def _crash(self, machine: Machine, back_ms: int) -> None:
+        machine.crash("by the plan")
+        self.at(back_ms, machine.start, machine.life)
+
+    def _cut(self, links: list[tuple[int, int]], end_ms: int) -> None:
+        for link in links:
+            self.network.cuts[link] += 1
+        self.at(end_ms, self._mend, links)
+
+    def _mend(self, links: list[tuple[int, int]]) -> None:
+        if not self._healing:
+            for link in links:
+                self.network.cuts[link] -= 1
+
+    def _quicken(self, a: int, b: int) -> None:
+        for link in ((a, b), (b, a)):
+            self.network.slow[link] -= 1
+
+    def _cut_links(self) -> None:
+        """The cuts that last, once the cluster is founded (founding asks every master directly)."""
+        if self._links_cut or not all(m.mirror.installed for m in self.machines):
+            if not self._links_cut and not self._healing:
+                self.at(self.now_ms + 50, self._cut_links)
+            return
+        self._links_cut = True
+        self.met["lasting cut"] += 1
+        for link in self.plan.links:
+            self.network.cuts[link] += 1 << 20
+
+    # Coming good
+
+    def _come_good(self) -> int:
+        """Heal everything but the cuts that last; returns how long it took (rule 32)."""
+        self._heal()
+        began_ms = self.now_ms
+        if any(m.state == ENDED for m in self.machines):
+            self._until(began_ms + 300)
+            return 0
+        bound_ms = liveness.bound_ms(self.plan, self._links_cut)
+        while self.now_ms < began_ms + bound_ms and not self.findings.found:
+            self._until(self.now_ms + 20)
+            if any(m.state == ENDED for m in self.machines):
+                self._until(self.now_ms + 300)
+                return 0
+            if liveness.is_good(self):
+                return self.now_ms - began_ms
+        if not self.findings.found:
+            self.findings.add(LIVENESS, "32", f"not good after {bound_ms} ms: {liveness.describe(self)}")
+        return self.now_ms - began_ms
+
+    def _heal(self) -> None:
+        self._healing = True
+        self.note("run", "heal", "")
+        self.network.healed = True
+        self.network.cuts.clear()
+        if self._links_cut:
+            for link in self.plan.links:
+                self.network.cuts[link] = 1
+        for machine in self.machines:
+            machine.fuse = 0
+            machine.disk.fill(False)
+            if machine.executor is not None:
+                machine.executor.core.closing = False
+            if machine.state == PAUSED:
+                machine.resume(machine.life)
+            machine.start()
+        for machine in self.machines:
+            self.at(self.now_ms + self.rng.randint(1, 100), self._work, Work(0, machine.slot, 1, False, False, False))
+
+    # What is reported to the checkers
+
+    def durable(self, machine: Machine, record: Record) -> None:
+        """A record has become durable; ``machine.mirror`` is the state just before it."""
+        match record:
+            case Held():
+                self.transactions.held(machine.name, record)
+            case Added():
+                self.log.added(machine.name, record, machine.mirror)
+                if record.stable > machine.mirror.stable:
+                    self.log.settled(machine.name, record.stable, self.sound_mirrors())
+            case Stable():
+                self.log.settled(machine.name, record.index, self.sound_mirrors())
+            case _:
+                pass
+
+    def sound_mirrors(self) -> dict[Origin, Mirror]:
+        """Those of the masters whose disk was never lost."""
+        if not self.damaged:
+            return self.mirrors
+        lost = self._lost()
+        return {origin: mirror for origin, mirror in self.mirrors.items() if origin not in lost}
+
+    def _lost(self) -> set[Origin]:
+        return {m.origin for m in self.machines if m.damaged and m.origin is not None}
+
+    def _deliver(self, at_ms: int, source: int, target: int, data: bytes) -> None:
+        self.at(at_ms, self._arrive, source, target, data)
+
+    def _arrive(self, source: int, target: int, data: bytes) -> None:
+        self.machines[target].receive(source, data)
+
+
+def run(plan: Plan, *, trace: bool = False, counting: tuple[str, ...] | None = None) -> Result:
+    """One run of one plan. ``counting`` limits the kinds of violation that end it."""
+    was = gc.isenabled()
+    gc.disable()  # a run makes little garbage in cycles and is over soon
+    try:
+        return World(plan, trace, counting).run()
+    finally:
+        if was:
+            gc.enable()
