@@ -154,6 +154,7 @@ class _Run:
         self.token: int | None = None
         """The lock that this run has, or may have, in the worker."""
         self.confirmed = False
+        self.contended = False
         self.applied = 0
         self.requests = 0
 
@@ -207,6 +208,7 @@ class _Run:
                 self.known = False
                 self._release()
                 if isinstance(lost, _Contended):
+                    self.contended = True
                     # Both of two that claimed at once find this out; which one comes back first is chance.
                     self.clock.sleep(random.uniform(0.001, 0.01))
                 if self._late():
@@ -270,11 +272,11 @@ class _Run:
     def _lock(self) -> bool:
         """True: this run has claimed. False: another applier has, and the budget is spent."""
         while self.token is None:
-            if self.held is None or not self.held.over:
+            # Claiming beside a lock that is known to be there would only look like its owner moving.
+            if self.held is None and not self.contended:
                 token = random.randrange(self.adapter.tokens)
                 self.token = token  # it may be there from now on, whatever comes back
                 if self._send(self.adapter.claim(token)).ok:
-                    self.held = None
                     return True
                 self.token = None
             if self._other_is_gone():
@@ -289,7 +291,7 @@ class _Run:
         if system.markers != (() if self.marker is None else (self.marker,)):
             raise _Moved
         if not system.claims:
-            self.held = None
+            self.held, self.contended = None, False
             return False
         held, now = self.held, self.clock.now()
         if held is None or not (held.over and held.seen == system.claims):

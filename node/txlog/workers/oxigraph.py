@@ -121,7 +121,8 @@ class OxigraphAdapter:
     def system_in(self, response: WorkerResponse) -> SystemGraphs:
         names = _rows("reading the marker", response)
         markers = {name: marker for name in names if (marker := parse_marker(name)) is not None}
-        return SystemGraphs(tuple(sorted(markers.values())), frozenset(names).difference(markers))
+        by_place = sorted(markers.values(), key=lambda m: (m.position.index, m.fence))
+        return SystemGraphs(tuple(by_place), frozenset(names).difference(markers))
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
         return _ask(f"ASK {{ GRAPH <{marker_name(marker)}> {{}} }}")

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))  # the real worker process of that room's tests
+
+from oxigraph_process import OxigraphProcess
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[OxigraphProcess]:
+    process = OxigraphProcess(tmp_path / "worker")
+    yield process
+    process.kill()

@@ -1,0 +1,305 @@
+"""Whatever is lost, repeated, killed or restored: every entry is in the worker once, and the marker tells the truth."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from pathlib import Path
+
+from log_in_memory import COUNT, LossyTransport, ManualClock, MemoryLog
+from oxigraph_process import ADAPTER, OxigraphProcess
+
+from txlog.apply import Held, Outcome, State, apply_up_to
+from txlog.workers.base import MarkerPosition, Unreachable
+from txlog.workers.transport import HttpTransport
+
+
+def counter(worker: OxigraphProcess) -> list[str]:
+    return worker.select("SELECT ?v { <urn:counter> <urn:value> ?v }")
+
+
+def counting_log(count: int) -> MemoryLog:
+    log = MemoryLog()
+    log.add('<urn:counter> <urn:value> "0"^^<http://www.w3.org/2001/XMLSchema#integer> .')
+    for _ in range(count):
+        log.update(COUNT)
+    return log
+
+
+def assert_at(worker: OxigraphProcess, log: MemoryLog, index: int) -> None:
+    """The only thing of ours in the worker is the marker of this index."""
+    system = worker.system()
+    assert [(m.position.index, m.position.hash) for m in system.markers] == [(index, log.hashes[index])]
+    assert not system.claims
+
+
+def test_from_nothing_to_the_end_and_again(worker: OxigraphProcess) -> None:
+    log = counting_log(30)
+    first = apply_up_to(ADAPTER, worker.transport, log, 31, epoch=3)
+    assert (first.state, first.applied, first.error) == (State.WORKING, 31, None)
+    assert first.position is not None
+    assert first.position.position.epoch == 3
+    again = apply_up_to(ADAPTER, worker.transport, log, 31)
+    assert (again.state, again.applied, again.position) == (State.WORKING, 0, first.position)
+    assert counter(worker) == ["30"]
+    assert_at(worker, log, 31)
+
+
+def test_a_replayed_batch_changes_nothing(worker: OxigraphProcess) -> None:
+    log = counting_log(20)
+    old = apply_up_to(ADAPTER, worker.transport, log, 5).position
+    apply_up_to(ADAPTER, worker.transport, log, 15)
+    replayed = apply_up_to(ADAPTER, worker.transport, log, 15, cached=old)
+    assert (replayed.state, replayed.applied) == (State.WORKING, 0)
+    further = apply_up_to(ADAPTER, worker.transport, log, 21, cached=old)
+    assert (further.state, further.applied) == (State.WORKING, 6)
+    assert counter(worker) == ["20"]
+    assert_at(worker, log, 21)
+
+
+def test_a_wrong_cached_position_is_not_believed_even_with_nothing_to_do(worker: OxigraphProcess) -> None:
+    log = counting_log(5)
+    apply_up_to(ADAPTER, worker.transport, log, 3)
+    outcome = apply_up_to(ADAPTER, worker.transport, log, 6, cached=MarkerPosition(log.position(6), 0))
+    assert (outcome.state, outcome.applied) == (State.WORKING, 3)
+    assert counter(worker) == ["5"]
+
+
+def test_two_appliers_at_once_on_one_worker(worker: OxigraphProcess) -> None:
+    log = counting_log(600)
+    faults: list[Outcome] = []
+    start = threading.Barrier(2)
+
+    def applier(seed: int) -> None:
+        chance = random.Random(seed)
+        held: Held | None = None
+        cached: MarkerPosition | None = None
+        with HttpTransport(worker.url) as transport:
+            start.wait()
+            while cached is None or cached.position.index < log.end:
+                upto = min(log.end, (cached.position.index if cached else 0) + chance.randint(1, 25))
+                outcome = apply_up_to(
+                    ADAPTER,
+                    transport,
+                    log,
+                    upto,
+                    cached=cached if chance.random() < 0.7 else None,
+                    held=held,
+                    merge_max_transactions=chance.randint(1, 7),
+                )
+                held, cached = outcome.held, outcome.position
+                if outcome.state is not State.WORKING:
+                    faults.append(outcome)
+                    return
+
+    threads = [threading.Thread(target=applier, args=(seed,)) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    assert not faults
+    assert counter(worker) == ["600"]
+    assert_at(worker, log, log.end)
+
+
+def test_two_appliers_at_once_on_an_empty_worker(worker: OxigraphProcess) -> None:
+    log = counting_log(3)
+    for _ in range(25):
+        start = threading.Barrier(2)
+        outcomes: list[Outcome] = []
+
+        def applier(upto: int, start: threading.Barrier = start, outcomes: list[Outcome] = outcomes) -> None:
+            with HttpTransport(worker.url) as transport:
+                start.wait()
+                outcomes.append(apply_up_to(ADAPTER, transport, log, upto))
+
+        threads = [threading.Thread(target=applier, args=(upto,)) for upto in (2, 4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert [o.state for o in outcomes] == [State.WORKING] * 2
+        assert counter(worker) == ["3"]
+        assert_at(worker, log, 4)
+        assert worker.update("DROP ALL").ok
+
+
+def test_kill_9_of_the_worker_in_a_stream(worker: OxigraphProcess) -> None:
+    log = MemoryLog()
+    for n in range(20_000):
+        log.add(f"<urn:s:{n}> <urn:p> <urn:o> <urn:g:{n % 3}> .")
+    held: Held | None = None
+    for seed in range(6):
+        chance = random.Random(seed)
+        killer = threading.Timer(chance.uniform(0.02, 0.4), worker.process.kill)
+        killer.start()
+        outcome = apply_up_to(
+            ADAPTER,
+            worker.transport,
+            log,
+            log.end,
+            budget_s=30,
+            merge_max_transactions=chance.choice([1, 3, 20]),
+            held=held,
+        )
+        killer.join()
+        worker.kill()
+        worker.start()
+        held = outcome.held
+        # The marker is the data, to the quad.
+        markers = worker.system().markers
+        index = markers[0].position.index if markers else 0
+        assert len(markers) <= 1
+        assert len(worker.quads()) == index
+        if outcome.state is State.UNREACHABLE:
+            assert outcome.applied <= index
+    # And the next one goes on at once: nobody else can have the lock that the killed request left.
+    rest = apply_up_to(ADAPTER, worker.transport, log, log.end, budget_s=60, held=held)
+    assert rest.state is State.WORKING
+    assert len(worker.quads()) == log.end
+    assert_at(worker, log, log.end)
+
+
+def test_a_worker_restored_from_an_older_copy_of_its_folder(worker: OxigraphProcess, tmp_path: Path) -> None:
+    log = counting_log(50)
+    apply_up_to(ADAPTER, worker.transport, log, 20)
+    worker.kill()
+    shutil.copytree(worker.folder, tmp_path / "copy")
+    worker.start()
+    newest = apply_up_to(ADAPTER, worker.transport, log, 40).position
+    worker.kill()
+    shutil.rmtree(worker.folder)
+    shutil.copytree(tmp_path / "copy", worker.folder)
+    worker.start()
+    outcome = apply_up_to(ADAPTER, worker.transport, log, 51, cached=newest)
+    assert (outcome.state, outcome.applied) == (State.WORKING, 31)
+    assert counter(worker) == ["50"]
+    assert_at(worker, log, 51)
+
+
+def test_a_request_without_an_answer_that_was_carried_out(worker: OxigraphProcess) -> None:
+    log = counting_log(40)
+    for lost in range(1, 8):
+        transport = LossyTransport(worker.url, answer_lost={lost})
+        outcome = apply_up_to(
+            ADAPTER, transport, log, log.end, merge_max_transactions=10, takeover_s=0.05, clock=ManualClock()
+        )
+        held = outcome.held
+        clock = ManualClock()
+        while outcome.state is State.UNREACHABLE or outcome.error:
+            outcome = apply_up_to(ADAPTER, worker.transport, log, log.end, held=held, takeover_s=0.05, clock=clock)
+            held = outcome.held
+        assert outcome.state is State.WORKING
+        assert counter(worker) == ["40"]
+        assert_at(worker, log, log.end)
+        assert worker.update("DROP ALL").ok
+
+
+def test_a_request_without_an_answer_that_is_still_under_way(worker: OxigraphProcess) -> None:
+    log = counting_log(10)
+    apply_up_to(ADAPTER, worker.transport, log, 5)
+    clock = ManualClock()
+    transport = LossyTransport(worker.url, late={2})  # the claim passes, the batch hangs
+    lost = apply_up_to(ADAPTER, transport, log, 8, clock=clock)
+    assert (lost.state, lost.position) == (State.UNREACHABLE, None)
+    # Whoever comes now with another batch waits: both together could not be told apart from one of them.
+    waiting = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=lost.held)
+    assert waiting.state is State.WORKING
+    assert waiting.error is not None
+    assert "another applier" in waiting.error
+    assert waiting.applied == 0
+    assert transport.deliver() == [204]
+    done = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=waiting.held)
+    assert (done.state, done.error, done.applied) == (State.WORKING, None, 3)
+    assert counter(worker) == ["10"]
+    assert_at(worker, log, 11)
+
+
+def test_an_applier_that_died_is_taken_over_and_cannot_come_back(worker: OxigraphProcess) -> None:
+    log = counting_log(10)
+    apply_up_to(ADAPTER, worker.transport, log, 5)
+    clock = ManualClock()
+    transport = LossyTransport(worker.url, late={2})
+    apply_up_to(ADAPTER, transport, log, 8, clock=clock)
+    held: Held | None = None
+    for _ in range(20):
+        outcome = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=held, takeover_s=5)
+        held = outcome.held
+        if outcome.error is None:
+            break
+    assert clock.now() >= 1005
+    assert (outcome.state, outcome.applied) == (State.WORKING, 6)
+    assert outcome.position is not None
+    assert outcome.position.fence == 1
+    assert transport.deliver() == [500]
+    assert counter(worker) == ["10"]
+    assert_at(worker, log, 11)
+
+
+def test_a_takeover_that_came_too_early_steps_back(worker: OxigraphProcess) -> None:
+    """The request of an owner that seemed dead lands together with the takeover."""
+    log = counting_log(10)
+    apply_up_to(ADAPTER, worker.transport, log, 5)
+    slow = LossyTransport(worker.url, late={2})
+    apply_up_to(ADAPTER, slow, log, 8)
+
+    class Together(LossyTransport):
+        def send(self, request):  # type: ignore[no-untyped-def]
+            if b":5:" in request.body and b":1:0>" in request.body and slow.waiting:
+                # What two overlapping requests leave behind on this engine: the writes of both.
+                assert slow.deliver() == [204]
+                after = worker.system().markers[0]
+                raised = MarkerPosition(log.position(5), 1)
+                create = ADAPTER.drop_marker(raised).body.decode().replace("DROP", "CREATE")
+                self.sent.append(request)
+                assert after.position.index == 8
+                return self._http.send(type(request)(request.method, request.path, request.headers, create.encode()))
+            return super().send(request)
+
+    outcome = apply_up_to(ADAPTER, Together(worker.url), log, 11, takeover_s=0.0)
+    assert (outcome.state, outcome.applied) == (State.WORKING, 3)
+    assert counter(worker) == ["10"]
+    assert_at(worker, log, 11)
+
+
+def test_a_worker_that_is_not_there(worker: OxigraphProcess) -> None:
+    log = counting_log(3)
+    apply_up_to(ADAPTER, worker.transport, log, 2)
+    worker.kill()
+    outcome = apply_up_to(ADAPTER, worker.transport, log, 4)
+    assert (outcome.state, outcome.position, outcome.applied) == (State.UNREACHABLE, None, 0)
+    worker.start()
+    assert apply_up_to(ADAPTER, worker.transport, log, 4, held=outcome.held).applied == 2
+
+
+def test_an_error_of_the_log_is_passed_on_and_leaves_no_lock(worker: OxigraphProcess) -> None:
+    class Broken(MemoryLog):
+        def page(self, after, upto, max_bytes):  # type: ignore[no-untyped-def]
+            if self.asked == 1:
+                raise ConnectionError("no master")
+            return super().page(after, upto, max_bytes)
+
+    log = Broken()
+    for n in range(10):
+        log.add(f"<urn:s:{n}> <urn:p> <urn:o> .")
+    try:
+        apply_up_to(ADAPTER, worker.transport, log, 10, page_max_bytes=100)
+    except ConnectionError:
+        pass
+    else:
+        raise AssertionError("the log's fault is not the worker's")
+    assert 0 < len(worker.quads()) < 10
+    assert_at(worker, log, len(worker.quads()))
+
+
+def test_unreachable_is_an_outcome_never_an_error() -> None:
+    class Gone:
+        url = "http://gone"
+
+        def send(self, request):  # type: ignore[no-untyped-def]
+            from txlog.workers.base import Fate
+
+            raise Unreachable(self.url, "away", Fate.NOT_SENT)
+
+    assert apply_up_to(ADAPTER, Gone(), counting_log(1), 2).state is State.UNREACHABLE
