@@ -32,7 +32,7 @@ install: $(VENV)/.installed ## everything that TxLog needs, into ./.venv
 install-dev: $(VENV)/.installed-dev ## and what its tests need
 
 lock: $(VENV)/.uv ## compile the lock files anew
-	for f in requirements requirements-uv requirements-dev; do $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+	for f in requirements requirements-uv requirements-dev requirements-demo; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
 lint: install-dev ## ruff and the import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
@@ -60,3 +60,21 @@ down: install ## stop it
 clean: ## remove everything that was installed or made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Measuring. The whole command's time counts from here, installation included.
+demo: export TXLOG_STARTED := $(shell date +%s)
+OLD_RELEASE := $(VENV)/geonames-old
+
+$(OLD_RELEASE)/.installed: $(VENV)/.uv requirements-demo.lock
+	rm -rf $(OLD_RELEASE)
+	$(UV) pip install --quiet --python $(BIN)/python --target $(OLD_RELEASE) --no-deps --require-hashes -r requirements-demo.lock
+	touch $@
+
+demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in real data and its changes (KEEP=1: leave them running)
+	$(BIN)/python -m e2e.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
+
+bench: install-dev ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
+	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
+
+faults: install-dev ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
+	$(BIN)/python -m e2e.faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))

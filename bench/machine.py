@@ -1,0 +1,123 @@
+"""The machine under the measurement: which disk, how often it syncs, who uses the processor, from /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
+RECORD = bytes(range(256)) * 2
+
+
+class NoDisk(Exception):
+    """The folder is on a file system that forgets: a durable write there costs nothing and proves nothing."""
+
+
+def file_system(folder: Path) -> str:
+    """``type (mount point)`` of the file system that holds ``folder``."""
+    wanted = folder.resolve()
+    best = ("unknown", Path("/"))
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        mount = Path(left.split()[4].replace("\\040", " "))
+        if wanted.is_relative_to(mount) and len(mount.parts) >= len(best[1].parts):
+            best = (right.split()[0], mount)
+    return f"{best[0]} ({best[1]})"
+
+
+def disk(folder: Path) -> str:
+    """The file system of ``folder``; :class:`NoDisk` when it is none on a disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = file_system(folder)
+    if kind.split()[0] in IN_MEMORY:
+        raise NoDisk(f"{folder} is on {kind}; journals are measured on a disk only, choose another folder")
+    return kind
+
+
+def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
+    """How often a second the disk makes one small record durable: pwrite and fdatasync into a file whose blocks
+    are already written, as a journal's are. This bounds what one client can reach."""
+    path = folder / "fsync-rate"
+    size = 8 << 20
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.pwrite(file, bytes(size), 0)
+        os.fsync(file)
+        done, at = 0, 0
+        began = time.perf_counter()
+        while (took := time.perf_counter() - began) < seconds:
+            os.pwrite(file, RECORD, at)
+            os.fdatasync(file)
+            at = (at + len(RECORD)) % (size - len(RECORD))
+            done += 1
+        return done / took
+    finally:
+        os.close(file)
+        path.unlink()
+
+
+def cpu_seconds(pid: int, *, children: bool = False) -> float:
+    """Processor time of a process so far (with ``children``: of those it runs now, too); 0 when it is gone."""
+    pids = [pid, *descendants(pid)] if children else [pid]
+    total = 0
+    for each in pids:
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory in MB (10^6 bytes); 0 when the process is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    except OSError:
+        pass
+    return 0.0
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that this one started, and those that they started."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
+    except OSError:
+        pass
+    return found
+
+
+def busy_seconds() -> float:
+    """Processor time that the whole machine has used."""
+    user, nice, system, _idle, _iowait, irq, softirq, *_ = (
+        int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq) / TICKS
+
+
+class CpuMeter:
+    """The share of one core that each named process uses between :meth:`begin` and :meth:`shares`."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self.pids = pids
+        self.begin()
+
+    def begin(self) -> None:
+        self.began = time.perf_counter()
+        self.before = {name: cpu_seconds(pid, children=True) for name, pid in self.pids.items()}
+        self.busy = busy_seconds()
+
+    def shares(self) -> dict[str, float]:
+        """In percent of one core; ``others``: what the rest of the machine used meanwhile."""
+        took = time.perf_counter() - self.began
+        used = {name: cpu_seconds(pid, children=True) - self.before[name] for name, pid in self.pids.items()}
+        shares = {name: 100 * seconds / took for name, seconds in used.items()}
+        shares["others"] = max(0.0, 100 * (busy_seconds() - self.busy - sum(used.values())) / took)
+        return shares

@@ -1,0 +1,130 @@
+"""Three masters without workers, each with its own configuration file: the log alone, as it is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from txlog.client import MasterClient, MasterUnreachable
+from txlog.config.process import NodeConfig, PeerConfig
+from txlog.model.errors import TxLogError
+
+REPOSITORY = "bench"
+NODES = (("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us"))
+START_S = 30.0
+
+
+class CannotMeasure(Exception):
+    """What is to be measured is not there; the message says what it said last."""
+
+
+class Masters:
+    """Running masters: their URLs and processes, in the cluster's order."""
+
+    def __init__(self, folder: Path, urls: dict[str, str], processes: dict[str, subprocess.Popen[bytes]]) -> None:
+        self.folder = folder
+        self.by_node = urls
+        self.processes = processes
+
+    @property
+    def urls(self) -> list[str]:
+        return list(self.by_node.values())
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {node: process.pid for node, process in self.processes.items()}
+
+    def wait_joined(self, deadline_s: float = START_S) -> None:
+        """Until every master is in the view and may be written to. :class:`CannotMeasure` with its log when not."""
+        until = time.monotonic() + deadline_s
+        for node, url in self.by_node.items():
+            last = "nothing"
+            while True:
+                if self.processes[node].poll() is not None:
+                    raise CannotMeasure(f"{node} ended with {self.processes[node].returncode}: {self.last_words(node)}")
+                try:
+                    with MasterClient(url, 2.0) as master:
+                        state = master.status().state
+                        if state == "Joined" and master.health("ready"):
+                            break
+                        last = state
+                except (MasterUnreachable, TxLogError) as not_yet:
+                    last = str(not_yet)
+                if time.monotonic() > until:
+                    raise CannotMeasure(f"{node} is not ready: {last}; its log ends: {self.last_words(node)}")
+                time.sleep(0.05)
+
+    def last_words(self, node: str) -> str:
+        with contextlib.suppress(OSError):
+            return "\n".join((self.folder / f"{node}.log").read_text(errors="replace").splitlines()[-12:])
+        return "(no log)"
+
+
+@contextmanager
+def three_masters(folder: Path, *, keep: bool = False) -> Iterator[Masters]:
+    """Start three masters with journals in ``folder``, end them and remove it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    token = folder / "peer-token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32) + "\n")
+    ports = free_ports(len(NODES))
+    urls = {node: f"http://127.0.0.1:{port}" for (node, _), port in zip(NODES, ports, strict=True)}
+    peers = [PeerConfig(node=node, data_center=where, url=urls[node]) for node, where in NODES]
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for (node, where), port in zip(NODES, ports, strict=True):
+            config = NodeConfig(
+                node=node,
+                data_center=where,
+                repository=REPOSITORY,
+                port=port,
+                journal_folder=folder / node / "journal",
+                peer_token_file=token,
+                peers=peers,
+            )
+            file = folder / f"{node}.json"
+            file.write_text(config.model_dump_json(indent=1))
+            with open(folder / f"{node}.log", "wb") as log:
+                processes[node] = subprocess.Popen(
+                    [sys.executable, "-m", "txlog.server", "--config", str(file)], stdout=log, stderr=subprocess.STDOUT
+                )
+        masters = Masters(folder, urls, processes)
+        masters.wait_joined()
+        yield masters
+    finally:
+        stop(list(processes.values()))
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def stop(processes: list[subprocess.Popen[bytes]], deadline_s: float = 10.0) -> None:
+    """SIGTERM to all, SIGKILL to those that stay."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + deadline_s
+    for process in processes:
+        try:
+            process.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody listens on now."""
+    socks = [socket.socket() for _ in range(count)]
+    with contextlib.ExitStack() as open_socks:
+        for sock in socks:
+            open_socks.enter_context(closing(sock))
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in socks]

@@ -1,0 +1,112 @@
+"""What a measuring command says: a table for people, and as the last line of stdout one line of JSON.
+
+Progress goes to stderr, so that a pipe gets the result alone. A *must* that is missed makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+Figure = bool | int | float | str | None
+
+console = Console(stderr=True)
+"""Progress and remarks."""
+
+
+class Must(NamedTuple):
+    what: str
+    found: Figure
+    wanted: str
+    met: bool
+
+
+class Report:
+    """Collects figures and musts; :meth:`end` prints them and gives the exit code."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.figures: dict[str, Figure] = {}
+        self.musts: list[Must] = []
+
+    def figure(self, name: str, value: Figure, digits: int = 2) -> None:
+        self.figures[name] = round(value, digits) if isinstance(value, float) else value
+
+    def at_most(self, name: str, value: float | None, limit: float) -> None:
+        """A figure that must not be above ``limit``; one that could not be measured is a miss."""
+        self.figure(name, value)
+        self.musts.append(Must(name, self.figures[name], f"<= {limit:g}", value is not None and value <= limit))
+
+    def at_least(self, name: str, value: float | None, limit: float) -> None:
+        self.figure(name, value)
+        self.musts.append(Must(name, self.figures[name], f">= {limit:g}", value is not None and value >= limit))
+
+    def equal(self, name: str, value: Figure, wanted: Figure) -> None:
+        self.figure(name, value)
+        self.musts.append(Must(name, value, f"= {wanted}", value == wanted))
+
+    def must(self, what: str, met: bool, found: Figure = None) -> None:
+        """Something that has to be so and is no figure."""
+        self.musts.append(Must(what, met if found is None else found, "true", met))
+
+    def failed(self, what: str, why: str) -> None:
+        self.musts.append(Must(what, why, "to end", False))
+
+    def end(self) -> int:
+        missed = [must for must in self.musts if not must.met]
+        out = Console()
+        if self.musts:
+            rows = [(must.what, text(must.found), must.wanted, "yes" if must.met else "NO") for must in self.musts]
+            out.print(table(self.title, ("must", "found", "wanted", "met"), rows))
+        for must in missed:
+            console.print(f"[red]missed:[/red] {must.what}: {text(must.found)}, wanted {must.wanted}", highlight=False)
+        out.file.flush()
+        print(json.dumps(self.figures), flush=True)
+        return 1 if missed else 0
+
+
+def text(value: Figure) -> str:
+    """A figure as people read it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
+    return value
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Figure]]) -> Table:
+    """A table for people; the first column is left-aligned, numbers are right-aligned."""
+    made = Table(title=title, title_justify="left", title_style="bold")
+    for at, name in enumerate(columns):
+        made.add_column(name, justify="left" if at == 0 else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(text(cell) for cell in row))
+    return made
+
+
+def show(made: Table) -> None:
+    """Print a table to stdout, at once."""
+    out = Console()
+    out.print(made)
+    out.file.flush()
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The value below which ``share`` of them lie (nearest rank); None without any."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def median(values: Sequence[float]) -> float | None:
+    """Of rounds: the middle one (of an even number the lower of both)."""
+    return sorted(values)[(len(values) - 1) // 2] if values else None

@@ -1,0 +1,400 @@
+"""``python -m bench.run``: how fast this is, with a plain client's eyes. Cases:
+
+======== =========================================================================================
+c1       one client, one transaction in a request: accepted and synced
+c64      64 clients, one transaction in a request, synced
+b100     64 clients, 100 transactions in a request, synced
+append   through Spark: Poisson arrivals, from the POST to its ``applied`` answer
+catchup  through Spark: an emptied worker takes in a log of 100,000 transactions
+idle     nothing to do: processor and memory of masters, with both pipelines attached
+======== =========================================================================================
+
+*synced*: in the agreed order, and durable (fsync) on **all three** masters. Rounds are interleaved, each figure is
+the median of its rounds, and the rate at which the disk syncs stands beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.cluster import Cluster, Prober, cluster_up, index_of
+from bench.load import Load, Requests, Round, Sample, quad
+from bench.machine import CpuMeter, NoDisk, disk, fsync_rate, rss_mb
+from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
+from bench.profile import Profiler
+from bench.readback import read_back, same_log
+from bench.report import Figure, Report, console, median, quantile, show, table
+from txlog.client import MasterClient, Write
+from txlog.model.durability import Durability
+from txlog.model.errors import TxLogError
+
+LOG_CASES: Final = ("c1", "c64", "b100")
+SPARK_CASES: Final = ("append", "catchup", "idle")
+
+
+class Options(NamedTuple):
+    only: list[str]
+    folder: Path
+    rounds: int
+    seconds: float
+    warm_s: float
+    appends: int
+    rate: float
+    catchup: int
+    idle_s: float
+    profile: Path | None
+    keep: bool
+
+
+class Shape(NamedTuple):
+    """A case of the log: how many clients, transactions in a request, and the level asked for."""
+
+    case: str
+    clients: int
+    batch: int
+    level: str
+
+
+SHAPES: Final = (
+    Shape("c1", 1, 1, "accepted"),
+    Shape("c1", 1, 1, "synced"),
+    Shape("c64", 64, 1, "synced"),
+    Shape("b100", 64, 100, "synced"),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    report = Report("make bench")
+    try:
+        where = disk(options.folder)
+    except NoDisk as refused:
+        console.print(f"[red]{refused}[/red]")
+        report.failed("journals on a disk", str(refused))
+        return report.end()
+    report.figure("file_system", where)
+    report.figure("cores", os.cpu_count())
+    console.print(f"journals in {options.folder} on {where}, {os.cpu_count()} cores", highlight=False)
+    try:
+        if set(options.only) & set(LOG_CASES):
+            _guarded(report, "the log's cases", lambda: _measure_log(options, report))
+        if set(options.only) & set(SPARK_CASES):
+            _guarded(report, "the cases with Spark", lambda: _measure_spark(options, report))
+    finally:
+        if not options.keep:
+            shutil.rmtree(options.folder, ignore_errors=True)
+    return report.end()
+
+
+def _options(arguments: list[str] | None) -> Options:
+    cases = (*LOG_CASES, *SPARK_CASES)
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description="measures; see the module's head")
+    parser.add_argument("--only", default=",".join(cases), help="cases, with commas: " + ", ".join(cases))
+    parser.add_argument("--folder", type=Path, help="where journals are, on a disk")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0, help="measured in each round")
+    parser.add_argument("--warm", type=float, default=1.0, help="seconds before each")
+    parser.add_argument("--appends", type=int, default=500)
+    parser.add_argument("--rate", type=float, default=3.0, help="appends a second, on average")
+    parser.add_argument("--catchup", type=int, default=100_000, help="transactions to catch up")
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds of idling")
+    parser.add_argument("--profile", type=Path, help="a folder for py-spy's recordings of one master in each case")
+    parser.add_argument("--keep", action="store_true", help="leave journals and logs where they are")
+    found = parser.parse_args(arguments)
+    only = [case.strip() for case in found.only.split(",") if case.strip()]
+    wrong = [case for case in only if case not in cases]
+    if wrong:
+        parser.error(f"no case is called {', '.join(wrong)}; there are {', '.join(cases)}")
+    scratch = Path.cwd() / ".txlog-bench"  # not the system's folder for temporary files, which may be in memory
+    if found.folder is None:
+        scratch.mkdir(exist_ok=True)
+    folder = found.folder or Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
+    return Options(
+        only,
+        folder,
+        found.rounds,
+        found.seconds,
+        found.warm,
+        found.appends,
+        found.rate,
+        found.catchup,
+        found.idle,
+        found.profile,
+        found.keep,
+    )
+
+
+def _guarded(report: Report, what: str, measure: Callable[[], None]) -> None:
+    """One part that cannot be measured does not take the others' figures with it."""
+    try:
+        measure()
+    except (CannotMeasure, TxLogError) as why:
+        console.print(f"[red]{what}: {why}[/red]", highlight=False)
+        report.failed(what, str(why).splitlines()[0][:300])
+
+
+# -- the log
+
+
+class Measured(NamedTuple):
+    shape: Shape
+    round: Round
+    cpu: dict[str, float]
+
+
+def _measure_log(options: Options, report: Report) -> None:
+    shapes = [shape for shape in SHAPES if shape.case in options.only]
+    done: list[Measured] = []
+    syncs: list[float] = []
+    samples: list[Sample] = []
+    with three_masters(options.folder / "masters", keep=options.keep) as masters:
+        profiler = Profiler(options.profile, masters.pids["uk-1"]) if options.profile else None
+        number = 0
+        for turn in range(options.rounds):
+            syncs.append(fsync_rate(options.folder))
+            for shape in shapes:
+                console.print(f"round {turn + 1} of {options.rounds}: {shape.case} {shape.level} ...", highlight=False)
+                measured, load = _one_round(masters, shape, options, number, profiler if not turn else None)
+                number = load.requests.next
+                samples += load.samples
+                done.append(measured)
+                if load.wrong:
+                    report.must(f"{shape.case}: every answer is good", False, load.wrong[0][:300])
+        _log_figures(report, shapes, done, syncs)
+        console.print(f"reading {len(samples)} acknowledged transactions back from all three logs ...")
+        back = read_back(masters.urls, samples)
+        agree, lengths = same_log(masters.urls)
+        report.figure("log_entries", min(lengths))
+        report.figure("read_back", back.checked)
+        report.must("every sample is in all three logs", not back.missing, "; ".join(back.missing[:3]) or None)
+        report.must("the logs are one", agree)
+        for name, pid in masters.pids.items():
+            report.figure(f"rss_mb_{name}_loaded", rss_mb(pid), 1)
+    if profiler is not None:
+        for made in profiler.tables():
+            show(made)
+
+
+def _one_round(
+    masters: Masters, shape: Shape, options: Options, number: int, profiler: Profiler | None
+) -> tuple[Measured, Load]:
+    requests = Requests(REPOSITORY, shape.level, shape.batch, "bench", number)
+    load = Load(masters.urls, requests, shape.clients)
+    meter = CpuMeter({**masters.pids, "generator": os.getpid()})
+    shares: dict[str, float] = {}
+
+    def begin() -> None:
+        if profiler is not None:
+            profiler.begin(f"{shape.case}-{shape.level}", options.seconds)
+        meter.begin()
+
+    def end() -> None:
+        shares.update(meter.shares())
+
+    round_ = load.run(options.warm_s, options.seconds, begin, end)
+    if profiler is not None:
+        profiler.end()
+    return Measured(shape, round_, shares), load
+
+
+def _log_figures(report: Report, shapes: list[Shape], done: list[Measured], syncs: list[float]) -> None:
+    rows: list[list[Figure]] = []
+    for shape in shapes:
+        mine = [each for each in done if each.shape == shape]
+        p50s = [1000 * (quantile(each.round.latencies, 0.5) or 0.0) for each in mine]
+        p99s = [1000 * (quantile(each.round.latencies, 0.99) or 0.0) for each in mine]
+        per_s = median([each.round.per_s for each in mine])
+        cpu = {name: median([each.cpu.get(name, 0.0) for each in mine]) for name in mine[0].cpu}
+        generator_us = median([each.round.generator_us for each in mine])
+        name = f"{shape.case}_{shape.level}" if shape.case == "c1" else shape.case
+        name = "b100x64" if shape.case == "b100" else name
+        if name == "c1_synced":
+            report.at_most("c1_synced_p50_ms", median(p50s), 2.0)
+        elif name == "c64":
+            report.at_least("c64_per_s", per_s, 9_000)
+        elif name == "b100x64":
+            report.at_least("b100x64_per_s", per_s, 50_000)
+        if shape.case == "c1":
+            report.figure(f"{name}_p50_ms", median(p50s), 3)
+            report.figure(f"{name}_per_s", per_s, 0)
+        else:
+            report.figure(f"{name}_p50_ms", median(p50s))
+        report.figure(f"{name}_p99_ms", median(p99s))
+        report.figure(f"{name}_generator_us", generator_us, 1)
+        report.figure(f"{name}_generator_cpu_pct", cpu["generator"], 0)
+        report.figure(f"{name}_others_cpu_pct", cpu["others"], 0)
+        masters = [value for node, value in cpu.items() if node not in ("generator", "others")]
+        rows.append(
+            [
+                f"{shape.clients} client{'s' if shape.clients > 1 else ''} x {shape.batch}, {shape.level}",
+                per_s,
+                median(p50s),
+                median(p99s),
+                " ".join(f"{value:.0f}" for value in masters if value is not None),
+                cpu["generator"],
+                generator_us,
+                cpu["others"],
+            ]
+        )
+    report.figure("fsync_per_s", median(syncs), 0)
+    columns = ("load", "txn/s", "p50 ms", "p99 ms", "masters cpu %", "generator cpu %", "us a request", "others cpu %")
+    show(table(f"three masters, 200-byte transactions, disk syncs {median(syncs):,.0f}/s", columns, rows))
+
+
+# -- with Spark and workers
+
+
+def _measure_spark(options: Options, report: Report) -> None:
+    with cluster_up(options.folder / "cluster", keep=options.keep) as cluster:
+        cluster.wait_settled(120)
+        if "idle" in options.only:
+            _idle(cluster, options, report)
+        if "append" in options.only:
+            _append(cluster, options, report)
+        if "catchup" in options.only:
+            _catchup(cluster, options, report)
+
+
+def _idle(cluster: Cluster, options: Options, report: Report) -> None:
+    """Processor and memory of each master while nobody writes; the worst of them is the figure."""
+    time.sleep(5)
+    pids = cluster.pids()
+    nodes = list(cluster.nodes)
+    console.print(f"idle for {options.idle_s:g} s ...")
+    meter = CpuMeter({name: pids[name] for name in pids})
+    time.sleep(options.idle_s)
+    shares = meter.shares()
+    memory = {name: rss_mb(pid) for name, pid in pids.items()}
+    rows: list[list[Figure]] = [[name, shares[name], memory[name]] for name in sorted(pids)]
+    show(table(f"idle over {options.idle_s:g} s", ("process", "cpu %", "RSS MB"), rows))
+    report.at_most("idle_cpu_pct", max(shares[node] for node in nodes), 1.0)
+    report.at_most("rss_mb", max(memory[node] for node in nodes), 150.0)
+
+
+def _append(cluster: Cluster, options: Options, report: Report) -> None:
+    """Arrivals do not wait for each other's answers, so a slow one delays no later one's start."""
+    draw = random.Random(1)
+    masters = cluster.masters
+    latencies: list[float] = []
+    late: list[int] = []
+    free: dict[str, list[Prober]] = {url: [] for url in masters}
+    lock = threading.Lock()
+
+    def one(number: int) -> None:
+        url = masters[number % len(masters)]
+        with lock:
+            prober = free[url].pop() if free[url] else None
+        prober = prober or Prober(url, cluster.repository, "applied")
+        took = prober.write(quad(number, "append"))
+        with lock:
+            free[url].append(prober)
+            if took is None:
+                late.append(number)
+            else:
+                latencies.append(took)
+
+    for number in range(len(masters) * 5):  # connections, and what Spark does only once
+        one(1_000_000 + number)
+    latencies.clear()
+    console.print(f"{options.appends} appends, {options.rate:g} a second ...")
+    meter = CpuMeter(cluster.pids())
+    with ThreadPoolExecutor(64) as pool:
+        pending = []
+        due = time.perf_counter()
+        for number in range(options.appends):
+            due += draw.expovariate(options.rate)
+            time.sleep(max(0.0, due - time.perf_counter()))
+            pending.append(pool.submit(one, number))
+            if number % 50 == 49:
+                console.print(f"  {number + 1} sent, p50 so far {1000 * (quantile(latencies, 0.5) or 0):.0f} ms")
+        for each in pending:
+            each.result()
+    shares = meter.shares()
+    for probers in free.values():
+        for prober in probers:
+            prober.close()
+    p50, p99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
+    report.at_most("spark_append_applied_p50_ms", 1000 * p50 if p50 is not None else None, 100.0)
+    report.figure("spark_append_applied_p99_ms", 1000 * p99 if p99 is not None else None)
+    report.equal("spark_append_late", len(late), 0)
+    rows: list[list[Figure]] = [[name, share] for name, share in sorted(shares.items())]
+    show(table(f"processor during {options.appends} appends, {options.rate:g}/s", ("process", "cpu %"), rows))
+
+
+def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
+    """The worker of the data centre that has one is stopped and emptied; the log grows; the worker starts."""
+    place = cluster.topology.workers[-1]
+    name = place.name
+    control = cluster.control
+    control.stop(name)
+    for path in cluster.state.worker(name).iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    console.print(f"{name} is stopped and emptied; writing {options.catchup} transactions ...")
+    with MasterClient(cluster.masters[0], 60.0) as client:
+        writes = (Write(quads=quad(number, "catchup").decode()) for number in range(options.catchup))
+        for answer in client.submit(writes, Durability.SYNCED, wait_s=60):
+            if answer.error:
+                raise CannotMeasure(f"a write was refused: {answer.error}: {answer.message}")
+    others = [worker.name for worker in cluster.topology.workers if worker.name != name]
+    end = _wait_workers(cluster, others, 600)
+    console.print(f"the others have applied all {end}; starting {name}")
+    meter = CpuMeter(cluster.pids())
+    control.start(name)
+    seen: list[tuple[float, int]] = []
+    until = time.monotonic() + 600
+    while not seen or seen[-1][1] < end:
+        if time.monotonic() > until:
+            raise CannotMeasure(f"{name} is at {seen[-1][1] if seen else 0} of {end} after 600 s")
+        at = _inside(cluster, name)
+        if at > (seen[-1][1] if seen else 0):
+            seen.append((time.monotonic(), at))
+        time.sleep(0.05)
+    shares = meter.shares()
+    (began, first), (ended, last) = seen[0], seen[-1]
+    rate = (last - first) / (ended - began) if ended > began else float(last)
+    report.at_least("spark_stream_catchup_per_s", rate, 4_000)
+    report.figure("catchup_transactions", last - first)
+    report.figure("catchup_seconds", ended - began)
+    count = cluster.query_worker(name, "SELECT (COUNT(*) AS ?n) { GRAPH ?g { ?s <http://example.org/says> ?o } }")
+    report.must("the worker holds every quad", int(count[0][0]) >= options.catchup, int(count[0][0]))
+    rows: list[list[Figure]] = [[each, share] for each, share in sorted(shares.items())]
+    show(table(f"processor while {name} catches up", ("process", "cpu %"), rows))
+
+
+def _inside(cluster: Cluster, name: str) -> int:
+    """The position that a worker itself holds; 0 while it does not answer or has none."""
+    try:
+        rows = cluster.query_worker(
+            name, 'SELECT ?g { GRAPH ?g {} FILTER(STRSTARTS(STR(?g), "urn:txlog:system:")) }', 2.0
+        )
+    except TxLogError:
+        return 0
+    parts = [row[0].removeprefix("urn:txlog:system:").split(":") for row in rows]
+    indexes = [int(part[0]) for part in parts if part[0].isdigit()]
+    return max(indexes, default=0)
+
+
+def _wait_workers(cluster: Cluster, names: list[str], deadline_s: float) -> int:
+    until = time.monotonic() + deadline_s
+    while time.monotonic() < until:
+        end = max(cluster.stable().values())[0]
+        known = cluster.workers()
+        if all(index_of(known[name]) >= end for name in names if name in known):
+            return end
+        time.sleep(0.2)
+    raise CannotMeasure(f"{', '.join(names)} did not catch up within {deadline_s:g} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Whole clusters: the demonstration on real data, faults in real processes, and end-to-end tests."""

