@@ -15,7 +15,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
@@ -35,7 +36,7 @@ IDLE_SEAL_S = 1.0
 
 def system_now() -> Now:
     """The clocks of this machine."""
-    return Now(int(time.time() * 1000), int(time.monotonic() * 1000))
+    return Now(time.time_ns() // 1000, time.monotonic_ns() // 1_000_000)
 
 
 class Write:
@@ -88,6 +89,7 @@ class Loop:
         send: Callable[[str, bytes], None],
         ended: Callable[[BaseException], None],
         noticed: Callable[[str, str, bytes], None] = lambda peer, topic, body: None,
+        stable_moved: Callable[[], None] = lambda: None,
         now: Callable[[], Now] = system_now,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
@@ -102,7 +104,9 @@ class Loop:
         self._now = now
         self._send = send
         self._ended = ended
-        self._noticed = noticed
+        self.noticed = noticed
+        self.stable_moved = stable_moved
+        self._preparing = False
         self._batch_max = batch_transactions
         self._in_flight_max = requests_in_flight
         self._writes: list[Write] = []
@@ -256,7 +260,7 @@ class Loop:
         if self.executor.notices:
             notices, self.executor.notices = self.executor.notices, []
             for sender, notice in notices:
-                self._noticed(sender, notice.topic, notice.body)
+                self.noticed(sender, notice.topic, notice.body)
         self._schedule()
 
     def count_fault(self, peer: str, reason: str) -> None:
@@ -346,6 +350,27 @@ class Loop:
             self.end(wrong)
             return
         self._seal_later()
+        self._prepare_space()
+
+    def _prepare_space(self) -> None:
+        """The journal's next file is made ahead, in another thread than the sync's: it takes longer than a sync."""
+        if self._preparing:
+            return
+        prepare = self.executor.journal.begin_prepare()  # type: ignore[attr-defined]
+        if prepare is None:
+            return
+        self._preparing = True
+        self._loop.run_in_executor(None, prepare.run).add_done_callback(partial(self._prepared, prepare))
+
+    def _prepared(self, prepare: Any, done: asyncio.Future[None]) -> None:
+        self._preparing = False
+        if self.dead is not None or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.end(error)
+        else:
+            self.executor.journal.end_prepare(prepare)  # type: ignore[attr-defined]
 
     def _release(self) -> None:
         released = self.executor.release()
@@ -360,6 +385,7 @@ class Loop:
                 self.quorum.move(marks.quorum)
             if marks.stable > self.stable.value:
                 self.stable.move(marks.stable)
+                self.stable_moved()
             if marks.synced > self.synced.value:
                 self.synced.move(marks.synced)
         if self._others and (marks is not None or released.added):

@@ -179,8 +179,7 @@ class Registry:
     def telling(self) -> bytes:
         """What this master tells the others."""
         heard = [
-            w if name in self._heard_here else WorkerState(w.name, w.url, w.engine)
-            for name, w in self.workers.items()
+            w if name in self._heard_here else WorkerState(w.name, w.url, w.engine) for name, w in self.workers.items()
         ]
         return msgspec.json.encode(Told(self.data_center, heard))
 

@@ -1,0 +1,1 @@
+"""RDF4J, SPARQL and line-wise writing for clients."""

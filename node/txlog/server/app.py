@@ -1,0 +1,182 @@
+"""One master put together: configuration, journal, core, loop, doors; its start and its graceful end.
+
+Every task has an owner here. A task that is meant to run for ever and ends, ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiohttp import web
+
+from txlog.config.process import NodeConfig
+from txlog.journal import Journal, RealFiles
+from txlog.model.errors import Fatal, TxLogError
+from txlog.model.records import Recovered
+from txlog.protocol.core import Core
+from txlog.protocol.events import ConfiguredMember, Settings
+from txlog.runtime.events import EventLog
+from txlog.runtime.executor import Executor, JournalPort
+from txlog.runtime.loop import Loop, system_now
+from txlog.runtime.registry import Registry
+from txlog.runtime.site import Site
+from txlog.runtime.transactions import Transactions
+from txlog.runtime.web import Door
+from txlog.server.frontdoor.lines import Lines
+from txlog.server.frontdoor.writes import Writes
+from txlog.server.peers.links import Links
+
+LEAVE_S = 2.0
+"""How long a stop waits until every member holds what was accepted here."""
+CLOSE_S = 2.0
+"""How long a stop waits for answers that are on their way, and for the last sync."""
+KEEP_ALIVE_S = 75.0
+"""Longer than the keep-alive of common proxies and clients, so that they close first."""
+
+
+def settings_of(config: NodeConfig) -> Settings:
+    """What the core is told of the configuration."""
+    limits = config.limits
+    seen = config.last_seen
+    return Settings(
+        node=config.node,
+        members=tuple(ConfiguredMember(p.node, p.data_center, p.weight) for p in config.peers),
+        round_timeout_ms=config.round_timeout_ms,
+        idle_interval_ms=config.idle_interval_ms,
+        max_clock_skew_ms=config.max_clock_skew_ms,
+        key_retention_ms=config.key_retention_ms,
+        queue_transactions_max=limits.queue_transactions,
+        queue_bytes_max=limits.queue_bytes,
+        frame_bytes_max=limits.frame_bytes,
+        frame_items_max=limits.batch_transactions,
+        last_seen_birth=seen.birth if seen else 0,
+        last_seen_start=seen.start if seen else 0,
+    )
+
+
+def open_journal(config: NodeConfig) -> tuple[Any, Recovered]:
+    """The journal in its folder, locked. :class:`JournalFault` says what to do when it cannot be opened."""
+    config.journal_folder.mkdir(parents=True, exist_ok=True)
+    files = RealFiles(config.journal_folder, config.journal_bytes_max)
+    return Journal.open(
+        files, node=config.node, draw_birth=lambda: secrets.randbits(64), segment_bytes=config.segment_bytes
+    )
+
+
+class App:
+    """A running master. ``ended(error)`` is called when it must end by name; nothing leaves it afterwards."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        journal: JournalPort,
+        recovered: Recovered,
+        token: bytes,
+        log: EventLog,
+        ended: Callable[[BaseException], None],
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.journal = journal
+        self._ended = ended
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = False
+        self.links = Links(config, token, log)
+        core = Core(settings_of(config), recovered, system_now())
+        self.loop = Loop(
+            Executor(core, journal),
+            send=self.links.send,
+            ended=ended,
+            batch_transactions=config.limits.batch_transactions,
+            requests_in_flight=config.limits.requests_in_flight,
+        )
+        registry = Registry(config.data_center, config.workers, self.loop)
+        self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log)
+        if recovered.damage:
+            self.site.damage = [damage.where for damage in recovered.damage]
+        self.door = Door([*Writes(self.site).routes(), *Lines(self.site).routes(), *self.links.routes()], log)
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        """Open the door and begin to speak with the peers."""
+        server = web.Server(self.door.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
+        self._runner = web.ServerRunner(server, handle_signals=False)
+        await self._runner.setup()
+        await web.TCPSite(
+            self._runner, self.config.host, self.config.port, backlog=1024, reuse_address=True, shutdown_timeout=CLOSE_S
+        ).start()
+        for name, forever in self.links.tasks(self.loop).items():
+            self._run(name, forever)
+        self.log.info("Started", port=self.config.port, start=self.loop.core.start)
+
+    def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
+        """A task that must not end before :meth:`stop`."""
+        task = asyncio.get_running_loop().create_task(forever, name=name)
+        task.add_done_callback(self._task_ended)
+        self._tasks.append(task)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if self._stopped or task.cancelled():
+            return
+        error = task.exception() or RuntimeError("it returned")
+        self.loop.end(Fatal("TaskEnded", f"{task.get_name()}: {error!r}"))
+
+    async def stop(self) -> None:
+        """Refuse new work, let accepted work reach everybody (at most :data:`LEAVE_S`), then close everything."""
+        self.site.closing = True
+        self.loop.stop_work()
+        deadline = time.monotonic() + LEAVE_S
+        while self.loop.dead is None and not self.loop.held_by_all() and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if self._runner is not None:
+            for site in list(self._runner.sites):
+                await site.stop()
+        self._stopped = True
+        await self.links.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        if self._runner is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
+        await self.loop.close(CLOSE_S)
+        close = getattr(self.journal, "close", None)
+        if close is not None:
+            close()
+        self.log.info("Stopped")
+
+
+async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:
+    """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start."""
+    token = read_token(config)
+    journal, recovered = open_journal(config)
+    app = App(config, journal, recovered, token, log, end)
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    await app.start()
+    await stop.wait()
+    log.info("Stopping")
+    await app.stop()
+
+
+class BadStart(TxLogError):
+    """What this process was given is not right; the message says what (exit code 64)."""
+
+
+def read_token(config: NodeConfig) -> bytes:
+    """The secret that the masters share."""
+    try:
+        token = config.peer_token_file.read_bytes().strip()
+    except OSError as wrong:
+        raise BadStart(f"peer_token_file {config.peer_token_file}: {wrong.strerror}") from None
+    if not token or not token.isascii():
+        raise BadStart(f"peer_token_file {config.peer_token_file}: a line of ASCII, the same for all masters")
+    return token

@@ -1,0 +1,180 @@
+"""Writes of plain RDF4J and SPARQL clients: one request, one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl
+
+from txlog.model.durability import Durability
+from txlog.model.entry import content_hash
+from txlog.model.errors import BadInput, NotFound, Refused, Unsupported
+from txlog.model.ids import Txid
+from txlog.protocol.events import Submission
+from txlog.runtime.asked import Asked, asked_of
+from txlog.runtime.site import Site
+from txlog.runtime.transactions import BELOW_APPLIED, Outcome
+from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
+from txlog.sparql import Prepared, prepare_rdf, prepare_update
+
+_UPDATE = "application/sparql-update"
+_FORM = "application/x-www-form-urlencoded"
+_UNSUPPORTED = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
+
+
+def draw_blank_name() -> int:
+    """128 random bits that begin the names of one body's blank nodes."""
+    return secrets.randbits(128)
+
+
+def now_text() -> str:
+    """The door's clock as an ``xsd:dateTime``: what ``NOW()`` is pinned to."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Writes:
+    """``POST /repositories/{id}/statements``."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._repository = site.config.repository
+        self._level = site.config.durability
+        self._seconds = site.config.write_timeout_s
+        self._bytes_max = site.config.limits.body_bytes
+
+    def routes(self) -> list[Route]:
+        base = [f"{prefix}/repositories/{{id}}/statements" for prefix in ("", "/rdf4j-server")]
+        # The one repository's own path is looked up without an expression: it is the hot one.
+        own = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
+        return [Route("POST", path, self.post) for path in own + base]
+
+    async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        if names and names.get("id") != self._repository:
+            raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {self._repository}")
+        asked = asked_of(request, self._level, self._seconds)
+        prepared = await self._prepare(request)
+        content = content_hash(prepared.kind, asked.key, prepared.payload)
+        return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
+
+    async def write(self, submission: Submission, asked: Asked) -> Response:
+        """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked."""
+        loop = self._loop
+        write = loop.write([submission], asked.level)
+        loop.in_flight += 1
+        try:
+            reached = await loop.within(write.reached, asked.seconds)
+            if not write.answers:
+                return _late()
+            answer = write.answers[0]
+            if isinstance(answer, Refused):
+                raise answer
+            txid = answer.txid
+            if answer.repeat or asked.level not in BELOW_APPLIED:
+                reached = await self._site.transactions.reach(txid, asked.level, asked.seconds)
+            elif reached:
+                return self._done(txid, asked.level)
+        finally:
+            loop.in_flight -= 1
+        outcome = self._site.transactions.outcome(txid)
+        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
+            return _refused_by_workers(outcome)
+        return self._done(txid, outcome.level or Durability.ACCEPTED) if reached else self._pending(outcome)
+
+    def _done(self, txid: Txid, level: Durability) -> Response:
+        return RawResponse(204, self._headers(txid, level))
+
+    def _pending(self, outcome: Outcome) -> Response:
+        txid = outcome.txid
+        headers = self._headers(txid, outcome.level)
+        headers += (
+            b"Location: /txlog/transactions/%s\r\nContent-Type: text/plain; charset=utf-8\r\n" % str(txid).encode()
+        )
+        reached = outcome.level.value if outcome.level else "nothing yet"
+        return RawResponse(202, headers, f"reached so far: {reached}; ask /txlog/transactions/{txid}\n".encode())
+
+    def _headers(self, txid: Txid, level: Durability | None) -> bytes:
+        head = b"TxLog-Transaction: %s\r\n" % str(txid).encode()
+        index = self._loop.index_of(txid)
+        if 0 < index <= self._loop.stable.value:
+            head += b"TxLog-Position: %s\r\n" % str(self._loop.position_at(index)).encode()
+        if level is not None:
+            head += b"TxLog-Durability: %s\r\n" % level.value.encode()
+        return head
+
+    # The body
+
+    async def _prepare(self, request: Request) -> Prepared:
+        headers = request.headers
+        kind = headers.get("Content-Type", "")
+        media = kind.partition(";")[0].strip().lower()
+        body = await read_body(request, self._bytes_max)
+        if media == _UPDATE:
+            query = dict(request.query) if "?" in request.raw_path else {}
+            return await self._update(_text(body, "MALFORMED QUERY"), query)
+        if media == _FORM:
+            form = dict(parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True))
+            if "update" not in form:
+                raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
+            return await self._update(form["update"], {**dict(request.query), **form})
+        if not media:
+            raise Unsupported("no Content-Type; send application/sparql-update or an RDF format such as text/turtle")
+        contexts = request.query.getall("context", [])
+        base = request.query.get("baseURI")
+        return await _off_loop(
+            len(body),
+            lambda: prepare_rdf(body, kind, base=_bare(base), contexts=list(contexts), draw=draw_blank_name),
+        )
+
+    async def _update(self, text: str, parameters: Mapping[str, str]) -> Prepared:
+        if not text.strip():
+            raise BadInput("MALFORMED QUERY: the update is empty")
+        for name in parameters:
+            if name in _UNSUPPORTED or name.startswith("$"):
+                raise BadInput(f"the parameter {name[:40]} is not supported; write USING, WITH or VALUES in the update")
+        base = _bare(parameters.get("baseURI"))
+        return await _off_loop(len(text), lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_name))
+
+
+OFF_LOOP_BYTES = 256 << 10
+"""A larger body is parsed in a thread, for it takes more than a few milliseconds, in which nobody else is served."""
+
+
+async def _off_loop(size: int, prepare: Callable[[], Prepared]) -> Prepared:
+    if size < OFF_LOOP_BYTES:
+        return prepare()
+    return await asyncio.get_running_loop().run_in_executor(None, prepare)
+
+
+def _bare(base: str | None) -> str | None:
+    """RDF4J's Java client writes ``<...>``, others the IRI itself."""
+    return base[1:-1] if base and base.startswith("<") and base.endswith(">") else base or None
+
+
+def _text(body: bytes, what: str) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        raise BadInput(f"{what}: not UTF-8 at byte {wrong.start}") from None
+
+
+def _late() -> Response:
+    """The time was over before the transaction had an id: nothing was taken or it will be, nobody knows (rule 16)."""
+    return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
+
+
+def _refused_by_workers(outcome: Outcome) -> Response:
+    position = outcome.position
+    headers = {"TxLog-Transaction": str(outcome.txid)}
+    if position is not None:
+        headers["TxLog-Position"] = str(position)
+    body = {
+        "error": "Conflict",
+        "reason": outcome.state.capitalize(),
+        "message": "workers refused this transaction; it stands in the log. See their answers",
+        "txid": str(outcome.txid),
+        "workers": outcome.workers,
+    }
+    return json_answer(body, 409, headers)
