@@ -1,0 +1,1 @@
+"""``txlog ...``: what a person or a script asks of a cluster."""

@@ -154,7 +154,6 @@ def make_plan(
                 str(state.worker(worker.name)),
                 "-b",
                 urlsplit(worker.url).netloc,
-                "--union-default-graph",
             ),
             url=worker.url,
         )

@@ -1,0 +1,203 @@
+"""``txlog peers``, ``log``, ``skip``, ``worker list``, ``journal``: questions to masters, and to files at rest."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from txlog.cli.output import (
+    DEFAULT_STATE,
+    JsonOption,
+    MasterOption,
+    StateOption,
+    coloured,
+    find_cluster,
+    first_answer,
+    out,
+    show_json,
+    show_table,
+)
+from txlog.client import MasterClient
+from txlog.model.errors import BadInput, NotFound
+from txlog.model.ids import parse_txid
+from txlog.model.stamp import stamp_ms
+from txlog.wire.pages import KIND_NAMES, LogPage, PageEntry
+
+journal = typer.Typer(no_args_is_help=True, help="Look into a journal folder while its master is down.")
+worker = typer.Typer(no_args_is_help=True, help="The stores behind the masters.")
+
+LIMIT_MAX = 100_000
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(peers)
+    app.command("log")(show_log)
+    app.command()(skip)
+
+
+def peers(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+    """How the masters see each other; asked of the first that answers."""
+    found = first_answer(find_cluster(state, master).masters, MasterClient.peers)
+    if json:
+        show_json(found)
+        return
+    columns = list(dict.fromkeys(key for row in found for key in row))
+    show_table([c.upper() for c in columns], [[_cell(row.get(c)) for c in columns] for row in found], "no peers")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def show_log(
+    after: Annotated[int, typer.Option(min=0, help="entries behind this index; default: the last --limit")] = -1,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="at most so many")] = 20,
+    full: Annotated[bool, typer.Option(help="whole payloads")] = False,
+    state: StateOption = DEFAULT_STATE,
+    master: MasterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """The entries of the log, up to the stable index."""
+    entries = first_answer(find_cluster(state, master).masters, lambda client: _entries(client, after, limit))
+    if json:
+        show_json([_entry_json(entry) for entry in entries])
+        return
+    show_table(
+        ["INDEX", "TXID", "TIME (ms)", "KIND", "BYTES", "PAYLOAD"],
+        [
+            (
+                entry.index,
+                entry.txid,
+                stamp_ms(entry.stamp),
+                KIND_NAMES.get(entry.kind, entry.kind),
+                len(entry.payload),
+                f"({entry.noop})" if entry.noop else _payload(entry.payload, full),
+            )
+            for entry in entries
+        ],
+        "the log is empty",
+    )
+
+
+def _entries(client: MasterClient, after: int, limit: int) -> list[PageEntry]:
+    if after < 0:
+        after = max(0, client.status().stable.index - limit)
+    found: list[PageEntry] = []
+    while len(found) < limit:
+        page: LogPage = client.log_page(after, upto=after + limit - len(found))
+        if not page.entries:
+            break
+        found += page.entries
+        after = found[-1].index
+    return found[:limit]
+
+
+def _payload(payload: bytes, full: bool) -> str:
+    text = payload.decode("utf-8", "replace").rstrip("\n")
+    if full or len(text) <= 80:
+        return text
+    return text[:80].replace("\n", " ") + "…"
+
+
+def _entry_json(entry: PageEntry) -> dict[str, Any]:
+    return {
+        "index": entry.index,
+        "hash": entry.hash.hex(),
+        "txid": str(entry.txid),
+        "stamp": entry.stamp,
+        "kind": KIND_NAMES.get(entry.kind, str(entry.kind)),
+        "noop": entry.noop,
+        "payload": entry.payload.decode("utf-8", "replace"),
+    }
+
+
+def skip(
+    txid: Annotated[str, typer.Argument(help="such as uk-1.00c0ffee00c0ffee.42")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    state: StateOption = DEFAULT_STATE,
+    master: MasterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Let every worker pass over a transaction that it refuses. It stays in the log, without effect, for ever."""
+    parse_txid(txid)
+    masters = find_cluster(state, master).masters
+    if not yes:
+        typer.confirm(f"{txid} will have no effect on any worker, ever. Skip it?", abort=True)
+    answer = first_answer(masters, lambda client: client.skip(txid))
+    if json:
+        show_json(answer)
+    else:
+        out.print(f"{txid} is passed over once that is stable: {_cell(answer)}")
+
+
+@worker.command("list")
+def list_workers(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+    """Each worker as its data centre's masters know it."""
+    cluster = find_cluster(state, master)
+    found = {dc: first_answer(urls, MasterClient.workers) for dc, urls in cluster.data_centers.items()}
+    if json:
+        show_json([{"dataCenter": dc, **msgspec.to_builtins(w)} for dc, workers in found.items() for w in workers])
+        return
+    show_table(
+        ["WORKER", "DATA CENTRE", "ENGINE", "STATE", "INDEX", "HELD AT", "URL", "ERROR"],
+        [
+            (w.name, dc, w.engine, coloured(w.state), w.position.index if w.position else "", w.hold, w.url, w.error)
+            for dc, workers in found.items()
+            for w in workers
+        ],
+        "no workers",
+    )
+
+
+Folder = Annotated[Path, typer.Argument(help="a journal folder, such as .txlog/masters/uk-1/journal")]
+
+
+@journal.command("check")
+def check_journal(folder: Folder, json: JsonOption = False) -> None:
+    """Read everything, check every hash; exit code 1 when something is wrong."""
+    found = _offline("check", folder)
+    damaged = bool(getattr(found, "damage", None) or getattr(found, "problems", None))
+    _show_offline(found, json)
+    if damaged:
+        raise typer.Exit(1)
+
+
+@journal.command("show")
+def show_journal(folder: Folder, json: JsonOption = False) -> None:
+    """What stands in it, record by record."""
+    _show_offline(_offline("show", folder), json)
+
+
+def _offline(function: str, folder: Path) -> Any:
+    if not folder.is_dir():
+        raise NotFound(f"{folder}: no such folder; expected a journal folder, such as .txlog/masters/uk-1/journal")
+    try:
+        module = importlib.import_module("txlog.journal.offline")
+    except ModuleNotFoundError:
+        raise BadInput("this build of TxLog cannot read journals offline") from None
+    return getattr(module, function)(folder)
+
+
+def _show_offline(found: Any, json: bool) -> None:
+    """A text, an object, or records one after the other, which may be many."""
+    if isinstance(found, str):
+        show_json(found) if json else typer.echo(found)
+    elif hasattr(found, "__iter__") and not isinstance(found, dict | bytes):
+        for record in found:
+            typer.echo(_line(record, json))
+    else:
+        typer.echo(_line(found, json))
+
+
+def _line(record: Any, json: bool) -> str:
+    if isinstance(record, str) and not json:
+        return record
+    if not json and type(record).__str__ is not object.__str__:
+        return str(record)
+    return msgspec.json.encode(record, enc_hook=str).decode()

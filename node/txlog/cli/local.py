@@ -1,0 +1,199 @@
+"""``txlog up``, ``down`` and ``status``: a cluster on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from txlog.cli.output import (
+    DEFAULT_STATE,
+    JsonOption,
+    MasterOption,
+    StateOption,
+    coloured,
+    err,
+    find_cluster,
+    out,
+    show_json,
+    show_table,
+)
+from txlog.client import MasterClient, MasterUnreachable, Status
+from txlog.local.control import Control
+from txlog.local.faults import CannotRun, NotRunning
+from txlog.local.run import bring_down, check, detach, supervise, wait_ready
+from txlog.local.state import StateFolder
+from txlog.model.errors import TxLogError
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+
+
+def up(
+    paths: Annotated[list[Path], typer.Option("-f", "--file", help="a manifest, or a folder of them; several times")],
+    more: Annotated[list[Path] | None, typer.Argument(help="more of them", show_default=False)] = None,
+    state: StateOption = DEFAULT_STATE,
+    detached: Annotated[bool, typer.Option("--detach", "-d", help="leave it running and come back")] = False,
+    wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 120.0,
+    json: JsonOption = False,
+) -> None:
+    """Run what the manifests say as processes on this machine, until Ctrl-C (or `txlog down`)."""
+    paths = [*paths, *(more or [])]
+    check(paths)
+    folder = StateFolder(state)
+    if detached:
+        detach(paths, folder)
+        if wait:
+            _watch(folder, wait, json)
+        if json:
+            show_json(Control(folder).status())
+        else:
+            _processes(Control(folder).status())
+            out.print(
+                f"\nruns in the background; state and logs in {folder.root}; end it with: txlog down", style="dim"
+            )
+        return
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    if not json:
+        threading.Thread(target=_announce, args=(folder, wait or 120.0), daemon=True).start()
+    asyncio.run(supervise(paths, folder))
+
+
+def _announce(folder: StateFolder, wait: float) -> None:
+    """What runs where, once it does, while the supervisor has the terminal."""
+    until = time.monotonic() + wait
+    while time.monotonic() < until:
+        try:
+            _watch(folder, until - time.monotonic(), False)
+            _processes(Control(folder).status())
+            out.print("\nrunning; Ctrl-C ends it", style="dim")
+        except NotRunning:
+            time.sleep(0.1)
+        except TxLogError as error:
+            err.print(str(error), style="red", markup=False)
+            return
+        else:
+            return
+
+
+def ready(process: dict[str, Any]) -> bool:
+    """Whether a process that runs also answers. A pipeline has no door; what it does shows in its workers."""
+    if not process["url"]:
+        return True
+    path = "/health/ready" if process["role"] == "master" else "/"
+    try:
+        with urllib.request.urlopen(process["url"] + path, timeout=2) as answer:
+            return bool(answer.status < 400)
+    except (OSError, urllib.error.URLError, ValueError):
+        return False
+
+
+def _watch(folder: StateFolder, wait: float, quiet: bool) -> None:
+    if quiet:
+        for _ in wait_ready(folder, wait, ready):
+            pass
+        return
+    with Live(console=err, transient=True, refresh_per_second=8) as live:
+        for processes in wait_ready(folder, wait, ready):
+            table = Table(box=None, pad_edge=False, show_header=False)
+            for process in processes:
+                table.add_row(
+                    process["name"], Text("ready", "green") if process["ready"] else coloured(process["state"])
+                )
+            live.update(table)
+
+
+def down(
+    state: StateOption = DEFAULT_STATE,
+    purge: Annotated[bool, typer.Option(help="also remove the state folder: all data of this cluster")] = False,
+    json: JsonOption = False,
+) -> None:
+    """End the cluster of a state folder; SIGTERM first, SIGKILL after a deadline."""
+    folder = StateFolder(state)
+    if not folder.exists:
+        raise NotRunning(folder.root)
+    ended = bring_down(folder)
+    if folder.is_locked:
+        raise CannotRun(f"the supervisor of {folder.root} does not end; see {folder.log('supervisor')}")
+    if purge:
+        folder.purge()
+    if json:
+        show_json({"ended": ended, "purged": purge})
+    else:
+        said = "ended" if ended else "nothing ran"
+        out.print(f"{said}; {folder.root} is removed" if purge else f"{said}; the data stays in {folder.root}")
+
+
+def status(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+    """How processes, masters and workers are."""
+    cluster = find_cluster(state, master)
+    supervisor = Control(cluster.state).status() if cluster.state else None
+    seen = [(url, *_status_of(url)) for url in cluster.masters]
+    if json:
+        masters = [{"url": url, "status": found, "error": why} for url, found, why in seen]
+        show_json({"supervisor": supervisor, "masters": masters})
+        return
+    if supervisor:
+        _processes(supervisor)
+        out.print()
+    show_table(
+        ["MASTER", "STATE", "EPOCH", "LOG", "STABLE", "QUEUE", "MEMBERS", "WORKERS", ""],
+        [
+            (
+                found.node,
+                coloured(found.state),
+                found.epoch,
+                found.log.index,
+                found.stable.index,
+                found.queue.transactions,
+                len(found.members),
+                _workers_text(found),
+                "",
+            )
+            if found
+            else (url, coloured("Unreachable"), "", "", "", "", "", "", why)
+            for url, found, why in seen
+        ],
+    )
+
+
+def _workers_text(found: Status) -> str:
+    return ", ".join(f"{w.name} {w.position.index if w.position else 0} {w.state}" for w in found.workers)
+
+
+def _status_of(url: str) -> tuple[Status | None, str]:
+    with MasterClient(url, timeout_s=5.0) as client:
+        try:
+            return client.status(), ""
+        except MasterUnreachable as error:
+            return None, str(error)
+        except TxLogError as error:
+            return None, str(error)
+
+
+def _processes(supervisor: dict[str, Any]) -> None:
+    show_table(
+        ["PROCESS", "ROLE", "STATE", "RESTARTS", "PID", "URL"],
+        [
+            (p["name"], p["role"], coloured(p["state"]), p["restarts"] or "", p["pid"], p["url"])
+            for p in supervisor["processes"]
+        ],
+    )
+    for process in supervisor["processes"]:
+        if process["said"]:
+            err.print(f"\n{process['name']} ended for good and said:", style="red")
+            err.print("\n".join(process["said"]), markup=False, highlight=False)
+            err.print(f"its log: {process['log']}", style="dim")

@@ -1,0 +1,59 @@
+"""The command ``txlog``. Exit codes: 0 done; 1 refused, not reached, or (``verify``) different; 2 wrong usage."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import txlog
+from txlog.cli import asking, links, local, moving
+from txlog.cli.output import err
+from txlog.model.errors import TxLogError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="TxLog: one log for the RDF stores of several data centres.",
+)
+local.add_to(app)
+asking.add_to(app)
+moving.add_to(app)
+app.add_typer(links.app, name="link")
+app.add_typer(asking.journal, name="journal")
+app.add_typer(asking.worker, name="worker")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(getattr(txlog, "__version__", "0.1.0"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="and exit")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Never a stack trace for what went wrong outside of TxLog."""
+    try:
+        app()
+    except TxLogError as error:
+        err.print(f"{error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `txlog log | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Words for people on a terminal, JSON for machines; and where the masters are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from txlog.client import MasterClient
+from txlog.local.faults import NotRunning
+from txlog.local.state import DEFAULT_FOLDER, StateFolder
+from txlog.model.errors import BadInput, TxLogError, Unavailable
+
+T = TypeVar("T")
+
+out = Console()
+err = Console(stderr=True)
+
+StateOption = Annotated[Path, typer.Option("--state", help="the state folder of the local cluster", show_default=True)]
+MasterOption = Annotated[
+    list[str] | None, typer.Option("--master", help="URL of a master; several times. Default: from the state folder")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
+DEFAULT_STATE = DEFAULT_FOLDER
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The masters' URLs by data centre; ``state`` is None when they were given by hand."""
+
+    data_centers: dict[str, list[str]]
+    state: StateFolder | None
+
+    @property
+    def masters(self) -> list[str]:
+        return [url for urls in self.data_centers.values() for url in urls]
+
+
+def find_cluster(state: Path, masters: Sequence[str] | None) -> Cluster:
+    """From ``--master``, else from the state folder. :class:`NotRunning` when nothing runs there."""
+    if masters:
+        for url in masters:
+            if not url.startswith(("http://", "https://")):
+                raise BadInput(f"--master {url}: expected a URL such as http://127.0.0.1:7301")
+        found: dict[str, list[str]] = {}
+        for url in masters:
+            with MasterClient(url) as client:
+                found.setdefault(client.status().data_center, []).append(url)
+        return Cluster(found, None)
+    folder = StateFolder(state)
+    if not folder.exists or not folder.is_locked:
+        raise NotRunning(folder.root)
+    topology = folder.topology()
+    return Cluster({dc: [m.url for m in topology.masters_of(dc)] for dc in topology.data_centers}, folder)
+
+
+def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T]) -> T:
+    """Of the first master that answers; its refusal is an answer."""
+    last: TxLogError | None = None
+    for url in urls:
+        with MasterClient(url) as client:
+            try:
+                return ask(client)
+            except Unavailable as error:
+                last = error
+    raise Unavailable("NoMaster", f"no master answers: {last}")
+
+
+def show_json(value: Any) -> None:
+    """Plain, whole, without the width of a terminal."""
+    typer.echo(json.dumps(msgspec.to_builtins(value, str_keys=True), indent=2))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "nothing") -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    count = 0
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+        count += 1
+    out.print(table if count else empty)
+
+
+_COLOURS = {
+    "Running": "green",
+    "Joined": "green",
+    "Working": "green",
+    "equal": "green",
+    "Starting": "yellow",
+    "Founding": "yellow",
+    "Waiting": "yellow",
+    "Suspected": "yellow",
+    "Unknown": "yellow",
+    "Stopped": "dim",
+}
+
+
+def coloured(state: str) -> Text:
+    """A state's name; what nobody wants to see is red."""
+    return Text(state, style=_COLOURS.get(state, "red"))

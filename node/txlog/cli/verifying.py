@@ -1,0 +1,190 @@
+"""``txlog verify``: do all workers of all data centres hold the same, at one position?
+
+Writes go on meanwhile. The masters are asked to hold every worker at one index (the pipelines obey); a worker that
+stands there is asked for a snapshot, and let go as soon as that is open; then the snapshots are digested.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from txlog.apply import Digest, digest
+from txlog.client import MasterClient, Worker
+from txlog.model.errors import Refused, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.base import MarkerPosition, StreamedResponse, UnexpectedAnswer, WorkerResponse
+from txlog.workers.transport import HttpTransport
+
+POLL_S: Final = 0.05
+SNAPSHOT_S: Final = 600.0
+
+
+class NotHeld(Unavailable):
+    """A worker did not come to the index in time; says which and why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("NotHeld", message)
+
+
+@dataclass
+class Held:
+    """A worker, and the masters of its data centre."""
+
+    data_center: str
+    worker: Worker
+    masters: list[MasterClient]
+    digest: Digest | None = None
+    position: MarkerPosition | None = None
+    differs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``workers`` with their digests; ``equal`` when they agree, within each engine (engines rewrite literals)."""
+
+    index: int
+    workers: list[Held]
+    equal: bool
+
+
+def verify(
+    data_centers: dict[str, Sequence[str]], deadline_s: float = 60.0, told: Callable[[str], None] = lambda _: None
+) -> Verdict:
+    """``data_centers``: name to the URLs of its masters. ``told`` hears what is going on.
+
+    :class:`NotHeld`, a master's or worker's own error, or :class:`Refused` when there is nothing to compare."""
+    with ExitStack() as closing:
+        masters = {
+            name: [closing.enter_context(MasterClient(url)) for url in urls] for name, urls in data_centers.items()
+        }
+        held = [Held(name, worker, group) for name, group in masters.items() for worker in _workers(name, group)]
+        if not held:
+            raise Refused("the masters know no worker; see txlog worker list")
+        try:
+            until = time.monotonic() + deadline_s
+            index = _hold_all(held, masters, until, told)
+            streams = [_open(each, index, until, closing) for each in held]
+        finally:
+            for each in held:
+                _lift(each)
+        told(f"reading {len(held)} workers at index {index}")
+        with ThreadPoolExecutor(len(held)) as pool:
+            for each, found in zip(held, pool.map(lambda s: digest(s.chunks), streams), strict=True):
+                each.digest = found
+    return Verdict(index, held, _compare(held))
+
+
+def _workers(name: str, group: list[MasterClient]) -> list[Worker]:
+    last: TxLogError | None = None
+    for master in group:
+        try:
+            return master.workers()
+        except TxLogError as error:
+            last = error
+    raise Unavailable("NoMaster", f"no master of {name} answers: {last}")
+
+
+def _stable(masters: dict[str, list[MasterClient]]) -> int:
+    indexes = []
+    for name, group in masters.items():
+        found = []
+        for master in group:
+            with suppress(TxLogError):
+                found.append(master.status().stable.index)
+        if not found:
+            raise Unavailable("NoMaster", f"no master of {name} answers")
+        indexes.append(max(found))
+    return max(indexes)
+
+
+def _hold_all(
+    held: list[Held], masters: dict[str, list[MasterClient]], until: float, told: Callable[[str], None]
+) -> int:
+    """Ask for the hold at an index that no worker has passed. While holds are on their way a worker may pass it;
+    then the index is raised to where it came, and the next time nobody moves on."""
+    index = _stable(masters)
+    while True:
+        told(f"holding {len(held)} workers at index {index}")
+        for each in held:
+            _put(each, index)
+        passed = _wait(held, index, until)
+        if passed <= index:
+            return index
+        index = passed
+
+
+def _put(each: Held, index: int) -> None:
+    last: TxLogError | None = None
+    done = 0
+    for master in each.masters:  # a pipeline asks the nearest that answers, which may change
+        try:
+            master.put_hold(each.worker.name, index)
+            done += 1
+        except TxLogError as error:
+            last = error
+    if not done:
+        raise Unavailable("NoMaster", f"no master of {each.data_center} takes the hold of {each.worker.name}: {last}")
+
+
+def _lift(each: Held) -> None:
+    for master in each.masters:
+        with suppress(TxLogError):
+            master.lift_hold(each.worker.name)
+
+
+def _position(each: Held) -> MarkerPosition | None:
+    """What the worker says of itself; the masters' knowledge of it may be older."""
+    adapter = ADAPTERS[each.worker.engine or "oxigraph"]
+    with HttpTransport(each.worker.url) as transport:
+        markers = adapter.system_in(transport.send(adapter.read_system())).markers
+    return markers[0] if len(markers) == 1 else None
+
+
+def _wait(held: list[Held], index: int, until: float) -> int:
+    """Until every worker stands at ``index``, or one has passed it: the highest index seen."""
+    while True:
+        highest = 0
+        late = None
+        for each in held:
+            each.position = _position(each)
+            at = each.position.position.index if each.position else 0
+            highest = max(highest, at)
+            if at != index:
+                late = f"{each.worker.name} stands at {at}"
+        if late is None or highest > index:
+            return highest
+        if time.monotonic() > until:
+            raise NotHeld(f"not every worker came to index {index} in time: {late}; see txlog worker list")
+        time.sleep(POLL_S)
+
+
+def _open(each: Held, index: int, until: float, closing: ExitStack) -> StreamedResponse:
+    """A snapshot taken while the worker stood at ``index``; lifts its hold."""
+    adapter = ADAPTERS[each.worker.engine or "oxigraph"]
+    transport = closing.enter_context(HttpTransport(each.worker.url, SNAPSHOT_S))
+    answer = closing.enter_context(transport.stream(adapter.snapshot()))
+    if answer.status != 200:
+        body = b"".join(answer.chunks)
+        raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
+    after = _position(each)
+    if after is None or each.position is None or after.position.index != index:
+        raise NotHeld(f"{each.worker.name} moved on from index {index} although it was held; try again")
+    each.position = after
+    _lift(each)
+    return answer
+
+
+def _compare(held: list[Held]) -> bool:
+    first: dict[str, Digest] = {}
+    equal = len({each.position.position.hash for each in held if each.position}) <= 1
+    for each in held:
+        assert each.digest is not None
+        reference = first.setdefault(each.worker.engine, each.digest)
+        each.differs = each.digest.differs_from(reference)
+        equal = equal and not each.differs
+    return equal
