@@ -76,7 +76,7 @@ class Rounds:
             self._own_synced = agreement.own_synced
             self._own_log_index = agreement.stable
             self._own_synced_ms = self.now_ms
-        if peer.pushed < agreement.own.held:
+        if max(peer.pushed, peer.held_of_mine) < agreement.own.held:
             return self.now_ms
         return self._own_synced_ms + TELL_MS if peer.told_log < self._own_log_index else _NEVER
 
