@@ -1,0 +1,102 @@
+"""The append-only files of a master: what it promised, what it holds, the order it agreed to.
+
+Format version 1. Numbers are little-endian; nothing here may change without a new version.
+
+**Folder**::
+
+    lock                      flock: one process
+    segment-0000000001        made with its full size, zero-filled, fsynced before it gets this name
+    segment-0000000002        ...
+    spare-0000000003          zeros (perhaps with a header): the next segment, or the reserve of a full disk
+    making-0000000004         a spare that is not finished; removed at the next start
+
+**Segment**: two copies of the header, records end to end, zeros::
+
+    +-----------+-----------+----------+----------+-----+-----------+
+    | header    | header    | record   | record   | ... | 0 0 0 ... |
+    +-----------+-----------+----------+----------+-----+-----------+
+    0           h           2h         8-byte aligned               size
+
+**Segment header** (h bytes, a multiple of 512; one good copy is enough; on disk before the segment has its name)::
+
+    0   magic "TXLOGSEG"
+    8   u32 crc32 of bytes 12..h
+    12  u32 format version         where this and the magic stand never changes
+    16  u32 h
+    20  u32 zero
+    24  u64 size of the file
+    32  u64 segment number         the one in the name
+    40  u64 number of its first record
+    48  u64 birth of the journal
+    56  16 bytes chain hash before its first record
+    72  u16 length of the vitals, u16 length of the views, u32 zero
+    80  vitals before its first record, views (MessagePack: [accepted, installed])
+
+A header promises that every record before its first one was synced.
+
+**Record**::
+
+    0   mark f1 54 78 52           "next record here" when looking for one behind a damaged place
+    4   u32 head crc               crc32 of bytes 8..front end; begins with crc32(birth, segment number)
+    8   u32 length                 of the whole, a multiple of 8
+    12  u8 kind, u8 flags, u16 length of the vitals
+    16  u64 number                 1, 2, 3, ... over all segments
+    24  u64 synced                 every record up to this number was fsynced before a byte of this one was written
+    32  16 bytes chain hash        blake2b(chain hash of the previous record + front)
+    48  u32 tail crc               crc32 of the tail and the zeros behind it
+    52  u32 length of the front
+    56  u64 a, u32 b               what they mean depends on the kind
+    68  u32 length of the tail
+    72  vitals                     what this record found
+    ..  front                      kind's body
+    ..  tail                       payloads (Held only)
+    ..  zeros to a multiple of 8
+
+The chain hash covers the front, and the front of a Held record has the content hashes of what is in its tail.
+
+**Vitals**, so that a damaged record never takes a promise with it: the state *before* the record that carries them (the
+record itself is the other half; when it cannot be read, the next one tells what it did)::
+
+    u64 start, ceiling, stable index, log end index, 16 bytes log end hash
+    u64 epoch, ballot of the accepted view, u64 epoch, ballot of the installed one
+    u8 length + coordinator of the accepted view, u8 length + coordinator of the installed one
+    u16 origins, each: u8 length + node, u64 birth, u64 last seq held; the journal's own one first
+    zeros to a multiple of 8
+
+**Kinds**::
+
+    1 Started        a = start
+    2 Held           a = first seq, b = items; flag 1: one has a key; flag 2: written by a repair
+                     front: u8 length + node, u64 birth, zeros to 8 | u64 stamps | u32 payload lengths |
+                            16-byte content hashes | u8 kinds | with flag 1: u16 key lengths, keys
+                     tail:  payloads end to end
+    3 Added          a = first index, b = entries; flag 2 as above
+                     front: MessagePack [[[node, birth, first seq, count], ...], hashes, stable]
+    4 Stable         a = index
+    5 Ceiling        a = stamp
+    6 ViewAccepted   front: MessagePack of the view; written twice in a row: nobody else may have it
+    7 ViewInstalled  front: MessagePack [epoch, ballot, coordinator]
+    8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record
+    9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
+                     damaged; what they held stands again before this record
+"""
+
+from txlog.journal.batch import Prepare, Sync
+from txlog.journal.files import File, Files, RealFiles
+from txlog.journal.journal import Journal
+from txlog.journal.memory import Crashed, MemoryFiles
+from txlog.journal.offline import Report, check, show
+
+__all__ = [
+    "Crashed",
+    "File",
+    "Files",
+    "Journal",
+    "MemoryFiles",
+    "Prepare",
+    "RealFiles",
+    "Report",
+    "Sync",
+    "check",
+    "show",
+]

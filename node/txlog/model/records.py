@@ -104,9 +104,11 @@ class Recovered(msgspec.Struct):
     """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
 
     ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first).
-    ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists, per origin, what is held beyond
-    the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``: the journal was made by this
-    very start."""
+    Where the order itself is damaged, a span with an empty node stands for the entries that are missed, and their
+    hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists,
+    per origin, what is held beyond the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``:
+    the journal was made by this very start. ``accepted_number`` is the promise: the number of the latest accepted view, known even where the view
+    itself cannot be read; (0, 0, "") without one."""
 
     node: str
     birth: int
@@ -122,3 +124,4 @@ class Recovered(msgspec.Struct):
     queued: list[QueuedMeta]
     keys: list[KeySeen]
     damage: list[Damage]
+    accepted_number: tuple[int, int, str] = (0, 0, "")

@@ -1,0 +1,134 @@
+"""One group commit: which bytes go where, in which order, behind which fsync."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from txlog.journal import format as fmt
+from txlog.journal.files import File, Files
+from txlog.journal.space import Space, make_spare
+from txlog.model.errors import JournalBroken
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A segment that is written to. ``end``: where the next record goes. ``header``: both copies, until they are on
+    the disk. ``source``: the file that becomes this segment; ``to_make``: it is not there yet. ``file`` belongs to the
+    sync under way."""
+
+    number: int
+    size: int
+    end: int
+    seed: int
+    header: bytes | None = None
+    source: str = ""
+    to_make: bool = False
+    file: File | None = None
+
+    @property
+    def name(self) -> str:
+        return fmt.segment_name(self.number)
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+@dataclass(slots=True)
+class Extent:
+    """Consecutive records of one batch in one segment."""
+
+    segment: Segment
+    offset: int
+    parts: list[bytes] = field(default_factory=list)
+
+
+class Sync:
+    """A batch on its way to the disk. :meth:`run` once, on any thread; then ``Journal.end_sync`` on the owner's."""
+
+    def __init__(
+        self,
+        files: Files,
+        space: Space,
+        extents: list[Extent],
+        retired: list[Segment],
+        last: int,
+        on_error: Callable[[str], None],
+    ) -> None:
+        self._files = files
+        self._space = space
+        self.extents = extents
+        self.retired = retired
+        """Segments that nobody writes to any more when this is done."""
+        self.last = last
+        """Number of the batch's last record."""
+        self.done = False
+        self._on_error = on_error
+
+    def run(self) -> None:
+        """Write and fsync. :class:`JournalBroken` when the disk refuses: nothing may be written any more (rule 29)."""
+        assert not self.done
+        try:
+            for extent in self.extents:
+                self._write(extent)
+        except OSError as error:
+            text = (
+                f"writing the journal up to record {self.last} at {extent.segment.name}: {error}. What is on the disk"
+                " now is unknown, so this process must end. Next: look at the disk, start again; it needs no other master"
+            )
+            self._on_error(text)
+            raise JournalBroken(text) from error
+        self.done = True
+
+    def _write(self, extent: Extent) -> None:
+        """The extent before this one is synced: the header written here promises so."""
+        segment = extent.segment
+        if segment.header is not None:
+            self._open(segment, segment.header)
+        if segment.file is None:
+            segment.file = self._files.open(segment.name)
+        if extent.parts:
+            segment.file.pwrite(extent.offset, b"".join(extent.parts))
+        segment.file.fdatasync()
+
+    def _open(self, segment: Segment, header: bytes) -> None:
+        spare = self._make(segment.source, segment.size) if segment.to_make else segment.source
+        file = self._files.open(spare)
+        file.pwrite(0, header)
+        file.fdatasync()
+        self._files.rename(spare, segment.name)
+        self._files.sync_folder()
+        segment.file, segment.header = file, None
+
+    def _make(self, name: str, size: int) -> str:
+        """Where the disk has filled up since this was planned, the reserve is taken."""
+        spare = make_spare(self._files, name, size)
+        if spare is not None:
+            return spare
+        if size == self._space.segment_bytes and self._space.spares:
+            return self._space.spares.popleft()
+        raise OSError(errno.ENOSPC, "no space left, not even in the reserve")
+
+
+class Prepare:
+    """A spare in the making, so that no sync has to wait for zeros. :meth:`run` once, on any thread,
+    also beside a sync."""
+
+    def __init__(self, files: Files, name: str, size: int, on_error: Callable[[str], None]) -> None:
+        self._files, self._name, self._size = files, name, size
+        self._on_error = on_error
+        self.spare: str | None = None
+
+    def run(self) -> None:
+        """A full disk is no error: there is no new spare then. :class:`JournalBroken` for everything else."""
+        try:
+            self.spare = make_spare(self._files, self._name, self._size)
+        except OSError as error:
+            text = (
+                f"making the next segment {self._name}: {error}. Next: look at the disk, then start this process again"
+            )
+            self._on_error(text)
+            raise JournalBroken(text) from error

@@ -1,0 +1,178 @@
+"""The bodies of the records: model values <-> bytes (kinds and layouts: the package's docstring)."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from txlog.journal import format as fmt
+from txlog.journal.format import Body
+from txlog.model.entry import HASH_BYTES, Item, Run, Span
+from txlog.model.ids import Origin
+from txlog.model.records import Added, Ceiling, Record, Stable, ViewAccepted, ViewInstalled
+from txlog.model.view import View
+
+_U64 = Struct("<Q")
+
+
+class AddedFront(msgspec.Struct, array_like=True):
+    """On disk."""
+
+    spans: list[Span]
+    hashes: bytes
+    stable: int
+
+
+_decode_added = msgspec.msgpack.Decoder(AddedFront).decode
+_decode_view = msgspec.msgpack.Decoder(View).decode
+_decode_number = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
+_decode_range = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
+_pack = msgspec.msgpack.encode
+
+
+def origin_bytes(origin: Origin) -> bytes:
+    """How the front of a Held record begins; a multiple of 8 long."""
+    node = origin.node.encode()
+    data = bytes((len(node),)) + node + _U64.pack(origin.birth)
+    return data + bytes(-len(data) % 8)
+
+
+def origin_length(node_bytes: int) -> int:
+    return fmt.padded(1 + node_bytes + 8)
+
+
+def parse_origin(front: bytes) -> Origin:
+    end = 1 + front[0]
+    return Origin(front[1:end].decode(), _U64.unpack_from(front, end)[0])
+
+
+def encode_held(origin: bytes, run: Run, contents: bytes, flags: int = 0) -> Body:
+    """``origin`` is :func:`origin_bytes`. Columns, not rows: each is made by one call for the whole run."""
+    items = run.items
+    assert len(contents) == HASH_BYTES * len(items)
+    payloads = [item.payload for item in items]
+    kinds = bytes([item.kind for item in items])
+    keys = [item.key for item in items]
+    columns = [
+        origin,
+        Struct(f"<{len(items)}Q").pack(*[item.stamp for item in items]),
+        array("I", map(len, payloads)).tobytes(),
+        contents,
+        kinds,
+    ]
+    if any(keys):
+        flags |= fmt.FLAG_NAMED
+        names = [key.encode() for key in keys]
+        columns += [array("H", map(len, names)).tobytes(), *names]
+    return Body(fmt.HELD, flags, run.first_seq, len(items), b"".join(columns), b"".join(payloads))
+
+
+class HeldFront(NamedTuple):
+    """The columns of a Held record, without payloads."""
+
+    origin: Origin
+    stamps: array[int]
+    sizes: array[int]
+    contents: bytes
+    kinds: bytes
+    keys: list[str]
+
+    def content(self, i: int) -> bytes:
+        return self.contents[HASH_BYTES * i : HASH_BYTES * (i + 1)]
+
+
+def decode_held(front: bytes, count: int, flags: int) -> HeldFront:
+    at = origin_length(front[0])
+    stamps = _column("Q", front, at, count)
+    at += 8 * count
+    sizes = _column("I", front, at, count)
+    at += 4 * count
+    contents = front[at : at + HASH_BYTES * count]
+    at += HASH_BYTES * count
+    kinds = front[at : at + count]
+    keys = _decode_keys(front, at + count, count) if flags & fmt.FLAG_NAMED else [""] * count
+    return HeldFront(parse_origin(front), stamps, sizes, contents, kinds, keys)
+
+
+def _column(code: str, front: bytes, at: int, count: int) -> array[int]:
+    column = array(code)
+    column.frombytes(front[at : at + column.itemsize * count])
+    return column
+
+
+def _decode_keys(front: bytes, at: int, count: int) -> list[str]:
+    lengths = _column("H", front, at, count)
+    at += 2 * count
+    keys = []
+    for length in lengths:
+        keys.append(front[at : at + length].decode())
+        at += length
+    return keys
+
+
+def encode_added(record: Added, flags: int = 0) -> Body:
+    front = _pack(AddedFront(record.spans, record.hashes, record.stable))
+    return Body(fmt.ADDED, flags, record.first_index, len(record.hashes) // HASH_BYTES, front, b"")
+
+
+def decode_added(front: bytes) -> AddedFront:
+    return _decode_added(front)
+
+
+def encode_view(view: View) -> Body:
+    return Body(fmt.VIEW_ACCEPTED, 0, 0, 0, _pack(view), b"")
+
+
+def decode_view(front: bytes) -> View:
+    return _decode_view(front)
+
+
+def decode_installed(front: bytes) -> tuple[int, int, str]:
+    return _decode_number(front)
+
+
+def encode_started(start: int) -> Body:
+    return Body(fmt.STARTED, 0, start, 0, b"", b"")
+
+
+def encode_seal() -> Body:
+    return Body(fmt.SEAL, 0, 0, 0, b"", b"")
+
+
+def encode_repaired(first: int, last: int, segment: int) -> Body:
+    return Body(fmt.REPAIRED, 0, 0, 0, _pack((first, last, segment)), b"")
+
+
+def decode_repaired(front: bytes) -> tuple[int, int, int]:
+    return _decode_range(front)
+
+
+def encode_small(record: Record) -> Body:
+    """Every record but Held and Added."""
+    match record:
+        case Stable():
+            return Body(fmt.STABLE, 0, record.index, 0, b"", b"")
+        case Ceiling():
+            return Body(fmt.CEILING, 0, record.stamp, 0, b"", b"")
+        case ViewAccepted():
+            return encode_view(record.view)
+        case ViewInstalled():
+            return Body(fmt.VIEW_INSTALLED, 0, 0, 0, _pack((record.epoch, record.ballot, record.coordinator)), b"")
+        case _:
+            raise AssertionError(f"no small record: {record!r}")
+
+
+def make_items(held: HeldFront, first: int, payloads: list[bytes]) -> list[Item]:
+    """Items ``first``.. of the record, one for each payload."""
+    columns = (held.stamps, held.kinds, held.keys)
+    stop = first + len(payloads)
+    return [Item(s, k, key, p) for s, k, key, p in zip(*(c[first:stop] for c in columns), payloads, strict=True)]
+
+
+assert sys.byteorder == "little", "columns are written as they stand in memory"
+assert array("I").itemsize == 4
+assert array("Q").itemsize == 8

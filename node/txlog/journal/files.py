@@ -1,0 +1,176 @@
+"""The one way to the disk: what a journal asks of it, and the real one.
+
+Nothing in this room opens a file but through :class:`Files`. :class:`txlog.journal.memory.MemoryFiles` is the other
+one: it knows synced from unsynced bytes and can crash, tear, flip, fail and be full.
+
+Every method raises ``OSError`` and nothing else; :mod:`txlog.journal.journal` alone turns it into a typed error.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+ZEROS = bytes(1 << 20)
+
+
+class File(Protocol):
+    """An open file. It stays valid when the file is renamed."""
+
+    def pread(self, offset: int, count: int) -> bytes:
+        """At most ``count`` bytes; fewer only where the file ends."""
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        """All of ``data``; durable after :meth:`fdatasync`."""
+
+    def fdatasync(self) -> None:
+        """What was written to this file survives a power cut. An error is never followed by a retry (rule 29)."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """The files of one folder, by plain name."""
+
+    def lock(self) -> None:
+        """This process alone works in the folder until :meth:`close`; ``BlockingIOError`` when another one does."""
+
+    def list(self) -> list[str]:
+        """Names in alphabetical order."""
+
+    def create(self, name: str, size: int) -> None:
+        """A new file of ``size`` zeros, durable with its name. ``ENOSPC`` leaves nothing behind."""
+
+    def open(self, name: str) -> File: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Durable after :meth:`sync_folder`."""
+
+    def remove(self, name: str) -> None: ...
+
+    def size(self, name: str) -> int: ...
+
+    def free(self) -> int:
+        """Bytes that may still be created."""
+
+    def sync_folder(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RealFile:
+    """A file descriptor."""
+
+    def __init__(self, path: Path, flags: int = os.O_RDWR) -> None:
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o640)
+
+    def pread(self, offset: int, count: int) -> bytes:
+        data = os.pread(self._fd, count, offset)
+        while len(data) < count:
+            more = os.pread(self._fd, count - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        done = os.pwrite(self._fd, data, offset)
+        while done < len(data):
+            done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealFiles:
+    """A folder on a disk. ``bytes_max`` bounds the sum of the file sizes (a quota, and full disks in tests).
+
+    ``read_only``: nothing is made or locked, for a look at a folder that may belong to a running process.
+    """
+
+    LOCK = "lock"
+
+    def __init__(self, folder: Path | str, bytes_max: int | None = None, *, read_only: bool = False) -> None:
+        self._folder = Path(folder)
+        self._bytes_max = bytes_max
+        self._read_only = read_only
+        self._lock_fd = -1
+        if not read_only:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        self._bytes = sum(self.size(name) for name in self.list())
+
+    def lock(self) -> None:
+        if self._lock_fd >= 0:
+            raise BlockingIOError(errno.EAGAIN, "locked by this very process", str(self._folder))
+        fd = os.open(self._folder / self.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        self._lock_fd = fd
+
+    def list(self) -> list[str]:
+        return sorted(path.name for path in self._folder.iterdir() if path.is_file() and path.name != self.LOCK)
+
+    def create(self, name: str, size: int) -> None:
+        if size > self._quota():
+            raise OSError(errno.ENOSPC, "quota of the journal reached", name)
+        path = self._folder / name
+        try:
+            self._fill(path, size)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        self.sync_folder()
+        self._bytes += size
+
+    @staticmethod
+    def _fill(path: Path, size: int) -> None:
+        """Zeros are written, not reserved: an overwrite then changes no metadata (1.4 to 1.6 times as fast)."""
+        file = RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            for offset in range(0, size, len(ZEROS)):
+                file.pwrite(offset, ZEROS[: size - offset])
+            file.fdatasync()
+        finally:
+            file.close()
+
+    def open(self, name: str) -> File:
+        return RealFile(self._folder / name, os.O_RDONLY if self._read_only else os.O_RDWR)
+
+    def rename(self, old: str, new: str) -> None:
+        (self._folder / old).rename(self._folder / new)
+
+    def remove(self, name: str) -> None:
+        size = self.size(name)
+        (self._folder / name).unlink()
+        self._bytes -= size
+
+    def size(self, name: str) -> int:
+        return (self._folder / name).stat().st_size
+
+    def free(self) -> int:
+        disk = os.statvfs(self._folder)
+        return max(0, min(disk.f_bavail * disk.f_frsize, self._quota()))
+
+    def _quota(self) -> int:
+        return (1 << 62) if self._bytes_max is None else self._bytes_max - self._bytes
+
+    def sync_folder(self) -> None:
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1

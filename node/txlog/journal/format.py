@@ -1,0 +1,261 @@
+"""Bytes of segments and records. The package's docstring specifies them; constants marked *on disk* are part of it."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from txlog.journal.vitals import Vitals
+from txlog.model.entry import HASH_BYTES, NO_HASH
+from txlog.model.view import View
+
+FORMAT_VERSION = 1
+"""On disk."""
+SEGMENT_MAGIC = b"TXLOGSEG"
+"""On disk."""
+RECORD_MARK = b"\xf1TxR"
+"""On disk."""
+HEADER_UNIT = 512
+"""On disk: a header copy is a multiple of this, so that two copies never share a sector."""
+RECORD_HEAD = Struct("<4sIIBBHQQ16sIIQII")
+"""On disk: mark, head crc, length, kind, flags, vitals length, number, synced, chain, tail crc, front length, a, b,
+tail length."""
+HEAD_BYTES = RECORD_HEAD.size
+CRC_FROM = 8
+"""On disk: the head crc covers the record from here to the end of its front."""
+
+_REST = Struct("<IBBHQQ16sIIQII")
+_FRAME = Struct("<4sI")
+_SEED = Struct("<QQ")
+_SEGMENT = Struct("<8sIIIIQQQQ16sHHI")
+_SEGMENT_CRC_FROM = 12
+
+STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED = range(1, 10)
+"""On disk: the kinds."""
+KIND_NAMES = ("", "Started", "Held", "Added", "Stable", "Ceiling", "ViewAccepted", "ViewInstalled", "Seal", "Repaired")
+FLAG_NAMED = 1
+"""On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""
+FLAG_REPAIR = 2
+"""On disk: written by a repair; fills a gap behind the point where it stands."""
+
+HEADERS_MAX = 1 << 18
+"""Both copies of a header fit: vitals and views are at most 64 KiB each."""
+
+_NAME = re.compile(r"^(segment|spare|making)-([0-9]{10})$")
+
+assert HEAD_BYTES == 72
+assert _SEGMENT.size == 80
+
+
+class UnknownFormat(Exception):
+    """A segment of a newer format version."""
+
+
+class Body(NamedTuple):
+    """A record without its frame."""
+
+    kind: int
+    flags: int
+    a: int
+    b: int
+    front: bytes
+    tail: bytes
+
+
+class SegmentHeader(NamedTuple):
+    """``header_bytes``: of one copy. ``copies``: how many of the two are good."""
+
+    header_bytes: int
+    size: int
+    number: int
+    first: int
+    birth: int
+    chain: bytes
+    vitals: Vitals
+    accepted: View | None
+    installed: View | None
+    copies: int = 2
+
+    @property
+    def records_from(self) -> int:
+        return 2 * self.header_bytes
+
+
+def segment_name(number: int, prefix: str = "segment") -> str:
+    """On disk."""
+    return f"{prefix}-{number:010d}"
+
+
+def parse_name(name: str) -> tuple[str, int] | None:
+    """``("segment" | "spare" | "making", number)``, or None for a file that is not the journal's."""
+    found = _NAME.match(name)
+    return (found[1], int(found[2])) if found else None
+
+
+def segment_seed(birth: int, number: int) -> int:
+    """What the head crc of every record in this segment begins with: a record of another one never fits."""
+    return crc32(_SEED.pack(birth, number))
+
+
+def padded(length: int) -> int:
+    return (length + 7) & ~7
+
+
+def next_chain(previous: bytes, front: bytes) -> bytes:
+    return blake2b(previous + front, digest_size=HASH_BYTES).digest()
+
+
+def record_length(body: Body, vitals_bytes: int) -> int:
+    return padded(HEAD_BYTES + vitals_bytes + len(body.front) + len(body.tail))
+
+
+def encode_record(body: Body, number: int, synced: int, chain: bytes, vitals: bytes, seed: int) -> tuple[bytes, bytes]:
+    """Head and tail. ``chain`` is the one after this record."""
+    length = record_length(body, len(vitals))
+    tail = body.tail + bytes(length - HEAD_BYTES - len(vitals) - len(body.front) - len(body.tail))
+    rest = _REST.pack(
+        length,
+        body.kind,
+        body.flags,
+        len(vitals),
+        number,
+        synced,
+        chain,
+        crc32(tail),
+        len(body.front),
+        body.a,
+        body.b,
+        len(body.tail),
+    )
+    rest += vitals + body.front
+    return _FRAME.pack(RECORD_MARK, crc32(rest, seed)) + rest, tail
+
+
+class Framed(NamedTuple):
+    """A record that passed its checksums, at ``offset`` of what was read."""
+
+    offset: int
+    length: int
+    kind: int
+    flags: int
+    number: int
+    synced: int
+    chain: bytes
+    a: int
+    b: int
+    vitals: bytes
+    front: bytes
+    tail_from: int
+    tail_bytes: int
+
+
+def read_head(data: bytes, offset: int, seed: int) -> Framed | None:
+    """The record at this place, its tail not looked at; None when there is none, or a broken one."""
+    if offset + HEAD_BYTES > len(data):
+        return None
+    fields = RECORD_HEAD.unpack_from(data, offset)
+    mark, crc, length, kind, flags, vitals_bytes, number, synced, chain, _, front_bytes, a, b, tail_bytes = fields
+    vitals_end = offset + HEAD_BYTES + vitals_bytes
+    front_end = vitals_end + front_bytes
+    if mark != RECORD_MARK or front_end > len(data) or length != padded(front_end - offset + tail_bytes):
+        return None
+    if crc32(memoryview(data)[offset + CRC_FROM : front_end], seed) != crc:
+        return None
+    return Framed(
+        offset,
+        length,
+        kind,
+        flags,
+        number,
+        synced,
+        chain,
+        a,
+        b,
+        data[offset + HEAD_BYTES : vitals_end],
+        data[vitals_end:front_end],
+        front_end,
+        tail_bytes,
+    )
+
+
+def read_record(data: bytes, offset: int, seed: int) -> Framed | None:
+    """The record at this place with a good head and a good tail, or None."""
+    record = read_head(data, offset, seed)
+    if record is None or offset + record.length > len(data):
+        return None
+    (tail_crc,) = Struct("<I").unpack_from(data, offset + 48)
+    if crc32(memoryview(data)[record.tail_from : offset + record.length]) != tail_crc:
+        return None
+    return record
+
+
+def segment_header_bytes(vitals: Vitals, views: list[View | None]) -> int:
+    """Of one copy."""
+    used = _SEGMENT.size + len(vitals.encoded) + len(msgspec.msgpack.encode(views))
+    return -(-used // HEADER_UNIT) * HEADER_UNIT
+
+
+def encode_segment_header(
+    size: int, number: int, first: int, birth: int, chain: bytes, vitals: Vitals, views: list[View | None]
+) -> bytes:
+    """Both copies."""
+    state = vitals.encoded
+    packed = msgspec.msgpack.encode(views)
+    length = segment_header_bytes(vitals, views)
+    fields = (length, 0, size, number, first, birth, chain, len(state), len(packed), 0)
+    copy = _SEGMENT.pack(SEGMENT_MAGIC, 0, FORMAT_VERSION, *fields) + state + packed
+    copy += bytes(length - len(copy))
+    copy = SEGMENT_MAGIC + crc32(copy[_SEGMENT_CRC_FROM:]).to_bytes(4, "little") + copy[_SEGMENT_CRC_FROM:]
+    return copy * 2
+
+
+def read_segment_header(data: bytes, number: int) -> SegmentHeader | None:
+    """The header of segment ``number`` from its first bytes, or None when both copies are broken.
+
+    Raises :class:`UnknownFormat` when no copy is of our version and one that is whole names another."""
+    found = [copy for at in _magics(data) if (copy := _read_copy(data, at, number)) is not None]
+    if not found:
+        _refuse_unknown(data)
+        return None
+    return found[0]._replace(copies=sum(copy.header_bytes == found[0].header_bytes for copy in found))
+
+
+def _magics(data: bytes) -> list[int]:
+    places, at = [], data.find(SEGMENT_MAGIC)
+    while at >= 0:
+        if at % HEADER_UNIT == 0:
+            places.append(at)
+        at = data.find(SEGMENT_MAGIC, at + 1)
+    return places
+
+
+def _read_copy(data: bytes, at: int, number: int) -> SegmentHeader | None:
+    try:
+        fields = _SEGMENT.unpack_from(data, at)
+    except StructError:
+        return None
+    _, crc, version, length, _, size, named, first, birth, chain, state_bytes, views_bytes, _ = fields
+    whole = length >= _SEGMENT.size and at in (0, length) and at + length <= len(data) and named == number
+    if version != FORMAT_VERSION or not whole or crc32(data[at + _SEGMENT_CRC_FROM : at + length]) != crc:
+        return None
+    state_end = at + _SEGMENT.size + state_bytes
+    vitals = Vitals.parse(data[at + _SEGMENT.size : state_end])
+    views = msgspec.msgpack.decode(data[state_end : state_end + views_bytes], type=list[View | None])
+    return SegmentHeader(length, size, number, first, birth, chain, vitals, views[0], views[1])
+
+
+def _refuse_unknown(data: bytes) -> None:
+    """A version is believed when both places where it stands say the same: a flipped bit is damage, not a format."""
+    versions = [int.from_bytes(data[at + 12 : at + 16], "little") for at in _magics(data)]
+    if len(versions) > 1 and len(set(versions)) == 1 and versions[0] != FORMAT_VERSION:
+        raise UnknownFormat(f"format version {versions[0]}; this program reads version {FORMAT_VERSION}")
+
+
+EMPTY_CHAIN = NO_HASH
+"""On disk: the chain hash before record 1."""

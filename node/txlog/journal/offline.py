@@ -1,0 +1,127 @@
+"""Looking at a journal from outside: ``txlog journal check|show DIR``. Reads only: nothing is raised or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from txlog.journal import bodies
+from txlog.journal import format as fmt
+from txlog.journal.files import Files, RealFiles
+from txlog.journal.format import Framed
+from txlog.journal.rebuild import damages
+from txlog.journal.scan import scan
+from txlog.model.errors import JournalDamaged
+from txlog.model.records import Damage
+
+
+@dataclass(frozen=True)
+class Report:
+    """``ok``: this journal will open without damage. ``refused``: why it will not open at all, or empty."""
+
+    origin: str = ""
+    start: int = 0
+    records: int = 0
+    log_end: int = 0
+    log_hash: str = ""
+    stable: int = 0
+    ceiling: int = 0
+    held: dict[str, int] = field(default_factory=dict)
+    cut_bytes: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    refused: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not (self.refused or self.damage)
+
+
+def check(folder: Path | str | Files) -> Report:
+    """Reads every record and payload. A journal in use may be checked: then its last batch may look torn."""
+    files = _files(folder)
+    try:
+        found = scan(files, 0)
+    except JournalDamaged as error:
+        return Report(refused=str(error))
+    if found is None:
+        return Report(notes=["no journal: the folder holds no segment"])
+    state = found.state
+    return Report(
+        origin=str(found.own),
+        start=state.start,
+        records=found.number - 1,
+        log_end=state.log_end,
+        log_hash=state.log_hash.hex(),
+        stable=state.stable,
+        ceiling=state.ceiling,
+        held={str(origin): last for origin, last in state.held.items()},
+        cut_bytes=found.cut.stop - found.cut.start if found.cut else 0,
+        damage=damages(found),
+        notes=found.notes,
+    )
+
+
+def show(folder: Path | str | Files) -> Iterator[str]:
+    """A line for each segment and each record that can be read, in order; broken places are named."""
+    files = _files(folder)
+    birth: int | None = None
+    for name in files.list():
+        parsed = fmt.parse_name(name)
+        if parsed is None or parsed[0] != "segment":
+            yield f"{name}: {files.size(name)} bytes" if parsed else f"{name}: not a file of the journal"
+            continue
+        file = files.open(name)
+        data = file.pread(0, files.size(name))
+        file.close()
+        header = fmt.read_segment_header(data, parsed[1])
+        if header is None:
+            yield f"{name}: its header cannot be read"
+        else:
+            birth = header.birth
+            whose = f"{header.vitals.own}, from record {header.first}"
+            yield f"{name}: {whose}, {header.size} bytes, {header.copies} header copies"
+        if birth is not None:
+            start = header.records_from if header else 0
+            yield from _lines(data, start, fmt.segment_seed(birth, parsed[1]))
+
+
+def _lines(data: bytes, offset: int, seed: int) -> Iterator[str]:
+    while (at := data.find(fmt.RECORD_MARK, offset)) >= 0:
+        record = fmt.read_record(data, at, seed) if at % 8 == 0 else None
+        if record is None:
+            offset = at + 1
+            continue
+        if at > offset:
+            yield f"  {offset:>9}  ...       {at - offset} bytes that are no record"
+        yield f"  {at:>9}  {record.number:>8}  {fmt.KIND_NAMES[record.kind]} {_describe(record)}".rstrip()
+        offset = at + record.length
+    rest = len(data[offset:].rstrip(b"\0"))
+    if rest:
+        yield f"  {offset:>9}  ...       {rest} bytes that are no record"
+
+
+def _describe(record: Framed) -> str:
+    mended = " repair" if record.flags & fmt.FLAG_REPAIR else ""
+    match record.kind:
+        case fmt.HELD:
+            return f"{bodies.parse_origin(record.front)} {record.a}..{record.a + record.b - 1}{mended}"
+        case fmt.ADDED:
+            added = bodies.decode_added(record.front)
+            spans = " ".join(f"{s.node}.{s.birth:016x}:{s.first_seq}+{s.count}" for s in added.spans)
+            return f"{record.a}..{record.a + record.b - 1} stable {added.stable} {spans}{mended}"
+        case fmt.STARTED | fmt.STABLE | fmt.CEILING:
+            return str(record.a)
+        case fmt.VIEW_ACCEPTED:
+            return str(bodies.decode_view(record.front).number)
+        case fmt.VIEW_INSTALLED:
+            return str(bodies.decode_installed(record.front))
+        case fmt.REPAIRED:
+            return str(bodies.decode_repaired(record.front))
+        case _:
+            return f"up to {record.synced}"
+
+
+def _files(folder: Path | str | Files) -> Files:
+    return RealFiles(folder, read_only=True) if isinstance(folder, (str, Path)) else folder

@@ -1,0 +1,107 @@
+"""The order of the log while a journal is read: spans and hashes, holes and what filled them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.model.entry import HASH_BYTES, Span
+
+HOLE = ""
+"""The node of a span that stands for entries whose order cannot be read."""
+
+
+class Fill(NamedTuple):
+    """A repaired piece of the order."""
+
+    first_index: int
+    spans: list[Span]
+    hashes: bytes
+
+    @property
+    def last_index(self) -> int:
+        return self.first_index + len(self.hashes) // HASH_BYTES - 1
+
+
+class LogOrder:
+    """``spans`` and ``hashes`` as in :class:`txlog.model.records.Recovered`; neighbours are merged as they come."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.hashes = bytearray()
+        self.fills: list[Fill] = []
+
+    @property
+    def end(self) -> int:
+        return len(self.hashes) // HASH_BYTES
+
+    def add(self, spans: list[Span], hashes: bytes) -> None:
+        self.hashes += hashes
+        for span in spans:
+            self._put(span)
+
+    def add_hole(self, count: int, end_hash: bytes) -> None:
+        self._put(Span(HOLE, 0, self.end + 1, count))
+        self.hashes += bytes(HASH_BYTES * (count - 1)) + end_hash
+
+    def _put(self, span: Span) -> None:
+        last = self.spans[-1] if self.spans else None
+        if last is not None and _follows(last, span):
+            self.spans[-1] = Span(last.node, last.birth, last.first_seq, last.count + span.count)
+        else:
+            self.spans.append(span)
+
+    def close(self) -> None:
+        """Every repaired piece goes where it belongs."""
+        if not self.fills:
+            return
+        spans, self.spans = self.spans, []
+        index = 1
+        for span in spans:
+            for piece in self._filled(index, span) if span.node == HOLE else (span,):
+                self._put(piece)
+            index += span.count
+        self.fills.clear()
+
+    def _filled(self, index: int, hole: Span) -> list[Span]:
+        """A hole from ``index`` on, in order, with what fills it."""
+        pieces: list[Span] = []
+        end = index + hole.count - 1
+        for fill in sorted(self.fills):
+            if index <= fill.first_index and fill.last_index <= end:
+                if fill.first_index > index:
+                    pieces.append(Span(HOLE, 0, index, fill.first_index - index))
+                pieces += fill.spans
+                self.hashes[HASH_BYTES * (fill.first_index - 1) : HASH_BYTES * fill.last_index] = fill.hashes
+                index = fill.last_index + 1
+        if index <= end:
+            pieces.append(Span(HOLE, 0, index, end - index + 1))
+        return pieces
+
+    def holes(self) -> list[tuple[int, int]]:
+        """First and last index of each piece of the order that is missing."""
+        found, index = [], 1
+        for span in self.spans:
+            if span.node == HOLE:
+                found.append((index, index + span.count - 1))
+            index += span.count
+        return found
+
+
+def _follows(last: Span, span: Span) -> bool:
+    return last.birth == span.birth and last.node == span.node and last.first_seq + last.count == span.first_seq
+
+
+def subtract(spans: list[Span], held: list[Span]) -> list[Span]:
+    """The parts of ``spans`` that no span of ``held`` covers."""
+    for other in held:
+        spans = [piece for span in spans for piece in _without(span, other)]
+    return spans
+
+
+def _without(span: Span, other: Span) -> list[Span]:
+    stop, other_stop = span.first_seq + span.count, other.first_seq + other.count
+    apart = (span.node, span.birth) != (other.node, other.birth)
+    if apart or other_stop <= span.first_seq or other.first_seq >= stop:
+        return [span]
+    ends = ((span.first_seq, other.first_seq), (other_stop, stop))
+    return [Span(span.node, span.birth, a, b - a) for a, b in ends if b > a]

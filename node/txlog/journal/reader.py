@@ -1,0 +1,106 @@
+"""Reading single transactions from segments: only the head of a record and the payloads that are asked for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from txlog.journal import bodies
+from txlog.journal import format as fmt
+from txlog.journal.files import File, Files
+from txlog.journal.format import Framed
+from txlog.journal.index import Place
+from txlog.model.entry import Item, content_hash
+
+WINDOW_BYTES = 1 << 18
+"""Read at once: single transactions that follow one another cost one call, not one each."""
+OPEN_FILES_MAX = 32
+"""Segments kept open for reading; a process may open 1,024 files."""
+
+
+class Unreadable(Exception):
+    """A record that was good at the start is not good now, or lies in a damaged part."""
+
+
+class Head:
+    """The front of a Held record, and where its payloads stand."""
+
+    __slots__ = ("columns", "count", "first_seq", "offset", "segment", "tail_from")
+
+    def __init__(self, place: Place, record: Framed) -> None:
+        self.segment = place.segment
+        self.offset = place.offset
+        self.first_seq = record.a
+        self.count = record.b
+        self.columns = bodies.decode_held(record.front, record.b, record.flags)
+        self.tail_from = place.offset + record.tail_from
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+
+NO_HEAD = Head(Place(1, 0, 0), Framed(0, 0, fmt.HELD, 0, 0, 0, b"", 1, 0, b"", bytes(16), 0, 0))
+
+
+class Reader:
+    """Belongs to the journal's owner; no other thread reads."""
+
+    def __init__(self, files: Files, birth: int) -> None:
+        self._files = files
+        self._birth = birth
+        self._open: OrderedDict[int, File] = OrderedDict()
+        self._window = (0, 0, b"")
+
+    def head(self, place: Place) -> Head:
+        """:class:`Unreadable` when no good Held record stands there."""
+        raw = self._bytes(place.segment, place.offset, fmt.HEAD_BYTES)
+        if len(raw) < fmt.HEAD_BYTES:
+            raise Unreadable("the segment ends before it")
+        fields = fmt.RECORD_HEAD.unpack(raw)
+        vitals, front = fields[5], fields[10]
+        raw = self._bytes(place.segment, place.offset, fmt.HEAD_BYTES + vitals + front)
+        record = fmt.read_head(raw, 0, fmt.segment_seed(self._birth, place.segment))
+        if record is None or record.kind != fmt.HELD:
+            raise Unreadable("its checksum is wrong")
+        return Head(place, record)
+
+    def items(self, head: Head, first: int, count: int) -> list[Item]:
+        """``count`` items of the record from its ``first``-th (0 = the first) on, each checked by its content hash."""
+        sizes = head.columns.sizes
+        start = head.tail_from + sum(sizes[:first])
+        raw = self._bytes(head.segment, start, sum(sizes[first : first + count]))
+        payloads, at = [], 0
+        for size in sizes[first : first + count]:
+            payloads.append(raw[at : at + size])
+            at += size
+        items = bodies.make_items(head.columns, first, payloads)
+        for i, item in enumerate(items, first):
+            if content_hash(item.kind, item.key, item.payload) != head.columns.content(i):
+                raise Unreadable(f"the content of item {i + 1} has another hash")
+        return items
+
+    def forget(self, segment: int) -> None:
+        """This segment has been written to: what was read ahead in it is old."""
+        if self._window[0] == segment:
+            self._window = (0, 0, b"")
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _bytes(self, segment: int, offset: int, count: int) -> bytes:
+        held, start, data = self._window
+        if held != segment or offset < start or offset + count > start + len(data):
+            data, start = self._file(segment).pread(offset, max(count, WINDOW_BYTES)), offset
+            self._window = (segment, start, data)
+        return data[offset - start : offset - start + count]
+
+    def _file(self, segment: int) -> File:
+        file = self._open.get(segment)
+        if file is None:
+            file = self._open[segment] = self._files.open(fmt.segment_name(segment))
+            if len(self._open) > OPEN_FILES_MAX:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(segment)
+        return file

@@ -1,0 +1,130 @@
+"""From what was read to what a master is told: :class:`txlog.model.records.Recovered`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from txlog.journal.index import OriginIndex, Place
+from txlog.journal.order import HOLE, subtract
+from txlog.journal.reader import Head, Reader, Unreadable
+from txlog.journal.scan import Bad, Scan
+from txlog.model.entry import HASH_BYTES, Span
+from txlog.model.ids import Origin
+from txlog.model.records import Damage, KeySeen, QueuedMeta, Recovered
+
+
+def rebuild(found: Scan, reader: Reader) -> Recovered:
+    """``start`` is the one that the journal has; the caller raises it."""
+    state = found.state
+    logged = _last_logged(found.order.spans)
+    return Recovered(
+        node=found.own.node,
+        birth=found.own.birth,
+        start=state.start,
+        fresh=state.start == 0,
+        accepted=found.view(state.accepted),
+        installed=found.view(state.installed),
+        ceiling=state.ceiling,
+        stable=state.stable,
+        log_spans=found.order.spans,
+        log_hashes=found.order.hashes,
+        log_stamp=_last_stamp(found, reader),
+        queued=[meta for held in found.index.all() for meta in _queued(held, logged.get(held.origin, 0), reader)],
+        keys=_keys(found),
+        damage=damages(found),
+        accepted_number=state.accepted,
+    )
+
+
+def _last_logged(spans: list[Span]) -> dict[Origin, int]:
+    last: dict[Origin, int] = {}
+    for span in spans:
+        if span.node != HOLE:
+            last[Origin(span.node, span.birth)] = span.first_seq + span.count - 1
+    return last
+
+
+def _last_stamp(found: Scan, reader: Reader) -> int:
+    span = found.order.spans[-1] if found.order.spans else None
+    if span is None or span.node == HOLE:
+        return 0
+    seq = span.first_seq + span.count - 1
+    place = found.index.at(Origin(span.node, span.birth)).place(seq)
+    head = _head(place, seq, reader)
+    return head.columns.stamps[seq - head.first_seq] if head else 0
+
+
+def _head(place: Place | None, seq: int, reader: Reader) -> Head | None:
+    if place is None:
+        return None
+    try:
+        head = reader.head(place)
+    except Unreadable:
+        return None
+    return head if seq <= head.last_seq else None
+
+
+def _queued(held: OriginIndex, logged: int, reader: Reader) -> Iterator[QueuedMeta]:
+    """Held beyond the log; in several pieces where something between them is damaged."""
+    origin, piece = held.origin, None
+    for head, first in _heads(held, logged + 1, reader):
+        seq = head.first_seq + first
+        if piece is not None and seq != piece.first_seq + len(piece.stamps):
+            yield piece
+            piece = None
+        piece = piece or QueuedMeta(origin.node, origin.birth, seq, [], [], [], [])
+        columns = head.columns
+        piece.stamps.extend(columns.stamps[first:])
+        piece.keys.extend(columns.keys[first:])
+        sizes = columns.sizes[first:]
+        piece.kinds.extend([kind | size << 8 for kind, size in zip(columns.kinds[first:], sizes, strict=True)])
+        piece.contents.extend([columns.content(i) for i in range(first, head.count)])
+    if piece is not None:
+        yield piece
+
+
+def _heads(held: OriginIndex, seq: int, reader: Reader) -> Iterator[tuple[Head, int]]:
+    """The records from ``seq`` on, and the place of the first item asked for in each."""
+    at = max(0, bisect_left(held.firsts, seq + 1) - 1)
+    for first_seq, segment, offset in zip(held.firsts[at:], held.segments[at:], held.offsets[at:], strict=True):
+        head = reader.head(Place(first_seq, segment, offset << 3))
+        if head.last_seq >= seq:
+            yield head, max(0, seq - head.first_seq)
+
+
+def _keys(found: Scan) -> list[KeySeen]:
+    """Walks the order once, and only where an origin has named transactions at all."""
+    if not found.named:
+        return []
+    seqs = {origin: sorted(named) for origin, named in found.named.items()}
+    keys, index = [], 1
+    for span in found.order.spans:
+        origin = Origin(span.node, span.birth)
+        mine = seqs.get(origin, [])
+        stop = span.first_seq + span.count
+        for seq in mine[bisect_left(mine, span.first_seq) : bisect_left(mine, stop)]:
+            one = Span(span.node, span.birth, seq, 1)
+            keys.append(KeySeen(index + seq - span.first_seq, *found.named[origin][seq], one))
+        index += span.count
+    return keys
+
+
+def damages(found: Scan) -> list[Damage]:
+    """What is bad and not made good by a repair that is itself still good."""
+    open_ones = []
+    for bad in found.bad:
+        damage = _remaining(found, bad)
+        mended = any(repaired.covers(bad) for repaired in found.repaired)
+        if not mended or damage.spans or damage.log_to >= damage.log_from:
+            open_ones.append(damage)
+    return open_ones
+
+
+def _remaining(found: Scan, bad: Bad) -> Damage:
+    holes = [(a, b) for a, b in found.order.holes() if a <= bad.log_to and b >= bad.log_from]
+    log_from = max(bad.log_from, holes[0][0]) if holes else bad.log_to + 1
+    log_to = min(bad.log_to, holes[-1][1]) if holes else bad.log_to
+    end_hash = bytes(found.order.hashes[HASH_BYTES * (log_to - 1) : HASH_BYTES * log_to]) if holes else bad.end_hash
+    where = f"{bad.where} (case {bad.letter})"
+    return Damage(bad.first, bad.last, where, log_from, log_to, end_hash, subtract(bad.spans, found.refills))

@@ -1,0 +1,398 @@
+"""Reading a whole journal, once, in order. Changes nothing on the disk; :mod:`txlog.journal.recovery` decides.
+
+One ``pread`` for a segment; then a loop over its records that makes no object for an entry.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple, NoReturn
+from zlib import crc32
+
+from txlog.journal import bodies
+from txlog.journal import format as fmt
+from txlog.journal.files import ZEROS, Files
+from txlog.journal.format import Framed, SegmentHeader
+from txlog.journal.index import Index, OriginIndex
+from txlog.journal.order import Fill, LogOrder
+from txlog.journal.recovery import Case, Decision, End, Seen, decide
+from txlog.journal.vitals import NO_VIEW, Number, Vitals, missing_spans
+from txlog.model.entry import Span
+from txlog.model.errors import JournalDamaged
+from txlog.model.ids import Origin
+from txlog.model.view import View
+
+
+class Named(NamedTuple):
+    """A held transaction with a key (a skip's key is the txid it names)."""
+
+    kind: int
+    key: str
+    stamp: int
+    content: bytes
+
+
+class Bad(NamedTuple):
+    """Records ``first``..``last`` cannot be read (none when only a header is bad); what stood before and after."""
+
+    first: int
+    last: int
+    segment: int
+    where: str
+    letter: str
+    log_from: int
+    log_to: int
+    end_hash: bytes
+    spans: list[Span]
+
+
+class Repaired(NamedTuple):
+    first: int
+    last: int
+    segment: int
+
+    def covers(self, bad: Bad) -> bool:
+        if bad.last < bad.first:
+            return bad.segment == self.segment
+        return self.first <= bad.first and bad.last <= self.last
+
+
+class Cut(NamedTuple):
+    """Bytes ``start``..``stop`` of a segment are no records and must be zeroed."""
+
+    segment: int
+    start: int
+    stop: int
+
+
+class Tail(NamedTuple):
+    """Where the next record goes. ``size`` is ``end`` where nothing more may go into that segment."""
+
+    segment: int
+    end: int
+    size: int
+    first: int
+
+
+class Piece(NamedTuple):
+    """A segment that is there. ``first``, ``chain``, ``vitals``: before its first (good) record."""
+
+    number: int
+    header: SegmentHeader | None
+    records_from: int
+    size: int
+    first: int
+    chain: bytes | None
+    vitals: Vitals
+
+
+class Scan:
+    """What was read. Filled by :func:`scan`."""
+
+    def __init__(self, files: Files, own: Origin) -> None:
+        self.files = files
+        self.own = own
+        self.state = Vitals(own)
+        self.number = 1
+        """Of the next record."""
+        self.chain: bytes | None = fmt.EMPTY_CHAIN
+        """Before the next record; None behind damage."""
+        self.index = Index()
+        self.index.at(own)
+        self.order = LogOrder()
+        self.views: dict[Number, View] = {}
+        self.named: dict[Origin, dict[int, Named]] = {}
+        self.bad: list[Bad] = []
+        self.repaired: list[Repaired] = []
+        self.refills: list[Span] = []
+        self.notes: list[str] = []
+        self.cases: list[str] = []
+        self.cut: Cut | None = None
+        self.tail = Tail(0, 0, 0, 1)
+        self.last_synced = 0
+        """The last record known to be synced."""
+
+    # -- segments
+
+    def read(self, pieces: list[Piece], broken: list[int]) -> None:
+        self._leave(Seen(End.SPENT, False, True, pieces[0].first > 1, True), pieces[0], "the first segments")
+        for at, piece in enumerate(pieces):
+            self._segment(piece, pieces[at + 1] if at + 1 < len(pieces) else None)
+        if broken and broken[-1] > pieces[-1].number:
+            name = fmt.segment_name(broken[-1])
+            self._refuse(f"nothing in the last segment, {name}, can be read", "R")
+        self.settle()
+        self.order.close()
+
+    def _segment(self, piece: Piece, following: Piece | None) -> None:
+        name = fmt.segment_name(piece.number)
+        self._enter(piece, name)
+        data = _read_all(self.files, name)[: piece.size]
+        seed = fmt.segment_seed(self.own.birth, piece.number)
+        offset = piece.records_from
+        while True:
+            offset = self._stretch(data, offset, seed, piece.number)
+            end = _end(data, offset)
+            later, promise = (None, 0) if end is End.ZEROS else _look_ahead(data, offset, seed, self.number + 1)
+            known = max(promise, following.first - 1 if following else 0)
+            whole = len(data) >= piece.size
+            seen = Seen(end, later is not None, following is not None, known >= self.number, whole)
+            case = self._leave(seen, following, f"{name} at byte {offset}", later)
+            if case.decision is not Decision.DAMAGE_RESUME:
+                break
+            assert later is not None
+            offset = later.offset
+        self._close(case, piece, data, offset)
+
+    def _enter(self, piece: Piece, name: str) -> None:
+        header = piece.header
+        if header is None:
+            self._damage(Bad(self.number, self.number - 1, piece.number, f"the header of {name}", "G", 1, 0, b"", []))
+            return
+        if header.copies < 2:
+            self.notes.append(f"{name}: one of the two header copies is broken; nothing is lost")
+        self._know(header.accepted, header.installed)
+        self.settle()
+        if header.chain != self.chain or header.vitals.encoded != self.state.encoded:
+            self._refuse(f"{name} does not continue the segment before it", "X")
+
+    def _close(self, case: Case, piece: Piece, data: bytes, offset: int) -> None:
+        if case.decision is Decision.CUT:
+            self.cut = Cut(piece.number, offset, len(data.rstrip(b"\0")))
+        elif case.letter == "E":
+            self.notes.append(f"{fmt.segment_name(piece.number)} at byte {offset}: dirt behind the last record")
+        size = piece.size if len(data) >= piece.size else offset
+        self.tail = Tail(piece.number, offset, size, piece.first)
+
+    # -- where the records stop
+
+    def _leave(self, seen: Seen, following: Piece | None, where: str, later: Framed | None = None) -> Case:
+        case = decide(seen)
+        self.cases.append(case.letter)
+        if case.decision is Decision.REFUSE:
+            self._refuse(f"{where}: record {self.number} cannot be read ({seen.end.value})", case.letter)
+        if case.decision is Decision.DAMAGE_RESUME:
+            assert later is not None
+            self._jump(later.number, None, Vitals.parse(later.vitals), where, case.letter)
+        elif case.decision is Decision.DAMAGE_NEXT:
+            assert following is not None
+            self._jump(following.first, following.chain, following.vitals, where, case.letter)
+        return case
+
+    def _jump(self, number: int, chain: bytes | None, after: Vitals, where: str, letter: str) -> None:
+        """The records up to ``number`` are lost; the vitals behind them tell what they did."""
+        self.settle()
+        before, self.state = self.state, after.copy()
+        spans = missing_spans(before, after)
+        log_from, log_to = before.log_end + 1, after.log_end
+        text = f"records {self.number} to {number - 1}: {where}"
+        self._damage(Bad(self.number, number - 1, 0, text, letter, log_from, log_to, after.log_hash, spans))
+        if log_to >= log_from:
+            self.order.add_hole(log_to - log_from + 1, after.log_hash)
+        for origin, last in after.held.items():
+            self.index.at(origin).last = last
+        self.number, self.chain = number, chain
+
+    def _damage(self, bad: Bad) -> None:
+        self.bad.append(bad)
+
+    def _refuse(self, what: str, letter: str) -> NoReturn:
+        raise JournalDamaged(
+            f"recovering the journal of {self.own}: {what} (case {letter}). What stood there may have been"
+            " promises and own transactions, so no other master can repair it. Next: bring the file back, or set this"
+            " folder aside and start with an empty one: the master then joins as a learner"
+        )
+
+    # -- records
+
+    def _stretch(self, data: bytes, offset: int, seed: int, segment: int) -> int:
+        """Good records from here on; returns the offset behind the last one."""
+        unpack, view, size = fmt.RECORD_HEAD.unpack_from, memoryview(data), len(data)
+        number, chain, by_data = self.number, self.chain, self.index.by_data
+        while offset + fmt.HEAD_BYTES <= size:
+            mark, crc, length, kind, flags, vitals, n, synced, recorded, tail_crc, front_bytes, a, b, tail = unpack(
+                data, offset
+            )
+            front_from = offset + fmt.HEAD_BYTES + vitals
+            front_end = front_from + front_bytes
+            stop = offset + length
+            if (
+                n != number
+                or mark != fmt.RECORD_MARK
+                or stop > size
+                or length != (front_end - offset + tail + 7) & ~7
+                or crc32(view[offset + 8 : front_end], seed) != crc
+                or crc32(view[front_end:stop]) != tail_crc
+            ):
+                break
+            front = data[front_from:front_end]
+            if chain is not None and blake2b(chain + front, digest_size=16).digest() != recorded:
+                break
+            chain = recorded
+            if kind == fmt.HELD:
+                held = by_data.get(front[: (front[0] + 16) & ~7])
+                if held is not None and a == held.last + 1 and not flags:
+                    held.last = a + b - 1
+                    held.add(a, segment, offset)
+                else:
+                    self._held(flags, a, b, front, segment, offset)
+            else:
+                self._other(kind, flags, a, b, front)
+            number += 1
+            self.last_synced = synced
+            offset = stop
+        self.number, self.chain = number, chain
+        return offset
+
+    def _held(self, flags: int, a: int, b: int, front: bytes, segment: int, offset: int) -> None:
+        origin = bodies.parse_origin(front)
+        held = self.index.at(origin)
+        if flags & fmt.FLAG_REPAIR:
+            held.refill(a, segment, offset)
+            self.refills.append(Span(origin.node, origin.birth, a, b))
+        elif a == held.last + 1:
+            held.last = a + b - 1
+            held.add(a, segment, offset)
+        else:
+            self._refuse(f"record {self.number} or later holds {origin} from {a} on, behind {held.last}", "X")
+        if flags & fmt.FLAG_NAMED:
+            self._name(held, a, bodies.decode_held(front, b, flags))
+
+    def _name(self, held: OriginIndex, first: int, columns: bodies.HeldFront) -> None:
+        named = self.named.setdefault(held.origin, {})
+        for i, key in enumerate(columns.keys):
+            if key:
+                named[first + i] = Named(columns.kinds[i], key, columns.stamps[i], columns.content(i))
+
+    def _other(self, kind: int, flags: int, a: int, b: int, front: bytes) -> None:
+        state = self.state
+        match kind:
+            case fmt.ADDED:
+                self._added(flags, a, front)
+            case fmt.STABLE:
+                state.set_stable(a)
+            case fmt.CEILING:
+                state.set_ceiling(a)
+            case fmt.STARTED:
+                state.set_start(a)
+            case fmt.VIEW_ACCEPTED:
+                view = bodies.decode_view(front)
+                self._know(view)
+                state.set_accepted(view.number)
+            case fmt.VIEW_INSTALLED:
+                state.set_installed(bodies.decode_installed(front))
+            case fmt.REPAIRED:
+                self.repaired.append(Repaired(*bodies.decode_repaired(front)))
+
+    def _added(self, flags: int, first_index: int, front: bytes) -> None:
+        added = bodies.decode_added(front)
+        if flags & fmt.FLAG_REPAIR:
+            self.order.fills.append(Fill(first_index, added.spans, added.hashes))
+            return
+        if first_index != self.order.end + 1:
+            self._refuse(f"the log ends at {self.order.end}, and a record adds {first_index}", "X")
+        self.order.add(added.spans, added.hashes)
+        self.state.set_log(self.order.end, added.hashes[-16:] or self.state.log_hash, added.stable)
+
+    def _know(self, *views: View | None) -> None:
+        for view in views:
+            if view is not None:
+                self.views[view.number] = view
+
+    def settle(self) -> None:
+        """The loop over the records keeps what is held in the index only; now the vitals have it too."""
+        for held in self.index.all():
+            if self.state.held.get(held.origin) != held.last:
+                self.state.set_held(held.origin, held.last)
+
+    def view(self, number: Number) -> View | None:
+        return None if number == NO_VIEW else self.views.get(number)
+
+
+def scan(files: Files, segment_bytes: int) -> Scan | None:
+    """Everything that the folder tells, or None for a folder without a journal.
+
+    Raises :class:`JournalDamaged` for what no other master can repair, and for a format that is not known."""
+    numbers = [parsed[1] for name in files.list() if (parsed := fmt.parse_name(name)) and parsed[0] == "segment"]
+    if not numbers:
+        return None
+    headers = {number: _header(files, number) for number in numbers}
+    first = next((header for header in headers.values() if header is not None), None)
+    if first is None:
+        raise JournalDamaged(
+            f"opening the journal: no header of {len(numbers)} segments can be read, so who this master is cannot be"
+            " known; no other master can repair it. Next: bring the files back, or start empty, as a learner"
+        )
+    own = first.vitals.own
+    pieces = [_piece(files, number, headers[number], own, segment_bytes) for number in numbers]
+    there = [piece for piece in pieces if piece is not None]
+    broken = [number for number, piece in zip(numbers, pieces, strict=True) if piece is None]
+    found = Scan(files, own)
+    found.notes += [f"{fmt.segment_name(number)}: nothing in it can be read" for number in broken]
+    found.read(there, broken)
+    return found
+
+
+def _header(files: Files, number: int) -> SegmentHeader | None:
+    name = fmt.segment_name(number)
+    try:
+        return fmt.read_segment_header(_read(files, name, fmt.HEADERS_MAX), number)
+    except fmt.UnknownFormat as refused:
+        raise JournalDamaged(
+            f"opening the journal: {name} has UnknownFormat: {refused}. Next: start the newer program, which wrote it"
+        ) from None
+
+
+def _piece(files: Files, number: int, header: SegmentHeader | None, own: Origin, segment_bytes: int) -> Piece | None:
+    if header is not None:
+        return Piece(number, header, header.records_from, header.size, header.first, header.chain, header.vitals)
+    data = _read_all(files, fmt.segment_name(number))
+    later, _ = _look_ahead(data, 0, fmt.segment_seed(own.birth, number), 1)
+    if later is None:
+        return None
+    size = max(len(data), segment_bytes)
+    return Piece(number, None, later.offset, size, later.number, None, Vitals.parse(later.vitals))
+
+
+def _read(files: Files, name: str, count: int) -> bytes:
+    file = files.open(name)
+    try:
+        return file.pread(0, count)
+    finally:
+        file.close()
+
+
+def _read_all(files: Files, name: str) -> bytes:
+    return _read(files, name, files.size(name))
+
+
+def _end(data: bytes, offset: int) -> End:
+    """Eight zeros prove that no record stood there: every record begins with a mark."""
+    rest = len(data) - offset
+    if rest >= 8 and not data[offset : offset + 8].strip(b"\0"):
+        return End.ZEROS if _only_zeros(data, offset) else End.BROKEN
+    return End.SPENT if rest < fmt.HEAD_BYTES else End.BROKEN
+
+
+def _only_zeros(data: bytes, offset: int) -> bool:
+    whole = (len(data) - offset) // len(ZEROS) * len(ZEROS)
+    blocks = all(data.startswith(ZEROS, at) for at in range(offset, offset + whole, len(ZEROS)))
+    return blocks and data.endswith(ZEROS[: len(data) - offset - whole])
+
+
+def _look_ahead(data: bytes, offset: int, seed: int, lowest: int) -> tuple[Framed | None, int]:
+    """The next good record with number ``lowest`` or above, and the highest ``synced`` of all such from there on.
+
+    A copy of a record inside a payload is older than the record around it, so its number is lower."""
+    first: Framed | None = None
+    promise = 0
+    at = data.find(fmt.RECORD_MARK, offset)
+    while at >= 0:
+        record = fmt.read_record(data, at, seed) if at % 8 == 0 else None
+        step = 1
+        if record is not None and record.number >= lowest:
+            first = first or record
+            promise = max(promise, record.synced)
+            step = record.length
+        at = data.find(fmt.RECORD_MARK, at + step)
+    return first, promise
