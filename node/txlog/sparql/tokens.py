@@ -1,7 +1,8 @@
 """SPARQL's tokens, by one compiled regular expression.
 
 Every character belongs to exactly one token, so the texts of the tokens put together are the input. What no rule
-takes is one character of kind ``ERROR``. Possessive groups keep the time linear.
+takes is of kind ``ERROR``: one character, or all the rest behind a quote that nothing closes. So, and because the
+groups are possessive, the time is linear.
 
 Source: SPARQL 1.1 Query Language, section 19.8 (productions 139 to 173). Two readings are ours: a sign is a token of
 its own (``?a-1`` and ``-1`` are told apart by the grammar), and a code point escape outside strings and IRIs is an
@@ -54,7 +55,7 @@ _RULES: Final = (
     ("MARK", MARK),
     ("LANGUAGE", LANGUAGE),
     ("COMMENT", COMMENT),
-    ("ERROR", r"."),
+    ("ERROR", r"""["'].*+|."""),
 )
 TOKEN: Final = re.compile("|".join(f"(?P<{name}>{rule})" for name, rule in _RULES), re.DOTALL)
 
@@ -85,7 +86,7 @@ def malformed(text: str, offset: int, why: str) -> BadInput:
 
 def bad_token(text: str, token: Token) -> BadInput:
     """What to say of an ``ERROR``."""
-    found = token.text
+    found = token.text[0]
     if found == "\\":
         why = "a backslash stands outside strings and IRIs; write the character itself"
     elif found in "\"'":

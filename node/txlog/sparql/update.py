@@ -35,7 +35,7 @@ from txlog.sparql.walk import Names, Piece, Walk, may_be_empty
 _FLAGS = re.DOTALL
 _GAP = rf"(?:{SPACE}|{COMMENT})*+"
 _SKIP = re.compile(_GAP, _FLAGS)
-_HEAD = re.compile(rf"{_GAP}(?i:(INSERT|DELETE)){_GAP}(?i:DATA)\b{_GAP}\{{", _FLAGS)
+_HEAD = re.compile(rf"{_GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT})++(?i:DATA)\b{_GAP}\{{", _FLAGS)
 _PREFIX = re.compile(rf"{_GAP}(?i:PREFIX)\b{_GAP}({PNAME}){_GAP}({IRI})", _FLAGS)
 _BASE = re.compile(rf"{_GAP}(?i:BASE)\b{_GAP}({IRI})", _FLAGS)
 _END = re.compile(rf"{_GAP}(?:(;)|\Z)", _FLAGS)
@@ -279,12 +279,12 @@ class _Update:
                     end = match.start()
                     break
             found.append(Token(kind or "", mark, match.start()))
+            if kind == "ERROR":
+                raise bad_token(text, found[-1])
         if not found:
             raise malformed(text, at, "an operation is missing before ;")
         first = found[0]
         word = first.text.upper()
-        if first.kind == "ERROR":
-            raise bad_token(text, first)
         if first.kind != "WORD" or word not in _OPERATIONS:
             raise malformed(text, first.start, f"{first.text[:80]} begins no operation of an update")
         walk = Walk(text, self.names, self.pinned)
