@@ -77,7 +77,7 @@ class Sync:
         except OSError as error:
             text = (
                 f"writing the journal up to record {self.last} at {extent.segment.name}: {error}. What is on the disk"
-                " now is unknown, so this process must end. Next: look at the disk, start again; it needs no other master"
+                " now is unknown, so this process must end. Next: look at the disk, then start again"
             )
             self._on_error(text)
             raise JournalBroken(text) from error

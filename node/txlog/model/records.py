@@ -107,8 +107,8 @@ class Recovered(msgspec.Struct):
     Where the order itself is damaged, a span with an empty node stands for the entries that are missed, and their
     hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists,
     per origin, what is held beyond the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``:
-    the journal was made by this very start. ``accepted_number`` is the promise: the number of the latest accepted view, known even where the view
-    itself cannot be read; (0, 0, "") without one."""
+    the journal was made by this very start. ``accepted_number`` is the promise: the number of the latest accepted
+    view, known even where the view itself cannot be read; (0, 0, "") without one."""
 
     node: str
     birth: int
