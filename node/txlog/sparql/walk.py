@@ -36,7 +36,25 @@ MAX_CHAIN: Final = 500
 _XSD: Final = DEFAULT_PREFIXES["xsd"]
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
 _VERBS: Final = frozenset(("VARIABLE", "IRI", "PNAME"))
-_CHAIN_WORDS: Final = frozenset(
+_CHAIN_WORDS: Final = frozenset(("BIND", "FILTER", "OPTIONAL", "UNION", "MINUS", "GRAPH", "EXISTS", "SELECT"))
+_CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!"))
+_TRIPLE_TERMS: Final = frozenset(("<<", "<<(", ">>", ")>>", "{|", "|}", "~"))
+_CLOSES: Final = {"{": "}", "(": ")", "[": "]"}
+
+_REFUSED: Final = {
+    "RAND": "every worker draws another number",
+    "UUID": "every worker draws another name",
+    "STRUUID": "every worker draws another name",
+    "BNODE": "every worker makes another blank node; build an IRI instead",
+    "SERVICE": "the other endpoint may answer differently to each worker; query it first and send the result",
+    "LOAD": "the document may change between the workers; send it as an upload",
+    "SAMPLE": "workers choose different members; use MIN or MAX",
+    "GROUP_CONCAT": "workers join the members in different orders",
+    "LIMIT": "workers keep different solutions, also after ORDER BY where some are equal",
+    "OFFSET": "workers pass over different solutions, also after ORDER BY where some are equal",
+    "REDUCED": "workers remove different numbers of duplicates; use DISTINCT or leave it out",
+}
+_WORDS: Final = frozenset(
     word
     for line in (
         "A ABS ADD ALL AS ASC ASK AVG BASE BIND BNODE BOUND BY CEIL CLEAR COALESCE CONCAT CONSTRUCT CONTAINS",
