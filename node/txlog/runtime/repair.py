@@ -29,7 +29,7 @@ class Mended:
 
     runs: list[Run] = field(default_factory=list)
     contents: list[bytes] = field(default_factory=list)
-    added: list[Added] = field(default_factory=list)
+    added: Added | None = None
 
 
 @dataclass
@@ -200,5 +200,5 @@ class Repair:
             mended.runs.append(Run(span.node, span.birth, span.first_seq, items))
             mended.contents.append(b"".join(content_hash(i.kind, i.key, i.payload) for i in items))
         if hashes:
-            mended.added.append(Added(wanted.damage.log_from, wanted.order, hashes, 0))
+            mended.added = Added(wanted.damage.log_from, wanted.order, hashes, 0)
         return mended
