@@ -56,7 +56,9 @@ def _cell(value: Any) -> str:
 
 
 def show_log(
-    after: Annotated[int, typer.Option(min=0, help="entries behind this index; default: the last --limit")] = -1,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="entries behind this index", show_default="the last ones")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="at most so many")] = 20,
     full: Annotated[bool, typer.Option(help="whole payloads")] = False,
     state: StateOption = DEFAULT_STATE,
@@ -85,8 +87,8 @@ def show_log(
     )
 
 
-def _entries(client: MasterClient, after: int, limit: int) -> list[PageEntry]:
-    if after < 0:
+def _entries(client: MasterClient, after: int | None, limit: int) -> list[PageEntry]:
+    if after is None:
         after = max(0, client.status().stable.index - limit)
     found: list[PageEntry] = []
     while len(found) < limit:
@@ -198,6 +200,6 @@ def _show_offline(found: Any, json: bool) -> None:
 def _line(record: Any, json: bool) -> str:
     if isinstance(record, str) and not json:
         return record
-    if not json and type(record).__str__ is not object.__str__:
+    if not json and "__str__" in type(record).__dict__:
         return str(record)
     return msgspec.json.encode(record, enc_hook=str).decode()

@@ -46,7 +46,7 @@ def main() -> None:
     try:
         app()
     except TxLogError as error:
-        err.print(f"{error}", style="red", markup=False, highlight=False)
+        err.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from txlog.cli import loading
 from txlog.cli.loading import Loader
@@ -52,10 +61,7 @@ def load(
         with open_source(name, form) as source, _bar(json) as bar:
             task = bar.add_task(name, total=source.size, quads="")
 
-            def told(p: loading.Progress, bar: Progress = bar, task: int = task) -> None:  # type: ignore[assignment]
-                bar.update(task, completed=p.offset, quads=f"{p.quads:,} quads")  # type: ignore[arg-type]
-
-            found = loader.load(source, told)
+            found = loader.load(source, _teller(bar, task))
         seconds = time.monotonic() - began
         done.append(
             {
@@ -72,6 +78,10 @@ def load(
             out.print(f"{name}: {found.quads:,} quads in {found.transactions:,} transactions, {seconds:.1f} s, {rate}")
     if json:
         show_json(done)
+
+
+def _teller(bar: Progress, task: TaskID) -> Callable[[loading.Progress], None]:
+    return lambda made: bar.update(task, completed=made.offset, quads=f"{made.quads:,} quads")
 
 
 def _bar(quiet: bool) -> Progress:

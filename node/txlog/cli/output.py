@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from txlog.model.errors import BadInput, TxLogError, Unavailable
 
 T = TypeVar("T")
 
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else 200)  # nobody wants 80 columns in a file
 err = Console(stderr=True)
 
 StateOption = Annotated[Path, typer.Option("--state", help="the state folder of the local cluster", show_default=True)]

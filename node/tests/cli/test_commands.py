@@ -1,0 +1,115 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stub_master import StubMaster
+from typer.testing import CliRunner, Result
+
+from txlog.cli.main import app, main
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
+WORKER = {
+    "name": "uk-worker-1",
+    "url": "http://127.0.0.1:1",
+    "engine": "oxigraph",
+    "position": {"epoch": 1, "index": 7, "hash": "00" * 16, "fence": 0},
+    "state": "Working",
+    "error": None,
+    "hold": None,
+    "reportedAt": None,
+}
+
+
+@pytest.fixture
+def master() -> Iterator[StubMaster]:
+    master = StubMaster()
+    master.workers = [dict(WORKER)]
+    yield master
+    master.close()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[object, str]:
+    """As a shell sees it: exit code and standard error."""
+    monkeypatch.setattr("sys.argv", ["txlog", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["peers"],
+        ["log"],
+        ["verify"],
+        ["worker", "list"],
+        ["link", "list"],
+        ["link", "cut", "uk", "us"],
+        ["link", "heal"],
+        ["down"],
+        ["skip", "uk-1.00c0ffee00c0ffee.1", "--yes"],
+        ["load", "x.nt"],
+    ],
+)
+def test_where_nothing_runs_it_says_how_to_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    code, text = said(capsys, monkeypatch, *command, "--state", str(tmp_path / "none"))
+    assert code == 1
+    assert "no cluster runs with the state folder" in text
+    assert "txlog up" in text
+    assert "Traceback" not in text
+
+
+def test_up_names_what_is_wrong_with_manifests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uk.yaml").write_text((EXAMPLE / "uk.yaml").read_text().replace("masters: 2", "masters: none"))
+    code, text = said(capsys, monkeypatch, "up", "-f", str(tmp_path), "--state", str(tmp_path / "state"))
+    assert code == 1
+    assert 'spec.peers[0].masters: is "none"; expected a whole number' in text.replace("  ", " ")
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_delay_needs_a_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = said(capsys, monkeypatch, "link", "delay", "uk", "us", "50", "--state", str(tmp_path))
+    assert code == 1
+    assert "50: expected a duration" in text
+
+
+def test_questions_to_a_master(master: StubMaster) -> None:
+    for command in (["status"], ["peers"], ["worker", "list"]):
+        people = run(*command, "--master", master.url)
+        assert people.exit_code == 0, people.output
+        assert "uk-1" in people.stdout or "uk-worker-1" in people.stdout
+        machines = run(*command, "--master", master.url, "--json")
+        assert json.loads(machines.stdout)
+    told = json.loads(run("status", "--master", master.url, "--json").stdout)
+    assert told["supervisor"] is None
+    assert told["masters"][0]["status"]["node"] == "uk-1"
+    (worker,) = json.loads(run("worker", "list", "--master", master.url, "--json").stdout)
+    assert worker["dataCenter"] == "uk"
+
+
+def test_a_journal_folder_must_be_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = said(capsys, monkeypatch, "journal", "check", str(tmp_path / "none"))
+    assert code == 1
+    assert "no such folder" in text
+
+
+def test_a_txid_is_checked_before_anything_is_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = said(capsys, monkeypatch, "skip", "nonsense", "--yes")
+    assert code == 1
+    assert "not a transaction id" in text
