@@ -1,73 +1,95 @@
-"""The disk of one simulated master, with the bad days a disk can have."""
+"""The disk of one simulated master: the real journal on files in memory, with the bad days a disk can have."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
+from txlog.journal import Journal, MemoryFiles
+from txlog.journal.memory import PERISHES, SURVIVES, TEARS
 from txlog.model.records import Recovered
-from txlog.runtime.executor import JournalPort
-from txlog_simulation.plain_journal import PlainJournal
+
+SEGMENT_BYTES = 24 << 10
+"""Small, so that a run of some hundred transactions begins several segments."""
 
 
-class Disk(Protocol):
-    """What outlives a master's process."""
+class Disk:
+    """What outlives a master's process. ``step`` is told of every operation on the files and may end the process
+    there. ``met`` counts what befell the files."""
 
-    def open(self) -> tuple[JournalPort, Recovered]:
-        """A new start of the process reads its journal; may raise ``JournalFault`` or ``Fatal`` by name."""
+    def __init__(self, node: str, rng: Random, met: Counter[str], step: Callable[[str], None]) -> None:
+        self._node = node
+        self._rng = rng
+        self._met = met
+        self._step = step
+        self._files = self._hooked(MemoryFiles())
+        self.journal: Journal | None = None
+
+    def _hooked(self, files: MemoryFiles) -> MemoryFiles:
+        files.hook = self._on_operation
+        return files
+
+    def _on_operation(self, operation: str, _: str) -> None:
+        self._step(operation)
+
+    def open(self) -> tuple[Journal, Recovered]:
+        """A new start of the process reads its journal; ``JournalFault`` by name when it cannot."""
+        journal, recovered = Journal.open(
+            self._files,
+            node=self._node,
+            draw_birth=lambda: self._rng.getrandbits(64),
+            segment_bytes=SEGMENT_BYTES,
+            cache_bytes=1 << 14,
+        )
+        self.journal = journal
+        return journal, recovered
+
+    def idle(self) -> None:
+        """What the product does between batches: a seal behind the last record, a spare segment ahead."""
+        if self.journal is None:
+            return
+        if self._rng.random() < 0.1:
+            self.journal.seal()
+        prepare = self.journal.begin_prepare() if self._rng.random() < 0.5 else None
+        if prepare is not None:
+            prepare.run()
+            self.journal.end_prepare(prepare)
 
     def crash(self) -> None:
         """The process ends and the power fails: of what was not synced, chance decides what is left."""
+        self.journal = None
+        self._files.crash(self._choose)
+
+    def _choose(self, what: str, options: int) -> int:
+        chosen = self._rng.randrange(options)
+        if what.startswith("write"):
+            name = {SURVIVES: "unsynced write kept", PERISHES: "unsynced write lost", TEARS: "torn write"}[chosen]
+            self._met[name] += 1
+        return chosen
 
     def wipe(self) -> None:
         """Everything is gone."""
+        self._files = self._hooked(MemoryFiles())
 
-    def image(self) -> object:
+    def image(self) -> dict[str, bytes]:
         """A copy of the disk as it is now."""
+        return self._files.dump()
 
-    def restore(self, image: object) -> None:
+    def restore(self, image: dict[str, bytes]) -> None:
         """The disk is what it was when the image was made."""
+        self._files = self._hooked(MemoryFiles.load(image))
 
     def flip(self) -> bool:
         """One bit at rest turns; False when there is nothing to turn."""
+        segments = [(name, data) for name, data in self._files.dump().items() if name.startswith("segment")]
+        if not segments:
+            return False
+        name, data = self._rng.choice(segments)
+        used = max(1, len(data.rstrip(b"\0")))
+        self._files.flip(name, self._rng.randrange(used), self._rng.randrange(8))
+        return True
 
     def fill(self, full: bool) -> None:
-        """No room for new work, or room again."""
-
-
-class PlainDisk:
-    """A list of records in the place of files: no torn writes, no damage."""
-
-    def __init__(self, node: str, rng: Random) -> None:
-        self._node = node
-        self._rng = rng
-        self._journal = PlainJournal(node, rng.getrandbits(64))
-
-    def open(self) -> tuple[JournalPort, Recovered]:
-        recovered = self._journal.open()
-        return self._journal, recovered
-
-    def crash(self) -> None:
-        unsynced = len(self._journal.records) - self._journal.durable
-        self._journal.crash(self._rng.randint(0, unsynced))
-
-    def wipe(self) -> None:
-        self._journal = PlainJournal(self._node, self._rng.getrandbits(64))
-
-    def image(self) -> object:
-        journal = self._journal
-        return (journal.birth, journal.start, journal.records[: journal.durable])
-
-    def restore(self, image: object) -> None:
-        assert isinstance(image, tuple)
-        birth, start, records = image
-        self._journal = PlainJournal(self._node, birth)
-        self._journal.start = start
-        self._journal.records = list(records)
-        self._journal.durable = len(records)
-
-    def flip(self) -> bool:
-        return False
-
-    def fill(self, full: bool) -> None:
-        self._journal.full = full
+        """No room for another file, or room again."""
+        self._files.capacity = sum(len(data) for data in self._files.dump().values()) if full else 1 << 40

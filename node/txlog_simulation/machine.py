@@ -7,11 +7,11 @@ import traceback
 from random import Random
 from typing import TYPE_CHECKING
 
-from txlog_simulation.plain_journal import Crashed
+from txlog.journal.memory import Crashed
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import Fatal, JournalFault, PeerFault, Refused
 from txlog.model.ids import Origin
-from txlog.model.records import Held, Record
+from txlog.model.records import Held, Record, Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.runtime.executor import Executor, JournalPort, Sync
@@ -19,7 +19,7 @@ from txlog.wire import messages as wire
 from txlog.wire.messages import Post
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk
-from txlog_simulation.mirror import Mirror, summary_of
+from txlog_simulation.mirror import Mirror, mirror_of, summary_of
 from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, PROCESS
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ class Machine:
     """``state`` is one of the four words above. ``mirror`` is what its disk holds durably; ``pending`` what was
     appended behind that. ``fuse`` counts the steps to a crash."""
 
-    def __init__(self, world: World, slot: int, name: str, disk: Disk) -> None:
+    def __init__(self, world: World, slot: int, name: str) -> None:
         self.world = world
         self.slot = slot
         self.name = name
-        self.disk = disk
+        self.disk = Disk(name, Random(f"disk {slot} of {world.plan.seed}"), world.met, self.step)
         self.rng = Random(f"machine {slot} of {world.plan.seed}")
         self.state = DOWN
         self.life = 0
@@ -172,12 +172,11 @@ class Machine:
             self.executor = Executor(core, WatchedJournal(self, journal))
             self.turn_soon(world.now_ms)
 
-    def _check_recovered(self, recovered: object) -> None:
+    def _check_recovered(self, recovered: Recovered) -> None:
         """What was durable is still there, and nothing that was never written (rules 8, 15, 28)."""
-        from txlog.model.records import Recovered
-
-        assert isinstance(recovered, Recovered)
         if self.damaged:
+            self.mirror = mirror_of(recovered)
+            self.world.another_disk(self)
             return
         found = summary_of(recovered)
         for count in range(len(self.pending) + 1):
@@ -315,7 +314,7 @@ class Machine:
     def appended(self, record: Record) -> None:
         """The executor hands a record to the journal."""
         self.pending.append(record)
-        if isinstance(record, Held) and record.run.node == self.name:
+        if isinstance(record, Held) and record.run.node == self.name and not self.damaged:
             for at, item in enumerate(record.run.items):
                 self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
 
@@ -344,6 +343,8 @@ class Machine:
                     self.world.now_ms + 1 + self.rng.randrange(self.world.plan.disk_ms), self._synced, self.life
                 )
         self._release(executor)
+        if self.syncing is None:
+            self.disk.idle()
 
     def _run_sync(self, executor: Executor, sync: Sync) -> None:
         self.step("begin_sync")
@@ -377,7 +378,7 @@ class Machine:
         for peer, data in released.messages:
             target = world.slots[peer]
             message = wire.decode(peer, data)
-            if isinstance(message, Post) and self.origin is not None and self.mirror.accepted is not None:
+            if isinstance(message, Post) and self.mirror.accepted is not None and self.origin and not self.damaged:
                 world.promises.post(self.origin, message.claim, self.mirror, self.mirror.accepted)
             if world.trace.wanted:
                 world.note(self.name, "send", f"{peer} {type(message).__name__} {len(data)} bytes")

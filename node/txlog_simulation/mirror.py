@@ -26,13 +26,6 @@ class Mirror:
         self.accepted: View | None = None
         self.installed = False
 
-    def copy(self) -> Mirror:
-        """The same state, to be followed apart."""
-        other = Mirror()
-        other.__dict__.update(self.__dict__)
-        other.held = dict(self.held)
-        return other
-
     def apply(self, record: Record) -> None:
         """One more durable record."""
         match record:
@@ -57,6 +50,17 @@ class Mirror:
         number = self.accepted.number if self.accepted else None
         held = tuple(sorted(self.held.items()))
         return (number, self.installed, self.ceiling, self.stable, self.log, self.hash, held)
+
+
+def mirror_of(recovered: Recovered) -> Mirror:
+    """A mirror of what a disk holds that is not what it was (an old image, a damaged one)."""
+    mirror = Mirror()
+    _, installed, ceiling, stable, log, value, held = summary_of(recovered)
+    mirror.__dict__.update(installed=installed, ceiling=ceiling, stable=stable, log=log, hash=value)
+    assert isinstance(held, tuple)
+    mirror.held = dict(held)
+    mirror.accepted = recovered.accepted
+    return mirror
 
 
 def summary_of(recovered: Recovered) -> Summary:

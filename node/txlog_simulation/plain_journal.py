@@ -18,10 +18,6 @@ from txlog.model.records import (
 )
 
 
-class Crashed(BaseException):
-    """The simulated process ended here. Not an ``Exception``: nothing in the product may catch it."""
-
-
 class PlainSync:
     """The write of ``count`` records."""
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 DATA_CENTRES = ("uk", "us", "de", "jp")
-BEGIN_MS = 400
+BEGIN_MS = 250
 """Work and faults begin near here, so that most clusters are founded; some begin at once."""
 
 
@@ -108,11 +108,11 @@ def draw(seed: int) -> Plan:
     rng = Random(f"plan {seed}")
     names = list(PROFILES)
     profile = rng.choices(names, [PROFILES[name][0] for name in names])[0]
-    masters = rng.choices((2, 3, 4, 5, 6, 7), (5, 10, 4, 2, 1, 1))[0]
+    masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
     if profile == "chain":
         masters = rng.choices((3, 4, 5), (3, 4, 1))[0]
     centres = rng.randint(1, min(4, masters))
-    safety_ms = rng.choice((1500, 2000, 3000))
+    safety_ms = rng.choice((900, 1200, 1600))
     skewed = profile in ("clocks", "isolated") or rng.random() < 0.4
     calm_network = rng.random() < 0.4
     return Plan(
@@ -121,7 +121,7 @@ def draw(seed: int) -> Plan:
         masters=masters,
         centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
         weights=tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters)),
-        round_timeout_ms=rng.choice((200, 400, 400, 800)),
+        round_timeout_ms=rng.choice((100, 200, 300, 600)),
         idle_interval_ms=rng.choice((100, 200, 400)),
         key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
         near_ms=rng.choice((1, 1, 2)),
@@ -162,7 +162,7 @@ def _lasting_cuts(rng: Random, masters: int) -> tuple[tuple[int, int], ...]:
 
 def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[Work, ...]:
     begin = 0 if profile == "founding" or rng.random() < 0.1 else BEGIN_MS
-    rounds = rng.randint(10, 16)
+    rounds = rng.randint(8, 12)
     busy = rng.sample(range(masters), rng.randint(1, masters))
     keyed_share = rng.choice((0.0, 0.3, 0.6))
     work: list[Work] = []
@@ -170,7 +170,7 @@ def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[Work
         at_ms = rng.randrange(begin, safety_ms)
         several = rng.choice((1, 1, 2, 3)) if len(busy) > 1 else 1
         for a in rng.sample(busy, min(several, len(busy))):
-            count = 1 if rng.random() < 0.3 else rng.randint(2, 16)
+            count = 1 if rng.random() < 0.3 else rng.randint(3, 24)
             keyed = rng.random() < keyed_share
             repeat = keyed and rng.random() < 0.6
             # at the same instant at several masters, or within a few milliseconds: that is where orders are decided
@@ -197,8 +197,8 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         size = rng.randint(1, 60)
         if kind == "clock":
             size = rng.choice((3_600_000, -3_600_000, 30_000, -30_000, 1000, -1000, 50, -50))
-        lasts_ms = rng.choice((20, 100, 300, 300, 600))
+        lasts_ms = rng.choice((10, 50, 150, 150, 300))
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
-            lasts_ms = rng.choice((50, 200, 500, 1000))
+            lasts_ms = rng.choice((30, 100, 250, 500))
         faults.append(Fault(at_ms, kind, a, b, lasts_ms, size))
     return tuple(sorted(faults))

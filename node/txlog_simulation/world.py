@@ -17,7 +17,6 @@ from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.checkers.transactions import Transactions
-from txlog_simulation.disk import PlainDisk
 from txlog_simulation.machine import DOWN, ENDED, PAUSED, UP, Machine, configured, submission
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
@@ -66,10 +65,7 @@ class World:
         names = NAMES[: plan.masters]
         self.slots = {name: slot for slot, name in enumerate(names)}
         self.members = configured(plan.masters, plan.centres, plan.weights, names)
-        self.machines = [
-            Machine(self, slot, name, PlainDisk(name, Random(f"disk {slot} of {plan.seed}")))
-            for slot, name in enumerate(names)
-        ]
+        self.machines = [Machine(self, slot, name) for slot, name in enumerate(names)]
         self.damaged = False
         self.faults = 0
         self._healing = False
@@ -104,7 +100,7 @@ class World:
             self.at(BEGIN_MS // 2, self._cut_links)
         self._until(plan.safety_ms)
         healed_ms = self._come_good() if not self.findings.found else 0
-        judged = not any(m.state == ENDED for m in self.machines)
+        judged = not self.damaged and not any(m.state == ENDED for m in self.machines)
         complete = judged and not self.findings.found
         self.acknowledgements.final(self.mirrors, self._lost(), complete)
         trace = self.trace
@@ -154,7 +150,12 @@ class World:
         if machine.executor is not None and machine.executor.core.agreement is None:
             self.met["submission while founding"] += 1
         self.met["single submission" if work.count == 1 else "batch"] += 1
-        if not machine.submit(batch) and not self._healing and self.now_ms + 150 < self.plan.safety_ms:
+        if (
+            not machine.submit(batch)
+            and not self._healing
+            and self.now_ms + 150 < self.plan.safety_ms
+            and work.at_ms + 500 > self.now_ms
+        ):
             # a client tries the next master, later the first one again
             other = self.rng.randrange(len(self.machines))
             self.at(self.now_ms + 100, self._work, work._replace(a=other))
@@ -223,12 +224,21 @@ class World:
             case _:
                 raise AssertionError(fault.kind)
 
-    def _restore(self, machine: Machine, image: object) -> None:
+    def _restore(self, machine: Machine, image: dict[str, bytes]) -> None:
         if self._healing:
             return
         self._crash(machine, self.now_ms + 50)
         self._lose(machine)
         machine.disk.restore(image)
+
+    def another_disk(self, machine: Machine) -> None:
+        """A master goes on with a disk that is not what it was. What nobody else holds of it has never been."""
+        origin = machine.origin
+        if origin is None:
+            return
+        self.mirrors[origin] = machine.mirror
+        kept = max(mirror.held.get(origin, 0) for mirror in self.mirrors.values())
+        del self.transactions.made.get(origin, [])[kept:]
 
     def _lose(self, machine: Machine) -> None:
         machine.damaged = self.damaged = True
@@ -268,7 +278,7 @@ class World:
         """Heal everything but the cuts that last; returns how long it took (rule 32)."""
         self._heal()
         began_ms = self.now_ms
-        if any(m.state == ENDED for m in self.machines):
+        if self.damaged or any(m.state == ENDED for m in self.machines):
             self._until(began_ms + 300)
             return 0
         bound_ms = liveness.bound_ms(self.plan, self._links_cut)

@@ -1,4 +1,4 @@
-"""What masters told their clients, workers and peers is durable where they said it is (invariants 2, 8; rules 5, 8, 15)."""
+"""What masters told clients, workers and peers is durable where they said so (invariants 2, 8; rules 5, 8, 15)."""
 
 from __future__ import annotations
 
@@ -81,16 +81,14 @@ class Promises:
 
     def post(self, origin: Origin, claim: Claim, mirror: Mirror, view: View) -> None:
         """A post has left a master."""
-        for name, said, durable in (
-            ("counter", claim.counter, mirror.ceiling),
-            ("log", claim.log_index, mirror.log),
-            *(
-                (f"held of {member.node}", seq, mirror.held.get(member.origin, 0))
-                for member, seq in zip(view.members, claim.held, strict=True)
-            ),
-        ):
-            if said > durable:
-                self._wrong("5" if name == "counter" else "8", f"{origin.node} posts {name} {said}, disk has {durable}")
+        if claim.counter > mirror.ceiling:
+            self._wrong("5", f"{origin.node} posts counter {claim.counter}, its disk has {mirror.ceiling}")
+        if claim.log_index > mirror.log:
+            self._wrong("8", f"{origin.node} posts a log up to {claim.log_index}, its disk has {mirror.log}")
+        held = mirror.held
+        for member, seq in zip(view.members, claim.held, strict=True):
+            if seq and seq > held.get(member.origin, 0):
+                self._wrong("8", f"{origin.node} posts held {seq} of {member.node}, its disk has {held}")
         rows = self.transactions.made.get(origin, [])
         if claim.own_seq < len(rows) and rows[claim.own_seq].stamp <= claim.counter:
             self._wrong("7", f"{origin.node} posts counter {claim.counter} above a stamp behind seq {claim.own_seq}")
