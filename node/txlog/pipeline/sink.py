@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 
+from txlog.pipeline.garbage import set_aside
 from txlog.pipeline.lanes import drive
 from txlog.pipeline.source import CONFIG_OPTION, SCHEMA
 
@@ -28,11 +29,13 @@ class WorkersWriter(DataSourceStreamWriter):  # type: ignore[misc]
         # drained before anything else: Spark throws the Python process of an undrained iterator away, and with it
         # every connection (0.7 s for each micro-batch)
         rows = [(str(row[0]), int(row[1])) for row in iterator]
+        set_aside()
         drive(self._config_json, rows)
         return Driven(tuple(worker for worker, _ in rows))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing: what was applied is in the workers already."""
+        set_aside()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing: what was applied stays applied; the batch that follows goes on from there."""
@@ -49,4 +52,5 @@ class WorkersSink(DataSource):  # type: ignore[misc]
         return SCHEMA
 
     def streamWriter(self, schema: Any, overwrite: bool) -> WorkersWriter:  # noqa: N802
+        set_aside()
         return WorkersWriter(self.options[CONFIG_OPTION])

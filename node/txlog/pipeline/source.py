@@ -23,6 +23,7 @@ from txlog.client import Doorbell, Masters
 from txlog.client.master import MasterClient
 from txlog.config.process import PipelineConfig
 from txlog.model.errors import TxLogError
+from txlog.pipeline.garbage import set_aside
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str, int]]:
         assert isinstance(partition, WorkerRange)
+        set_aside()
         yield partition.worker, partition.upto
 
 
@@ -135,4 +137,5 @@ class DoorbellSource(DataSource):  # type: ignore[misc]
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DoorbellReader:  # noqa: N802
+        set_aside()
         return DoorbellReader(PipelineConfig.model_validate_json(self.options[CONFIG_OPTION]))
