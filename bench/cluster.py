@@ -45,6 +45,10 @@ class Cluster:
         return {master.node: master.url for master in self.topology.masters}
 
     @property
+    def masters_by_data_center(self) -> dict[str, Sequence[str]]:
+        return {dc: [m.url for m in self.topology.masters_of(dc)] for dc in self.topology.data_centers}
+
+    @property
     def control(self) -> Control:
         return Control(self.state)
 

@@ -103,7 +103,8 @@ def busy_seconds() -> float:
 
 
 class CpuMeter:
-    """The share of one core that each named process uses between :meth:`begin` and :meth:`shares`."""
+    """The share of one core that each named process uses between :meth:`begin` and :meth:`shares`: with what it
+    started, unless it is this very process, whose children are measured by their own names."""
 
     def __init__(self, pids: dict[str, int]) -> None:
         self.pids = pids
@@ -111,13 +112,17 @@ class CpuMeter:
 
     def begin(self) -> None:
         self.began = time.perf_counter()
-        self.before = {name: cpu_seconds(pid, children=True) for name, pid in self.pids.items()}
+        self.before = self._used()
         self.busy = busy_seconds()
 
     def shares(self) -> dict[str, float]:
         """In percent of one core; ``others``: what the rest of the machine used meanwhile."""
         took = time.perf_counter() - self.began
-        used = {name: cpu_seconds(pid, children=True) - self.before[name] for name, pid in self.pids.items()}
+        now = self._used()
+        used = {name: now[name] - self.before[name] for name in now}
         shares = {name: 100 * seconds / took for name, seconds in used.items()}
         shares["others"] = max(0.0, 100 * (busy_seconds() - self.busy - sum(used.values())) / took)
         return shares
+
+    def _used(self) -> dict[str, float]:
+        return {name: cpu_seconds(pid, children=pid != os.getpid()) for name, pid in self.pids.items()}

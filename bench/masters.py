@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process import NodeConfig, PeerConfig
@@ -30,10 +31,25 @@ class CannotMeasure(Exception):
 class Masters:
     """Running masters: their URLs and processes, in the cluster's order."""
 
-    def __init__(self, folder: Path, urls: dict[str, str], processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    def __init__(self, folder: Path, urls: dict[str, str]) -> None:
         self.folder = folder
         self.by_node = urls
-        self.processes = processes
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def config_of(self, node: str) -> Path:
+        return self.folder / f"{node}.json"
+
+    def journal_of(self, node: str) -> Path:
+        return self.folder / node / "journal"
+
+    def start(self, node: str) -> None:
+        """A process of that master; the one before must have ended."""
+        with open(self.folder / f"{node}.log", "ab") as log:
+            self.processes[node] = subprocess.Popen(
+                [sys.executable, "-m", "txlog.server", "--config", str(self.config_of(node))],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     @property
     def urls(self) -> list[str]:
@@ -70,38 +86,37 @@ class Masters:
 
 
 @contextmanager
-def three_masters(folder: Path, *, keep: bool = False) -> Iterator[Masters]:
-    """Start three masters with journals in ``folder``, end them and remove it."""
+def three_masters(
+    folder: Path, *, keep: bool = False, nodes: Sequence[tuple[str, str]] = NODES, **settings: Any
+) -> Iterator[Masters]:
+    """Start three masters (or ``nodes``: other names and data centres) with journals in ``folder``, end them and
+    remove it. ``settings``: further fields of their configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     token = folder / "peer-token"
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32) + "\n")
-    ports = free_ports(len(NODES))
-    urls = {node: f"http://127.0.0.1:{port}" for (node, _), port in zip(NODES, ports, strict=True)}
-    peers = [PeerConfig(node=node, data_center=where, url=urls[node]) for node, where in NODES]
-    processes: dict[str, subprocess.Popen[bytes]] = {}
+    ports = free_ports(len(nodes))
+    urls = {node: f"http://127.0.0.1:{port}" for (node, _), port in zip(nodes, ports, strict=True)}
+    peers = [PeerConfig(node=node, data_center=where, url=urls[node]) for node, where in nodes]
+    masters = Masters(folder, urls)
     try:
-        for (node, where), port in zip(NODES, ports, strict=True):
+        for (node, where), port in zip(nodes, ports, strict=True):
             config = NodeConfig(
                 node=node,
                 data_center=where,
                 repository=REPOSITORY,
                 port=port,
-                journal_folder=folder / node / "journal",
+                journal_folder=masters.journal_of(node),
                 peer_token_file=token,
                 peers=peers,
+                **settings,
             )
-            file = folder / f"{node}.json"
-            file.write_text(config.model_dump_json(indent=1))
-            with open(folder / f"{node}.log", "wb") as log:
-                processes[node] = subprocess.Popen(
-                    [sys.executable, "-m", "txlog.server", "--config", str(file)], stdout=log, stderr=subprocess.STDOUT
-                )
-        masters = Masters(folder, urls, processes)
+            masters.config_of(node).write_text(config.model_dump_json(indent=1))
+            masters.start(node)
         masters.wait_joined()
         yield masters
     finally:
-        stop(list(processes.values()))
+        stop(list(masters.processes.values()))
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
 

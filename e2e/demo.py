@@ -267,7 +267,7 @@ def _demo(options: argparse.Namespace, report: Report, stack: ExitStack, started
     probes.run("quiet", PROBES, 0.02)
     write_one(cluster.masters[0], cluster.repository, f"CLEAR GRAPH <{PROBE_GRAPH}>", "applied-all")
     end = cluster.wait_settled(60)
-    verdict = verify({dc: [m.url for m in cluster.topology.masters_of(dc)] for dc in cluster.topology.data_centers})
+    verdict = verify(cluster.masters_by_data_center)
     _tables(cluster, loading, probes, verdict, end, loaded_s, applied_s)
     same = _ask(cluster)
 
