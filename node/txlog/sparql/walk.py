@@ -149,8 +149,9 @@ def needs_triple(toks: Sequence[Token], at: int) -> bool:
 
 
 def hiding(variable: str) -> str:
-    """The end of a group ``{ GRAPH ?v {...}`` that yields none of our graphs."""
-    return f' FILTER(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"))}}'
+    """The end of a group ``{ GRAPH ?v {...}`` that yields none of our graphs. (Oxigraph leaves ``?v`` unbound where
+    nothing in the group touches a graph, for instance around another GRAPH: such a solution stays.)"""
+    return f' FILTER(COALESCE(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"),true))}}'
 
 
 class _Frame(NamedTuple):
@@ -351,7 +352,10 @@ class Walk:
     def _hide(self, at: int, token: Token) -> int:
         variable, brace = self._toks[at + 1], self._toks[at + 2]
         self.hidden += 1
-        self.out.append((f"{{ GRAPH {variable.text} {{", token.start))
+        written = " ".join(("GRAPH", variable.text, "{"))
+        if not self._update:
+            written = self.source[token.start : brace.start + 1]
+        self.out.append((f"{{ {written}", token.start))
         self._open(brace, "pattern", clause=False, suffix=hiding(variable.text))
         return at + 3
 

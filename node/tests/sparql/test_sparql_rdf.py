@@ -1,0 +1,186 @@
+"""Uploads and lines become quads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyoxigraph import RdfFormat, parse, serialize
+
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput, SystemGraphNamed, TxLogError, Unsupported
+from txlog.model.quads import decode_quads, split_graph
+from txlog.sparql import prepare_lines, prepare_rdf
+from txlog.sparql.rdf import _CANONICAL_QUADS, _CANONICAL_TRIPLES
+
+STEM = "<urn:txlog:bnode:000000000000000000000000000000ff:"
+
+
+def upload(body: str | bytes, media_type: str = "text/turtle", base: str | None = None, *contexts: str) -> str:
+    raw = body.encode() if isinstance(body, str) else body
+    prepared = prepare_rdf(raw, media_type, base=base, contexts=list(contexts), draw=lambda: 0xFF)
+    assert prepared.kind == KIND_QUADS
+    lines = list(decode_quads(prepared.payload))
+    assert prepared.changes == len(lines)
+    for _, line in lines:
+        split_graph(line)
+    return prepared.payload.decode()
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "payload"),
+    [
+        ("application/n-quads", "<a:s> <a:p> <a:o> .", "A <a:s> <a:p> <a:o> .\n"),
+        ("text/x-nquads", '<a:s> <a:p> "x" <a:g> .\n', 'A <a:s> <a:p> "x" <a:g> .\n'),
+        ("application/n-quads", "<a:s> <a:p> <a:o> .\n<a:s> <a:p> <a:o> .\n", "A <a:s> <a:p> <a:o> .\n"),
+        ("application/n-quads", "", ""),
+        ("application/n-quads", "\n# c\n<a:s>\t<a:p> 'x'", None),
+        ("application/n-quads", '<a:s>\t<a:p> "\\u0041\\u000A"@EN . # c', 'A <a:s> <a:p> "A\\n"@en .\n'),
+        ("application/n-triples", '<a:s> <a:p> "é" .', 'A <a:s> <a:p> "é" .\n'),
+        ("text/plain; charset=utf-8", '<a:s> <a:p> "é" .', 'A <a:s> <a:p> "é" .\n'),
+        ("TEXT/Turtle;charset=UTF-8", "@prefix e: <e:> . e:s a e:o .",
+         "A <e:s> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <e:o> .\n"),
+        ("application/x-turtle", "\ufeff<a:s> <a:p> <a:o> .", "A <a:s> <a:p> <a:o> .\n"),
+        ("application/trig", "<a:g> { <a:s> <a:p> <a:o> }", "A <a:s> <a:p> <a:o> <a:g> .\n"),
+        ("application/x-trig", "{ <a:s> <a:p> <a:o> } GRAPH _:g { <a:s> <a:p> _:g }",
+         f"A <a:s> <a:p> <a:o> .\nA <a:s> <a:p> {STEM}0> {STEM}0> .\n"),
+        ("application/n-quads", '_:a <a:p> _:b .\n_:b <a:p> "_:a" .\n<a:_:x> <a:p> _:a .',
+         f'A {STEM}0> <a:p> {STEM}1> .\nA {STEM}1> <a:p> "_:a" .\nA <a:_:x> <a:p> {STEM}0> .\n'),
+    ],
+)  # fmt: skip
+def test_every_format(media_type: str, body: str, payload: str | None) -> None:
+    if payload is None:
+        with pytest.raises(BadInput):
+            upload(body, media_type)
+    else:
+        assert upload(body, media_type) == payload
+
+
+def test_other_charsets_are_read_where_they_are_known() -> None:
+    assert upload('<a:s> <a:p> "é" .'.encode("latin-1"), "text/plain; charset=ISO-8859-1") == 'A <a:s> <a:p> "é" .\n'
+
+
+def test_contexts_override_the_bodys_graphs() -> None:
+    body = "<a:s> <a:p> 'x' . GRAPH <a:g> { <a:s> <a:p> 'x', 'y <z> .' }"
+    assert upload(body, "application/trig", None, "<a:c>", "null").splitlines() == [
+        'A <a:s> <a:p> "x" <a:c> .',
+        'A <a:s> <a:p> "x" .',
+        'A <a:s> <a:p> "y <z> ." <a:c> .',
+        'A <a:s> <a:p> "y <z> ." .',
+    ]
+
+
+def test_relative_iris_are_resolved() -> None:
+    assert (
+        upload("<s> <#p> <../o> .", "text/turtle", "http://x/y/z")
+        == "A <http://x/y/s> <http://x/y/z#p> <http://x/o> .\n"
+    )
+    assert upload("<s> <a:p> <> .", "text/turtle", "<http://x/y>") == "A <http://x/s> <a:p> <http://x/y> .\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "base", "contexts", "error", "why"),
+    [
+        ("", "application/json", None, [], Unsupported, "application/n-quads"),
+        ("", "", None, [], Unsupported, "no Content-Type"),
+        ("", "text/turtle; charset=utf-16", None, [], Unsupported, "send UTF-8"),
+        (b"\xff", "text/turtle", None, [], BadInput, "MALFORMED DATA"),
+        (b'<a:s> <a:p> "\xe9" .', "application/n-quads", None, [], BadInput, "MALFORMED DATA"),
+        (b"\xff", "text/turtle; charset=us-ascii", None, [], BadInput, "byte 0 is not ascii"),
+        ("<a:s> <a:p>\n<a:o", "text/turtle", None, [], BadInput, "line 2"),
+        ("<a:s> <a:p> <a:o> .\n<a:s> <a:p> x", "application/n-quads", None, [], BadInput, "line 2 column 13"),
+        ("<s> <a:p> <a:o> .", "text/turtle", None, [], BadInput, "send baseURI"),
+        ("<s> <a:p> <a:o> .", "application/n-quads", "http://x/", [], BadInput, "send baseURI, or write it in full"),
+        ("<a:s> <a:p> <a:o> <a:g> .", "application/n-triples", None, [], BadInput, "MALFORMED DATA"),
+        ("<a:s> <a:p> <<( <a:s> <a:p> 1 )>> .", "text/turtle", None, [], BadInput, "a triple inside a triple"),
+        ("<< <a:s> <a:p> 1 >> <a:p> 1 .", "text/turtle", None, [], BadInput, "a triple inside a triple"),
+        ("", "text/turtle", "rel", [], BadInput, "baseURI 'rel'"),
+        ("", "text/turtle", None, ["a:g"], BadInput, "neither an N-Triples IRI"),
+        ("", "text/turtle", None, ["<rel>"], BadInput, "no absolute IRI"),
+        ("", "text/turtle", None, ["_:b"], BadInput, "a blank node names no graph"),
+        ("", "text/turtle", None, ["<urn:txlog:system:1>"], SystemGraphNamed, "choose another name"),
+        ("", "text/turtle", "urn:txlog:system:", [], SystemGraphNamed, "choose another name"),
+        ("<a:s> <a:p> <a:o> <urn:txlog:system> .", "text/x-nquads", None, [], SystemGraphNamed, "urn:txlog:system"),
+        ("<a:s> <a:p> <urn:txlog:system:1> .", "text/plain", None, [], SystemGraphNamed, "urn:txlog:system:1"),
+        ("<urn:txlog:\\u0073ystem> <a:p> 1 .", "text/turtle", None, [], SystemGraphNamed, "urn:txlog:system"),
+        ("@prefix u: <urn:txlog:> . u:system <a:p> 1 .", "text/turtle", None, [], SystemGraphNamed, "urn:txlog:system"),
+        ("<./txlog:system> <a:p> 1 .", "text/turtle", "urn:x", [], SystemGraphNamed, "urn:txlog:system"),
+        ("<a:s> <a:p> 'x'^^<urn:txlog:system> .", "text/turtle", None, [], SystemGraphNamed, "urn:txlog:system"),
+    ],
+)
+def test_bad_uploads(
+    body: str | bytes, media_type: str, base: str | None, contexts: list[str], error: type[TxLogError], why: str
+) -> None:
+    with pytest.raises(error) as refused:
+        upload(body, media_type, base, *contexts)
+    assert type(refused.value) is error
+    assert why in str(refused.value)
+
+
+def test_our_name_inside_a_string_is_data() -> None:
+    assert upload('<a:s> <a:p> "<urn:txlog:system> <<( \\"" .', "text/plain")
+
+
+def test_deep_bodies_do_not_end_the_process() -> None:
+    assert upload("<a:s> <a:p> " + "[<a:p> " * 20000 + "1" + "]" * 20000 + " .").count("\n") == 20001
+
+
+def lines(adds: str, deletes: str = "") -> str:
+    return prepare_lines(adds, deletes, draw=lambda: 0xFF).payload.decode()
+
+
+def test_lines_are_netted_with_deletes_first() -> None:
+    assert lines("<a:s> <a:p> <a:o> .\n<a:s> <a:p> <a:q> .", "<a:s> <a:p> <a:o> .\n<a:s> <a:p> <a:r> .\n") == (
+        "D <a:s> <a:p> <a:r> .\nA <a:s> <a:p> <a:o> .\nA <a:s> <a:p> <a:q> .\n"
+    )
+    assert lines("_:b <a:p> _:b <a:g> .") == f"A {STEM}0> <a:p> {STEM}0> <a:g> .\n"
+    assert lines("", '<a:s> <a:p> "_:b" .') == 'D <a:s> <a:p> "_:b" .\n'
+    assert prepare_lines(b"", draw=lambda: 1).payload == b""
+
+
+@pytest.mark.parametrize(
+    ("adds", "deletes", "error", "why"),
+    [
+        ("<a:s> <a:p>", "", BadInput, "MALFORMED DATA"),
+        ("", "<a:s> <a:p>", BadInput, "MALFORMED DATA"),
+        ("", "_:b <a:p> <a:o> .", BadInput, "a blank node names nothing"),
+        ("<s> <a:p> <a:o> .", "", BadInput, "relative"),
+        ("<a:s> <a:p> <a:o> <urn:txlog:system:1> .", "", SystemGraphNamed, "system"),
+        ("", "<a:s> <a:p> <a:o> <urn:txlog:system:1> .", SystemGraphNamed, "system"),
+    ],
+)
+def test_bad_lines(adds: str, deletes: str, error: type[TxLogError], why: str) -> None:
+    with pytest.raises(error, match=why) as refused:
+        prepare_lines(adds, deletes, draw=lambda: 1)
+    assert type(refused.value) is error
+
+
+CHARS = st.sampled_from("aZ09-._~:/?#[]@!$&'()*+,;=%\\ \"<>{}|^`é\n\t")
+IRIS = st.one_of(
+    st.sampled_from(
+        ["<a:s>", "<http://a/b>", "<http://a:80/b?c#d>", "<http://>", "<http:///x>", "<urn:x:y>", "<rel>", "_:b"]
+    ),
+    st.builds("<{}{}>".format, st.sampled_from(["http://a", "http://", "a:", "http:", ""]), st.text(CHARS, max_size=8)),
+)
+TAILS = st.sampled_from(
+    ["", "@en", "@EN", "@en-gb", "@en-GB", "@toolonglanguage", "@a", "^^<a:t>",
+     "^^<http://www.w3.org/2001/XMLSchema#string>",
+     "^^<http://www.w3.org/2001/XMLSchema#int>", "^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>", "@en--ltr"]
+)  # fmt: skip
+INSIDES = st.lists(st.one_of(CHARS, st.sampled_from(["\\n", "\\\\", "\\u0041", "\x7f", "\0"])), max_size=8).map("".join)
+STRINGS = st.builds('"{}"{}'.format, INSIDES, TAILS)
+QUADS = st.builds(
+    "{} {} {}{} .{}".format, IRIS, IRIS, st.one_of(IRIS, STRINGS), st.one_of(st.just(""), IRIS.map(" ".__add__)),
+    st.sampled_from(["\n", "\n", "", "\r\n", " # c\n"]),
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(QUADS, min_size=1, max_size=3).map("".join))
+def test_what_is_taken_without_the_parser_is_what_the_parser_would_give(body: str) -> None:
+    raw = body.encode()
+    for form, canonical in ((RdfFormat.N_QUADS, _CANONICAL_QUADS), (RdfFormat.N_TRIPLES, _CANONICAL_TRIPLES)):
+        if canonical.fullmatch(raw):
+            given = serialize(parse(raw, form), format=RdfFormat.N_QUADS)
+            assert given is not None
+            assert given.rstrip(b"\n") == raw.rstrip(b"\n")
