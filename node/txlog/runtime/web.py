@@ -90,6 +90,10 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] = _NOT
     )
 
 
+def bytes_answer(body: bytes, content_type: str) -> Response:
+    return web.Response(body=body, content_type=content_type)
+
+
 def text_answer(text: str, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> Response:
     return web.Response(status=status, text=text, content_type="text/plain", charset="utf-8", headers=dict(headers))
 

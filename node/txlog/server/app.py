@@ -28,6 +28,11 @@ from txlog.runtime.registry import Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
+from txlog.server.admin.metrics import Metrics
+from txlog.server.admin.skipping import Skipping
+from txlog.server.admin.status import Status
+from txlog.server.feed.pages import Pages
+from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.lines import Lines
 from txlog.server.frontdoor.writes import Writes
 from txlog.server.peers.links import Links
@@ -100,7 +105,20 @@ class App:
         self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log)
         if recovered.damage:
             self.site.damage = [damage.where for damage in recovered.damage]
-        self.door = Door([*Writes(self.site).routes(), *Lines(self.site).routes(), *self.links.routes()], log)
+        self.loop.stable_moved = registry.evaluate
+        self.feed = Workers(self.site)
+        self.skipping = Skipping(self.site, self.links.send)
+        rooms = (
+            Writes(self.site),
+            Lines(self.site),
+            Pages(self.site),
+            self.feed,
+            Status(self.site, self.links.view),
+            Metrics(self.site, self.links.view),
+            self.skipping,
+            self.links,
+        )
+        self.door = Door([route for room in rooms for route in room.routes()], log)
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
@@ -111,8 +129,9 @@ class App:
         await web.TCPSite(
             self._runner, self.config.host, self.config.port, backlog=1024, reuse_address=True, shutdown_timeout=CLOSE_S
         ).start()
-        for name, forever in self.links.tasks(self.loop).items():
-            self._run(name, forever)
+        forever = {**self.links.tasks(self.loop), **self.feed.tasks(), **self.skipping.tasks()}
+        for name, coroutine in forever.items():
+            self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
@@ -132,7 +151,8 @@ class App:
         self.site.closing = True
         self.loop.stop_work()
         deadline = time.monotonic() + LEAVE_S
-        while self.loop.dead is None and not self.loop.held_by_all() and time.monotonic() < deadline:
+        # Looked at now and then: the core has no event for it, and it happens once.
+        while self.loop.dead is None and not self.loop.held_by_all() and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if self._runner is not None:
             for site in list(self._runner.sites):

@@ -142,9 +142,11 @@ class Links:
             self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_S), trust_env=False)
         wait_s = BACK_OFF_S[0]
         while True:
+            if self._closing:
+                await asyncio.Event().wait()  # until this task is cancelled
             try:
                 socket = await asyncio.wait_for(self._open(link), CONNECT_S)
-            except (ClientError, OSError, TimeoutError, ValueError) as failed:
+            except (ClientError, OSError, TimeoutError, ValueError, RuntimeError) as failed:
                 text = f"{type(failed).__name__}: {failed}"
                 if text != link.last_error:
                     self._log.limited("PeerUnreachable", link.config.node, peer=link.config.node, error=text[:300])

@@ -1,0 +1,111 @@
+"""``GET /metrics`` in Prometheus' text format, made of plain numbers when it is asked: counting costs nothing."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route
+
+_STATES = ("Starting", "Founding", "Joined", "Suspected", "Damaged", "DiskFull")
+
+
+class Metrics:
+    def __init__(self, site: Site, peers: Callable[[], dict[str, Any]]) -> None:
+        self._site = site
+        self._peers = peers
+        self._registry: Any = None
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/metrics", self.get)]
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        from prometheus_client import (
+            CollectorRegistry,
+            generate_latest,
+        )  # late: most masters of a laptop are never asked
+
+        if self._registry is None:
+            self._registry = CollectorRegistry(auto_describe=False)
+            self._registry.register(self)
+        text = generate_latest(self._registry)
+        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    def collect(self) -> Iterable[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        site, loop = self._site, self._site.loop
+        counts, agreement = loop.counts, loop.agreement
+
+        def gauge(name: str, text: str, value: float) -> Any:
+            return GaugeMetricFamily(f"txlog_{name}", text, value=value)
+
+        def counter(name: str, text: str, value: float) -> Any:
+            return CounterMetricFamily(f"txlog_{name}", text, value=value)
+
+        yield gauge("log_index", "last index of the log", loop.log_index)
+        yield gauge("stable_index", "last index that every member is known to hold", loop.stable.value)
+        yield gauge("applied_index", "how far a worker of this data centre has executed the log", loop.applied.value)
+        queues = agreement.queues if agreement is not None else []
+        yield gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
+        yield gauge("queue_bytes", "payload waiting for its order", sum(q.bytes for q in queues))
+        yield gauge("requests_in_flight", "write requests that wait for an answer", loop.in_flight)
+        yield counter("transactions", "answered by this master, refused ones included", counts.transactions)
+        yield counter("turns", "turns of the loop", counts.turns)
+        yield counter("syncs", "group commits of the journal", counts.syncs)
+        yield counter(
+            "sync_seconds", "time from the beginning of a group commit to its being known", counts.sync_seconds
+        )
+        yield counter("received_messages", "from peers", counts.received_messages)
+        yield counter("received_bytes", "from peers", counts.received_bytes)
+        yield gauge("uptime_seconds", "since this process began", time.monotonic() - site.began)
+        yield gauge("resident_bytes_max", "most memory used", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        journal: Any = loop.executor.journal
+        for name, text in (("bytes_used", "of the journal's files"), ("bytes_free", "left for new work")):
+            if hasattr(journal, name):
+                yield gauge(f"journal_{name}", text, getattr(journal, name))
+        state = GaugeMetricFamily("txlog_state", "1 for the state that this master is in", labels=["state"])
+        for name in _STATES:
+            state.add_metric([name], 1.0 if name == site.state else 0.0)
+        yield state
+        refused = CounterMetricFamily("txlog_refused", "transactions refused, by reason", labels=["reason"])
+        for reason, count in sorted(counts.refused.items()):
+            refused.add_metric([reason], count)
+        yield refused
+        faults = CounterMetricFamily(
+            "txlog_peer_faults", "messages refused, by peer and reason", labels=["peer", "reason"]
+        )
+        for (peer, reason), count in sorted(counts.peer_faults.items()):
+            faults.add_metric([peer, reason], count)
+        yield faults
+        told = self._peers()
+        strangers = CounterMetricFamily("txlog_peers_refused", "connections refused, by reason", labels=["reason"])
+        by_reason: dict[str, int] = {}
+        for one in told["refused"]:
+            by_reason[one["reason"]] = by_reason.get(one["reason"], 0) + one["count"]
+        for reason, count in sorted(by_reason.items()):
+            strangers.add_metric([reason], count)
+        yield strangers
+        connected = GaugeMetricFamily(
+            "txlog_peer_connected", "1 while this master's socket to it is open", labels=["peer"]
+        )
+        dropped = CounterMetricFamily(
+            "txlog_peer_dropped", "messages forgotten because a queue was full", labels=["peer"]
+        )
+        for one in told["peers"]:
+            connected.add_metric([one["node"]], float(one["connected"]))
+            dropped.add_metric([one["node"]], one["sent"]["dropped"])
+        yield connected
+        yield dropped
+        behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
+        working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
+        for worker in site.registry.workers.values():
+            behind.add_metric([worker.name], worker.index)
+            working.add_metric([worker.name, worker.state], 1.0)
+        yield behind
+        yield working

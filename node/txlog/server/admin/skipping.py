@@ -1,0 +1,155 @@
+"""Passing over a transaction that workers refuse: by hand, and by the master on duty (pipeline, "Poison").
+
+Never on a guess: the master on duty is the first present in the configured order; it appends a skip only while every
+member is present, and when every reachable worker of every data centre has itself answered no to this transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.model.durability import Durability
+from txlog.model.entry import KIND_SKIP, content_hash
+from txlog.model.errors import BadInput, Conflict, NotFound, Refused
+from txlog.model.ids import Txid, parse_txid
+from txlog.protocol.events import Submission
+from txlog.runtime.registry import STALE_S, TOPIC, WorkerState
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+from txlog.wire import messages as wire
+
+TELL_S = 1.0
+TELL_SOON_S = 0.02
+"""A changed state is told so soon, several at once: a client may wait at another master for ``applied``."""
+HEARD_S = 5.0
+"""What a data centre told is believed for so long when it comes to skipping."""
+
+
+class Skipping:
+    """``send(peer, message)`` is the way to the other masters."""
+
+    def __init__(self, site: Site, send: Callable[[str, bytes], None]) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._registry = site.registry
+        self._send = send
+        self._asked: set[str] = set()
+        self._others = [p.node for p in site.config.peers if p.node != site.config.node]
+        self._data_centers = {p.data_center for p in site.config.peers}
+        site.loop.noticed = self._noticed
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/txlog/skip/{txid}", self.post)]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"workers-notices": self._tell_for_ever()}
+
+    # Telling each other
+
+    def _noticed(self, peer: str, topic: str, body: bytes) -> None:
+        if topic == TOPIC:
+            self._registry.told(body, peer)
+
+    async def _tell_for_ever(self) -> None:
+        changed = self._registry.changed
+        while True:
+            changed.clear()
+            if self._registry.workers:
+                message = wire.encode(wire.Notice(TOPIC, self._registry.telling()))
+                for peer in self._others:
+                    self._send(peer, message)
+            await self._skip_when_due()
+            try:
+                await asyncio.wait_for(changed.wait(), TELL_S)
+                await asyncio.sleep(TELL_SOON_S)
+            except TimeoutError:
+                pass
+
+    # On duty
+
+    async def _skip_when_due(self) -> None:
+        for worker in self._registry.workers.values():
+            if worker.state == "Blocked" and worker.txid:
+                self._site.transactions.remember(worker.txid)
+        name = self._refused_everywhere()
+        if name is None or name in self._asked or not self._on_duty():
+            return
+        try:
+            txid = parse_txid(name)
+        except BadInput:
+            return
+        if self._site.transactions.outcome(txid).level is None or self._site.transactions.is_skipped(txid):
+            return
+        self._asked.add(name)
+        self._site.transactions.remember(name)
+        answers = self._registry.refusals(name)
+        reason = f"refused by every reachable worker: {', '.join(sorted(answers))}"
+        self._site.log.warning("Skipped", txid=name, workers=answers)
+        await self._append(txid, reason, 0.0)
+
+    def _on_duty(self) -> bool:
+        """The first of the configured order, and everybody is there (state Joined)."""
+        if self._site.state != "Joined" or self._site.closing:
+            return False
+        return self._site.config.peers[0].node == self._site.config.node
+
+    def _refused_everywhere(self) -> str | None:
+        """The transaction that every reachable worker refuses, each with an answer of its own."""
+        now = time.time()
+        heard = {self._registry.data_center: now}
+        for data_center, at in self._registry.heard_from.values():
+            heard[data_center] = max(heard.get(data_center, 0.0), at)
+        if any(now - heard.get(data_center, 0.0) > HEARD_S for data_center in self._data_centers):
+            return None  # silence is no answer
+        workers = [*self._registry.workers.values()]
+        workers += [w for dc in self._registry.elsewhere.values() for w in dc.values()]
+        reachable = [w for w in workers if not _unreachable(w, now)]
+        refused = {w.txid for w in reachable if w.state == "Blocked" and w.status is not None}
+        if len(refused) != 1 or any(w.state != "Blocked" or w.status is None for w in reachable):
+            return None
+        return refused.pop()
+
+    # By hand
+
+    async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        txid = parse_txid(names["txid"])
+        body = await read_body(request, 4096)
+        reason = "by hand"
+        if body.strip():
+            try:
+                told = msgspec.json.decode(body, type=dict[str, Any])
+            except msgspec.DecodeError as wrong:
+                raise BadInput(f'{{"reason": "..."}}: {wrong}') from None
+            reason = str(told.get("reason") or reason)[:500]
+        if self._site.transactions.outcome(txid).level is None:
+            raise NotFound(f"{txid} is not known here; is it spelt right, is this the right cluster?")
+        if self._site.transactions.is_skipped(txid):
+            raise Conflict(f"{txid} is skipped already")
+        self._site.transactions.remember(str(txid))
+        skip = await self._append(txid, reason, self._site.config.write_timeout_s)
+        self._site.log.warning("SkippedByHand", txid=str(txid), reason=reason)
+        return json_answer({"txid": str(txid), "skip": str(skip), "state": self._site.transactions.outcome(txid).state})
+
+    async def _append(self, txid: Txid, reason: str, seconds: float) -> Txid:
+        name, payload = str(txid), reason.encode()
+        submission = Submission(KIND_SKIP, name, payload, content_hash(KIND_SKIP, name, payload))
+        level = Durability.SYNCED if seconds else Durability.ACCEPTED
+        write = self._loop.write([submission], level)
+        await self._loop.within(write.reached, seconds or 5.0)
+        answer = write.answers[0] if write.answers else None
+        if isinstance(answer, Refused):
+            if not seconds:
+                self._asked.discard(name)
+                return txid
+            raise answer
+        return answer.txid if answer is not None else txid
+
+
+def _unreachable(worker: WorkerState, now: float) -> bool:
+    return worker.state == "Unreachable" or (worker.reported_at > 0 and now - worker.reported_at > STALE_S)

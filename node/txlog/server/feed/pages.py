@@ -1,0 +1,149 @@
+"""Pages of the log for its readers: ``GET /txlog/log``.
+
+The journal is read on the loop's thread, its owner's; so a page is put together in steps of a few milliseconds, and
+others are served in between. A step reads one run per origin: inside any piece of the log the seqs of an origin are
+consecutive, however much the origins interleave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from txlog.model.entry import NO_HASH, Item, Position
+from txlog.model.errors import BadInput, LogAhead, LogDiverged, NotAcceptable, Unavailable
+from txlog.protocol.agreement import Agreement
+from txlog.runtime.loop import Loop
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, bytes_answer, encode_json, number_of
+from txlog.wire.pages import MEDIA_TYPE, LogPage, PageEntry, encode_page, readable_page
+
+STEP_ENTRIES = 500
+"""Entries of one step: about two milliseconds."""
+STEP_BYTES = 512 << 10
+PAGE_BYTES = 1 << 20
+PAGE_BYTES_MAX = 8 << 20
+"""What a reader may ask for in one page; it is in memory twice while it is sent."""
+PAGE_ENTRIES_MAX = 50_000
+
+
+class Pages:
+    def __init__(self, site: Site) -> None:
+        self._loop: Loop = site.loop
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/log", self.get)]
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        query = request.query
+        after = number_of(query, "after", 0)
+        upto = number_of(query, "upto", 1 << 62)
+        bytes_max = min(number_of(query, "maxBytes", PAGE_BYTES, least=1), PAGE_BYTES_MAX)
+        readable = _wants_json(request)
+        hash_text = query.get("hash")
+        agreement = self._agreement()
+        start = self._start(agreement, after, hash_text)
+        entries = await self._entries(agreement, after, min(upto, self._loop.stable.value), bytes_max)
+        page = LogPage(start, entries, self._loop.stable_position())
+        if readable:
+            return bytes_answer(encode_json(readable_page(page)), "application/json")
+        return bytes_answer(encode_page(page), MEDIA_TYPE)
+
+    def _agreement(self) -> Agreement:
+        agreement = self._loop.agreement
+        if agreement is None:
+            raise Unavailable("NotFounded", "the cluster is not founded yet, or this master is damaged: no log here")
+        return agreement
+
+    def _start(self, agreement: Agreement, after: int, hash_text: str | None) -> Position:
+        """The log's own position at ``after``, checked against what the caller has there."""
+        given: bytes | None = None
+        if hash_text is not None:
+            try:
+                given = bytes.fromhex(hash_text)
+            except ValueError:
+                given = b""
+            if len(given) != len(NO_HASH):
+                raise BadInput(f"hash={hash_text[:40]}: {2 * len(NO_HASH)} hexadecimal digits")
+        stable = self._loop.stable.value
+        if given is None and after > stable:
+            return Position(agreement.view.epoch, after, NO_HASH)
+        if after > stable:
+            raise LogAhead(f"index {after} is above this master's stable index {stable}; ask again later")
+        mine = agreement.history.hash_at(after)
+        if given is not None and given != mine and not (after == 0 and given == NO_HASH):
+            raise LogDiverged(f"at index {after} this log's hash is {mine.hex()}, not {given.hex()}: another branch")
+        return Position(agreement.view.epoch, after, mine)
+
+    async def _entries(self, agreement: Agreement, after: int, upto: int, bytes_max: int) -> list[PageEntry]:
+        entries: list[PageEntry] = []
+        size = 0
+        index = after
+        began = time.monotonic()
+        while index < upto and size < bytes_max and len(entries) < PAGE_ENTRIES_MAX:
+            step = self._step(agreement, index, min(upto, index + STEP_ENTRIES), min(STEP_BYTES, bytes_max - size))
+            entries += step
+            index += len(step)
+            size += sum(len(entry.payload) + 60 for entry in step)
+            if index < upto and size < bytes_max and time.monotonic() - began > 0.004:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        return entries
+
+    def _step(self, agreement: Agreement, after: int, upto: int, bytes_max: int) -> list[PageEntry]:
+        """At least one entry behind ``after``."""
+        spans = agreement.history.spans(after, upto)
+        wanted: dict[tuple[str, int], list[int]] = {}
+        for span in spans:
+            seqs = wanted.setdefault((span.node, span.birth), [span.first_seq, 0])
+            seqs[1] += span.count
+        read = self._loop.executor.journal.read
+        items: dict[tuple[str, int], tuple[int, list[Item]]] = {}
+        for (node, birth), (first, count) in wanted.items():
+            items[node, birth] = (first, read(node, birth, first, count, bytes_max).items)
+        entries: list[PageEntry] = []
+        index = after
+        noops, skips, hash_at = agreement.noops, agreement.skips, agreement.history.hash_at
+        for span in spans:
+            first, run = items[span.node, span.birth]
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                at = seq - first
+                if at >= len(run) or (bytes_max <= 0 and entries):
+                    return entries
+                index += 1
+                item = run[at]
+                noop = ""
+                if noops and index in noops:
+                    noop = f"key {noops[index]}"
+                elif skips:
+                    noop = self._skip(agreement, f"{span.node}.{span.birth:016x}.{seq}")
+                entries.append(
+                    PageEntry(
+                        index,
+                        hash_at(index),
+                        span.node,
+                        span.birth,
+                        seq,
+                        item.stamp,
+                        item.kind,
+                        item.payload,
+                        noop,
+                    )
+                )
+                bytes_max -= len(item.payload) + 60
+        return entries
+
+    def _skip(self, agreement: Agreement, txid: str) -> str:
+        at = agreement.skips.get(txid, 0)
+        return "skip" if 0 < at <= self._loop.stable.value else ""
+
+
+def _wants_json(request: Request) -> bool:
+    accept = request.headers.get("Accept", "*/*").lower()
+    if MEDIA_TYPE in accept or "*/*" in accept or not accept.strip():
+        return "application/json" in accept and MEDIA_TYPE not in accept
+    if "json" in accept or "application/*" in accept:
+        return "json" in accept
+    raise NotAcceptable(f"Accept: {accept[:80]}; there are {MEDIA_TYPE} and application/json")

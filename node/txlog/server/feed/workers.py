@@ -1,0 +1,102 @@
+"""What pipelines and ``verify`` ask and tell: the doorbell, reports, holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, number_of, read_body, seconds_of
+
+TIMEOUT_S = 5.0
+TIMEOUT_S_MAX = 30.0
+REPORT_BYTES_MAX = 256 << 10
+
+
+class _Hold(msgspec.Struct):
+    index: int
+
+
+class Workers:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._registry = site.registry
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/txlog/doorbell", self.doorbell),
+            Route("GET", "/txlog/workers", self.list),
+            Route("POST", "/txlog/workers/{name}", self.report),
+            Route("PUT", "/txlog/holds/{name}", self.hold),
+            Route("DELETE", "/txlog/holds/{name}", self.lift),
+        ]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"doorbell-ticks": self._tick_for_ever()}
+
+    async def _tick_for_ever(self) -> None:
+        while True:  # noqa: ASYNC110 - a clock, not a wait for something
+            await asyncio.sleep(self._registry.ring())
+
+    async def doorbell(self, request: Request, _: Mapping[str, str]) -> Response:
+        query = request.query
+        after = number_of(query, "after", 0)
+        tick = number_of(query, "tick", 0)
+        seconds = seconds_of(query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
+        loop, registry = self._loop, self._registry
+        if loop.stable.value <= after and registry.tick == tick and not self._site.closing:
+            future = loop.wait_index(loop.stable, after + 1)
+            registry.listen(future)
+            await loop.within(future, seconds)
+        return json_answer(
+            {
+                "stable": _place(loop.stable_position()),
+                "tick": registry.tick,
+                "workers": [worker.view() for worker in registry.workers.values()],
+            }
+        )
+
+    async def list(self, request: Request, _: Mapping[str, str]) -> Response:
+        elsewhere = {
+            name: [worker.view() for worker in workers.values()] for name, workers in self._registry.elsewhere.items()
+        }
+        mine = [worker.view() for worker in self._registry.workers.values()]
+        return json_answer({"workers": mine, "elsewhere": elsewhere})
+
+    async def report(self, request: Request, names: Mapping[str, str]) -> Response:
+        body = await read_body(request, REPORT_BYTES_MAX)
+        return json_answer({"hold": self._registry.report(names["name"], body)})
+
+    async def hold(self, request: Request, names: Mapping[str, str]) -> Response:
+        worker = self._worker(names["name"])
+        try:
+            told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_Hold)
+        except msgspec.DecodeError as wrong:
+            raise BadInput(f'{{"index": N}}: {wrong}') from None
+        if told.index < 0:
+            raise BadInput("index: 0 or more")
+        worker.hold = told.index
+        self._registry.wake_all()
+        return json_answer(worker.view())
+
+    async def lift(self, request: Request, names: Mapping[str, str]) -> Response:
+        worker = self._worker(names["name"])
+        worker.hold = None
+        self._registry.wake_all()
+        return json_answer(worker.view())
+
+    def _worker(self, name: str) -> Any:
+        worker = self._registry.workers.get(name)
+        if worker is None:
+            raise NotFound(f"no worker {name[:80]!r} in {self._registry.data_center}")
+        return worker
+
+
+def _place(position: Any) -> dict[str, Any]:
+    return {"epoch": position.epoch, "index": position.index, "hash": position.hash.hex()}
