@@ -115,7 +115,7 @@ def patterns(draw: st.DrawFn, depth: int = 3) -> str:
     return " ".join(draw(st.lists(parts, min_size=1, max_size=2)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(patterns())
 def test_no_nesting_shows_the_marker(pattern: str) -> None:
     query = f"SELECT * {{ {pattern} }}"

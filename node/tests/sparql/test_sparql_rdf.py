@@ -145,6 +145,7 @@ def test_lines_are_netted_with_deletes_first() -> None:
         ("", "<a:s> <a:p>", BadInput, "MALFORMED DATA"),
         ("", "_:b <a:p> <a:o> .", BadInput, "a blank node names nothing"),
         ("<s> <a:p> <a:o> .", "", BadInput, "relative"),
+        ('<a:s> <a:p> "\ud800" .', "", BadInput, "half a surrogate pair at character 13"),
         ("<a:s> <a:p> <a:o> <urn:txlog:system:1> .", "", SystemGraphNamed, "system"),
         ("", "<a:s> <a:p> <a:o> <urn:txlog:system:1> .", SystemGraphNamed, "system"),
     ],
@@ -165,7 +166,8 @@ IRIS = st.one_of(
 TAILS = st.sampled_from(
     ["", "@en", "@EN", "@en-gb", "@en-GB", "@toolonglanguage", "@a", "^^<a:t>",
      "^^<http://www.w3.org/2001/XMLSchema#string>",
-     "^^<http://www.w3.org/2001/XMLSchema#int>", "^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>", "@en--ltr"]
+     "^^<http://www.w3.org/2001/XMLSchema#int>",
+     "^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>", "@en--ltr"]
 )  # fmt: skip
 INSIDES = st.lists(st.one_of(CHARS, st.sampled_from(["\\n", "\\\\", "\\u0041", "\x7f", "\0"])), max_size=8).map("".join)
 STRINGS = st.builds('"{}"{}'.format, INSIDES, TAILS)

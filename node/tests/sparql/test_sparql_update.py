@@ -333,6 +333,18 @@ def test_the_judge_executes_nothing() -> None:
     assert not list(update._judge.named_graphs())
 
 
+def test_many_operations_take_linear_time() -> None:
+    # The test's time limit is the assertion: 12 MB of it would take an hour if each looked through the rest.
+    text = "PREFIX e: <e:> " + " ; ".join(f"INSERT DATA {{ e:s{n} e:p 'x' }}" for n in range(20000))
+    assert prepare(text).changes == 20000
+    assert prepare(text + "; DELETE DATA { e:s1 e:p 'x' } ; CLEAR DEFAULT").kind == KIND_UPDATE
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(BadInput, match="1:28: half a surrogate pair"):
+        prepare("INSERT DATA { <a:s> <a:p> '\ud800' }")
+
+
 def test_prefixed_names_are_found_by_their_longest_form() -> None:
     # Without a space between them, what follows a name is still outside of it.
     assert text_of("PREFIX e: <e:> DELETE {?s e:p ?o} WHERE {?s e:p/e:q*|^e:r ?o FILTER(?o<e:x||?o>e:y)}") == (

@@ -56,6 +56,3 @@ def _prologue(query: str, toks: list[Token], names: Names) -> int:
         else:
             break
     return at
-
-
-__all__ = ["hide_system_graphs"]

@@ -9,7 +9,7 @@ from typing import Final
 import pyoxigraph
 
 from txlog.model.entry import KIND_QUADS
-from txlog.model.errors import BadInput, SystemGraphNamed, Unsupported
+from txlog.model.errors import BadInput, Unsupported
 from txlog.model.quads import encode_quads, split_graph
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
@@ -205,8 +205,8 @@ def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) 
     ``SystemGraphNamed``.
     """
     form = pyoxigraph.RdfFormat.N_QUADS
-    added = _quads(adds.encode() if isinstance(adds, str) else adds, form, None)
-    removed = _quads(deletes.encode() if isinstance(deletes, str) else deletes, form, None) if deletes else b""
+    added = _quads(_bytes(adds), form, None)
+    removed = _quads(_bytes(deletes), form, None) if deletes else b""
     check_terms(added)
     added, _ = Skolem(draw).body(added)
     if removed:
@@ -216,10 +216,16 @@ def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) 
     return quads((line for line in lines_of(removed) if line not in adding), adding)
 
 
+def _bytes(text: str | bytes) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"MALFORMED DATA: half a surrogate pair at character {error.start} is no character") from None
+
+
 def refuse_blank_deletes(nquads: bytes, kind: str) -> None:
     """BadInput when a quad to delete holds a blank node."""
     if b"_:" in nquads and any(term.startswith(b"_:") for term in _TERMS.findall(nquads)):
         raise BadInput(f"{kind}: a blank node names nothing that could be deleted; use its IRI or a pattern")
-
-
-__all__ = ["Draw", "Skolem", "SystemGraphNamed", "prepare_lines", "prepare_rdf"]

@@ -8,8 +8,8 @@ from typing import Final
 
 import pyoxigraph
 
-from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import BadInput, NotDeterministic
+from txlog.model.entry import KIND_UPDATE
+from txlog.model.errors import BadInput
 from txlog.model.quads import split_graph
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import PLAIN_IRI, PLAIN_OBJECT, Skolem, check_terms, lines_of, parse, quads, refuse_blank_deletes
@@ -79,6 +79,11 @@ def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], 
     Source: SPARQL 1.1 Update; which constructs differ between workers was found by experiment (docs of this room).
     """
     root = base_iri(base)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise malformed(text, error.start, "half a surrogate pair is no character") from None
     return _plain(text) or _Update(text, root, now, draw).prepare()
 
 
@@ -172,27 +177,27 @@ class _Update:
     def _blocks(self, at: int) -> tuple[Piece, int]:
         """The body as TriG: the same triples, those of the default graph in braces of their own."""
         text, names = self.text, self.names
-        piece = Piece()
-        start = at
+        piece, body, start = Piece(), at, at
         at = _DATA.match(text, at).end()  # type: ignore[union-attr]
         if at < len(text) and text[at] == "}":
-            end = at
+            piece.append((text[start - 1 : at + 1], start - 1))
         else:
-            end = -1
-        for prefix, iri in names.prefixes.items():
-            piece.append((f"PREFIX {prefix}: <{iri}>\n", start))
-        for prefix, iri in DEFAULT_PREFIXES.items():
-            if prefix not in names.prefixes and text.find(prefix + ":", start) >= 0:
-                piece.append((f"PREFIX {prefix}: <{iri}>\n", start))
-        if end >= 0:
-            piece.append((text[start - 1 : end + 1], start - 1))
-            return piece, end + 1
+            at = self._graphs(piece, start, at)
+        # Only the names this operation can use, so that many operations do not each look through the whole text.
+        known = [(prefix, iri) for prefix, iri in DEFAULT_PREFIXES.items() if text.find(prefix + ":", body, at) >= 0]
+        declared = {**dict(known), **names.prefixes}
+        piece.insert(0, ("".join([f"PREFIX {prefix}: <{iri}>\n" for prefix, iri in declared.items()]), body))
+        return piece, at + 1
+
+    def _graphs(self, piece: Piece, start: int, at: int) -> int:
+        """A body with GRAPH in it; ``text[start:at]`` stands before the first. The offset of the brace that ends it."""
+        text = self.text
         while True:
             piece.append(("{", start))
             piece.append((text[start:at], start))
             piece.append(("}", at))
             if at < len(text) and text[at] == "}":
-                return piece, at + 1
+                return at
             graph = _GRAPH.match(text, at)
             if graph is None:
                 raise self._unexpected(at)
@@ -245,13 +250,13 @@ class _Update:
         effect: dict[bytes, bool] = {}
         typed: dict[tuple[bytes, bytes], set[bytes]] = {}
         ordered = False
+        last_delete = max((number for number, (adds, _) in enumerate(self.data) if not adds), default=-1)
         for number, (adds, lines) in enumerate(self.data):
-            later = any(not other for other, _ in self.data[number + 1 :])
             for line in lines:
                 effect[line] = adds
             if not adds and typed:
                 ordered = ordered or any(typed.get(key, {line}) != {line} for line, key in _typed(lines))
-            if adds and later:
+            if adds and number < last_delete:
                 for line, key in _typed(lines):
                     typed.setdefault(key, set()).add(line)
         if ordered:
@@ -370,6 +375,3 @@ def _data_text(adds: bool, lines: list[bytes]) -> str:
         block = b" .\n".join(triples)
         blocks.append(b"GRAPH %s {\n%s }" % (graph, block) if graph else block + b" .")
     return f"{'INSERT' if adds else 'DELETE'} DATA {{\n" + b"\n".join(blocks).decode() + "\n}"
-
-
-__all__ = ["KIND_QUADS", "NotDeterministic", "prepare_update"]
