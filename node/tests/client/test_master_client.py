@@ -301,6 +301,13 @@ class TestFailOver:
             ]
             masters.close()
 
+    def test_a_master_that_answers_in_another_format_is_passed_over(self, master: ScriptedMaster) -> None:
+        with scripted_master() as far:
+            page = LogPage(Position(1, 0, b"h" * 16), [], Position(1, 9, b"h" * 16))
+            master.answers["GET", "/txlog/log"] = (200, b"\x02later")
+            far.answers["GET", "/txlog/log"] = (200, encode_page(page))
+            assert Masters([master.url, far.url]).log_page(0) == page
+
     def test_a_refusal_is_an_answer(self, master: ScriptedMaster) -> None:
         with scripted_master() as far:
             master.answers["GET", "/txlog/log"] = (409, {"error": "Refused", "reason": "Diverged"})

@@ -9,7 +9,7 @@ from typing import TypeVar
 from txlog.client.answers import Doorbell, Status
 from txlog.client.faults import MasterUnreachable
 from txlog.client.master import MasterClient
-from txlog.model.errors import Refused, Unavailable
+from txlog.model.errors import PeerFault, TxLogError, Unavailable
 from txlog.wire.pages import LogPage
 
 T = TypeVar("T")
@@ -44,19 +44,20 @@ class Masters:
             client.close()
 
     def first(self, ask: Callable[[MasterClient], T]) -> T:
-        """The answer of the nearest master that has one. A master that cannot be reached, or says that it is not
-        ready, is passed over and remembered for :data:`DEAD_S`; any other error is the answer. When none has
+        """The answer of the nearest master that has one. A master that cannot be reached, says that it is not
+        ready, or answers in a format that is not ours (another version) is passed over and remembered for
+        :data:`DEAD_S`; any other error is the answer. When none has
         one, the error of the last asked."""
         now = self._clock()
         order = sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
-        last: Refused | None = None
+        last: TxLogError | None = None
         for i in order:
             client = self._clients[i]
             try:
                 if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_S):
                     raise Unavailable("Starting", f"{client.url} is not ready")
                 answer = ask(client)
-            except (MasterUnreachable, Unavailable) as passed:
+            except (MasterUnreachable, Unavailable, PeerFault) as passed:
                 self._dead_until[i] = self._clock() + DEAD_S
                 last = passed
             else:

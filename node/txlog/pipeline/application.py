@@ -116,7 +116,6 @@ def start_query(spark: Any, config: PipelineConfig) -> Any:
         rings.writeStream.format(WorkersSink.name())
         .option(CONFIG_OPTION, told)
         .option("checkpointLocation", str(config.scratch_folder.resolve() / "checkpoint"))
-        .queryName(f"txlog-{config.data_center}")
         .start()
     )
 
