@@ -34,6 +34,7 @@ from txlog.server.admin.status import Status
 from txlog.server.feed.pages import Pages
 from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.lines import Lines
+from txlog.server.frontdoor.reads import Reads
 from txlog.server.frontdoor.writes import Writes
 from txlog.server.peers.links import Links
 
@@ -108,8 +109,10 @@ class App:
         self.loop.stable_moved = registry.evaluate
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
+        self.reads = Reads(self.site)
         rooms = (
             Writes(self.site),
+            self.reads,
             Lines(self.site),
             Pages(self.site),
             self.feed,
@@ -166,6 +169,7 @@ class App:
         if self._runner is not None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
+        await self.reads.stores.close()
         await self.loop.close(CLOSE_S)
         close = getattr(self.journal, "close", None)
         if close is not None:

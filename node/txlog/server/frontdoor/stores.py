@@ -1,0 +1,135 @@
+"""The workers as the front door asks them: which one may answer, and the way to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
+
+from txlog.model.errors import BadInput, Conflict, Unavailable
+from txlog.runtime.registry import WorkerState
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, seconds_of
+from txlog.workers import ADAPTERS, Adapter
+from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
+
+CONNECT_S = 2.0
+READ_S = 60.0
+"""Between two pieces of an answer; a query may think so long before its first."""
+WAIT_S_MAX = 60.0
+CONNECTIONS_MAX = 256
+RETRY_S = 1
+_READABLE = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
+"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view; it is asked last."""
+
+
+class Store(NamedTuple):
+    worker: WorkerState
+    adapter: Adapter
+
+
+class Stores:
+    """One session for all workers. A worker that cannot be reached is passed over for the next."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._session: ClientSession | None = None
+        self._turn = 0
+
+    async def choose(self, request: Request) -> list[Store]:
+        """The workers that may answer this read, best first; waits until one is far enough.
+
+        :class:`Unavailable` when none is in time."""
+        await self._await_position(request)
+        candidates = self._candidates(_position_of(request)[0])
+        if not candidates:
+            raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
+        return candidates
+
+    def _candidates(self, least: int) -> list[Store]:
+        found: list[tuple[int, int, int, Store]] = []
+        self._turn += 1
+        registry = self._site.registry
+        workers = list(registry.workers.values())
+        for at, worker in enumerate(workers):
+            position = worker.position
+            if worker.state not in _READABLE or worker.index < least:
+                continue
+            if position is not None and position.index <= self._loop.log_index and not registry.on_log(position):
+                continue
+            last_resort = position is None or worker.state == "Unreachable"
+            rank = (at + self._turn) % len(workers)  # equals take turns
+            found.append((last_resort, -worker.index, rank, Store(worker, ADAPTERS[worker.engine])))
+        found.sort(key=lambda one: one[:3])
+        return [store for *_, store in found]
+
+    async def _await_position(self, request: Request) -> None:
+        index, digest = _position_of(request)
+        if not index:
+            return
+        loop = self._loop
+        wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
+        seconds = seconds_of(wait, "Prefer: wait", self._site.config.write_timeout_s, WAIT_S_MAX)
+        reached = await loop.within(loop.wait_index(loop.applied, index), seconds)
+        if index <= loop.log_index and digest and loop.position_at(index).hash.hex() != digest:
+            raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
+        if not reached:
+            raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)
+
+    @asynccontextmanager
+    async def ask(
+        self, store: Store, asked: WorkerRequest, seconds: float | None = None
+    ) -> AsyncIterator[ClientResponse]:
+        """The answer with its body still to be read. :class:`Unreachable` when there is none."""
+        if self._session is None:
+            self._session = ClientSession(
+                connector=TCPConnector(limit=CONNECTIONS_MAX), auto_decompress=False, trust_env=False
+            )
+        timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
+        url = store.worker.url.rstrip("/") + asked.path
+        try:
+            response = await self._session.request(
+                asked.method, url, data=asked.body or None, headers=dict(asked.headers), timeout=timeout
+            )
+        except (TimeoutError, ClientError, OSError) as lost:
+            raise Unreachable(store.worker.url, f"{type(lost).__name__}: {lost}", Fate.UNKNOWN) from lost
+        try:
+            yield response
+        finally:
+            response.release()
+
+    async def fetch(self, request: Request, build: Callable[[Adapter], WorkerRequest]) -> WorkerResponse:
+        """A whole, small answer from the first worker that gives one."""
+        stores = await self.choose(request)
+        for store in stores:
+            try:
+                async with self.ask(store, build(store.adapter)) as response:
+                    return WorkerResponse(response.status, lower(response.headers), await response.read())
+            except (TimeoutError, Unreachable, ClientError, OSError):
+                continue
+        raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _position_of(request: Request) -> tuple[int, str]:
+    """``TxLog-Min-Position``: an index, or ``epoch:index:hash``; (0, "") without one."""
+    text = request.headers.get("TxLog-Min-Position")
+    if text is None:
+        return 0, ""
+    parts = text.strip().split(":")
+    digits = parts[0] if len(parts) == 1 else parts[1] if len(parts) == 3 else ""
+    digest = parts[2].lower() if len(parts) == 3 else ""
+    right_hash = not digest or (len(digest) == 32 and all(c in "0123456789abcdef" for c in digest))
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19 and right_hash):
+        raise BadInput(f"TxLog-Min-Position: {text[:80]!r}; an index, or the TxLog-Position of an answer")
+    return int(digits), digest
