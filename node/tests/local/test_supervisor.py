@@ -18,10 +18,11 @@ import pytest
 
 from txlog.config.manifest import load_manifests
 from txlog.local import identity
-from txlog.local.child import bound_log
-from txlog.local.control import Control, control_api
+from txlog.local.control import Control
+from txlog.local.control_api import control_api
 from txlog.local.faults import NotRunning
 from txlog.local.identity import ProcessMark, mark_of
+from txlog.local.logs import bound_log
 from txlog.local.plan import Plan, Program, make_plan, port_names
 from txlog.local.ports import choose_ports
 from txlog.local.state import StateFolder

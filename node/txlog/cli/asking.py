@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from txlog.cli.output import (
     show_table,
 )
 from txlog.client import MasterClient
-from txlog.model.errors import BadInput, NotFound
+from txlog.model.errors import NotFound
 from txlog.model.ids import parse_txid
 from txlog.model.stamp import stamp_ms
 from txlog.wire.pages import KIND_NAMES, LogPage, PageEntry
@@ -52,7 +52,7 @@ def peers(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def show_log(
@@ -162,44 +162,29 @@ Folder = Annotated[Path, typer.Argument(help="a journal folder, such as .txlog/m
 
 @journal.command("check")
 def check_journal(folder: Folder, json: JsonOption = False) -> None:
-    """Read everything, check every hash; exit code 1 when something is wrong."""
-    found = _offline("check", folder)
-    damaged = bool(getattr(found, "damage", None) or getattr(found, "problems", None))
-    _show_offline(found, json)
-    if damaged:
+    """Read everything, check every hash; exit code 1 when it would not open without damage."""
+    from txlog.journal import offline
+
+    found = offline.check(_there(folder))
+    if json:
+        typer.echo(msgspec.json.encode({"ok": found.ok, **asdict(found)}, enc_hook=str).decode())
+    else:
+        told = {name.replace("_", " "): value for name, value in asdict(found).items() if value not in ("", [], {})}
+        show_table(["", "sound" if found.ok else "NOT SOUND"], [(name, _cell(value)) for name, value in told.items()])
+    if not found.ok:
         raise typer.Exit(1)
 
 
 @journal.command("show")
 def show_journal(folder: Folder, json: JsonOption = False) -> None:
     """What stands in it, record by record."""
-    _show_offline(_offline("show", folder), json)
+    from txlog.journal import offline
+
+    for line in offline.show(_there(folder)):
+        typer.echo(msgspec.json.encode(line).decode() if json else line)
 
 
-def _offline(function: str, folder: Path) -> Any:
+def _there(folder: Path) -> Path:
     if not folder.is_dir():
         raise NotFound(f"{folder}: no such folder; expected a journal folder, such as .txlog/masters/uk-1/journal")
-    try:
-        module = importlib.import_module("txlog.journal.offline")
-    except ModuleNotFoundError:
-        raise BadInput("this build of TxLog cannot read journals offline") from None
-    return getattr(module, function)(folder)
-
-
-def _show_offline(found: Any, json: bool) -> None:
-    """A text, an object, or records one after the other, which may be many."""
-    if isinstance(found, str):
-        show_json(found) if json else typer.echo(found)
-    elif hasattr(found, "__iter__") and not isinstance(found, dict | bytes):
-        for record in found:
-            typer.echo(_line(record, json))
-    else:
-        typer.echo(_line(found, json))
-
-
-def _line(record: Any, json: bool) -> str:
-    if isinstance(record, str) and not json:
-        return record
-    if not json and "__str__" in type(record).__dict__:
-        return str(record)
-    return msgspec.json.encode(record, enc_hook=str).decode()
+    return folder

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final
 
 from txlog.cli.reading import Chunk, Source, read_chunks
@@ -99,7 +100,7 @@ class Loader:
 
     def key_of(self, source: Source, chunk: Chunk) -> str:
         """The Idempotency-Key: other chunk sizes or another graph are other transactions."""
-        graph = f".{self._graph}" if self._graph else ""
+        graph = "." + blake2b(self._graph.encode(), digest_size=8).hexdigest() if self._graph else ""
         return f"load.{source.digest}.{self._quads}.{chunk.number}{graph}"
 
     # -- threads

@@ -31,7 +31,7 @@ from txlog.cli.output import (
 from txlog.client import MasterClient, MasterUnreachable, Status
 from txlog.local.control import Control
 from txlog.local.faults import CannotRun, NotRunning
-from txlog.local.run import bring_down, check, detach, supervise, wait_ready
+from txlog.local.outside import bring_down, detach, wait_ready
 from txlog.local.state import StateFolder
 from txlog.model.errors import TxLogError
 
@@ -51,6 +51,8 @@ def up(
     json: JsonOption = False,
 ) -> None:
     """Run what the manifests say as processes on this machine, until Ctrl-C (or `txlog down`)."""
+    from txlog.local.run import check, supervise  # slow to import, and only this command needs it
+
     paths = [*paths, *(more or [])]
     check(paths)
     folder = StateFolder(state)

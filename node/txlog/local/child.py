@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,9 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from txlog.local.identity import ProcessMark, mark_of
-
-LOG_BYTES: Final = 16 << 20
-"""Of one log file; the one before it is kept as ``.1``."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -76,26 +72,8 @@ class Child:
         return self._process.wait()  # it has ended, so this does not block
 
     def signal(self, number: signal.Signals) -> None:
-        """To its whole process group; nothing once it has been reaped."""
+        """SIGKILL to its whole process group, any other to the process alone: it ends its own children in order
+        (a Spark driver its JVM). Nothing once it has been reaped."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-
-
-def bound_log(log: Path, bytes_max: int = LOG_BYTES) -> None:
-    """Moves a log's content to ``.1`` once it is large. The process goes on writing to the same file, which it has
-    open for appending, so at most the lines of this very moment are lost."""
-    with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > bytes_max:
-            shutil.copyfile(log, log.with_name(log.name + ".1"))
-            os.truncate(log, 0)
-
-
-def last_lines(log: Path, count: int = 5) -> list[str]:
-    """The end of a log, for people."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - 8192))
-            return file.read().decode("utf-8", "replace").splitlines()[-count:]
-    except FileNotFoundError:
-        return []
+                (os.killpg if number == signal.SIGKILL else os.kill)(self.pid, number)

@@ -31,7 +31,7 @@ def is_alive(mark: ProcessMark) -> bool:
 
 
 def end(marks: list[ProcessMark], deadline_s: float) -> list[int]:
-    """SIGTERM, then after ``deadline_s`` SIGKILL, to those still alive, with their process groups. Returns the numbers
+    """SIGTERM, then after ``deadline_s`` SIGKILL (to the whole process group) for those still alive. Returns numbers
     of those that were alive. Never touches a process that only has the number."""
     alive = [mark for mark in marks if is_alive(mark)]
     _signal(alive, signal.SIGTERM)
@@ -45,7 +45,7 @@ def end(marks: list[ProcessMark], deadline_s: float) -> list[int]:
 def _signal(marks: list[ProcessMark], number: signal.Signals) -> None:
     for mark in marks:
         try:
-            if os.getpgid(mark.pid) == mark.pid:
+            if number == signal.SIGKILL and os.getpgid(mark.pid) == mark.pid:
                 os.killpg(mark.pid, number)
             else:
                 os.kill(mark.pid, number)

@@ -29,10 +29,11 @@ import aiohttp
 
 from txlog.config.process import LastSeen
 from txlog.local import identity
-from txlog.local.child import Child, bound_log, last_lines
+from txlog.local.child import Child
 from txlog.local.faults import CannotRun
 from txlog.local.identity import ProcessMark
 from txlog.local.links import LinkTable
+from txlog.local.logs import bound_log, last_lines
 from txlog.local.plan import LINKS, Plan, Program
 from txlog.local.state import StateFolder
 from txlog.model.errors import Fatal, NotFound

@@ -1,0 +1,99 @@
+"""`txlog up --detach` and `txlog down` as people use them, with the real programs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txlog.local import identity
+from txlog.local.identity import ProcessMark
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
+DEADLINE = 60.0
+
+
+class Cluster:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "txlog.cli.main", *arguments, "--state", str(self.folder)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    def json(self, *arguments: str) -> Any:
+        found = self(*arguments, "--json")
+        assert found.returncode == 0, found.stderr
+        return json.loads(found.stdout)
+
+    def marks(self) -> dict[str, ProcessMark]:
+        told = json.loads((self.folder / "processes.json").read_text())
+        return {name: ProcessMark.model_validate(mark) for name, mark in told.items()}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "state")
+    yield cluster
+    cluster("down", "--purge")
+
+
+def eventually(true: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.05)
+
+
+def up(cluster: Cluster, wait: str = "0") -> Any:
+    return cluster.json("up", "-f", str(EXAMPLE), "--detach", "--wait", wait)
+
+
+def test_up_runs_everything_once_and_down_leaves_nothing(cluster: Cluster) -> None:
+    told = up(cluster)
+    assert [p["name"] for p in told["processes"]] == [
+        "uk-worker-1",
+        "uk-worker-2",
+        "us-worker-1",
+        "links",
+        "uk-1",
+        "uk-2",
+        "us-1",
+        "uk-pipeline",
+        "us-pipeline",
+    ]
+    again = cluster("up", "-f", str(EXAMPLE), "--detach")
+    assert again.returncode == 1
+    assert "already runs" in again.stderr
+    eventually(lambda: len(cluster.marks()) == 9)
+    marks = cluster.marks()
+    assert cluster.json("link", "cut", "uk", "us", "--one-way") == {"directions": 2}
+    assert sum(row["cut"] for row in cluster.json("link", "list")) == 2
+    ports = {p["name"]: p["url"] for p in told["processes"]}
+
+    assert cluster.json("down") == {"ended": True, "purged": False}
+    assert not any(identity.is_alive(mark) for mark in marks.values())
+    assert cluster.json("down")["ended"] is False
+
+    told = up(cluster)
+    assert {p["name"]: p["url"] for p in told["processes"]} == ports
+    assert cluster.json("down", "--purge") == {"ended": True, "purged": True}
+    assert not cluster.folder.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part in it is Linux's")
+def test_a_killed_supervisor_takes_its_children_along_and_up_starts_anew(cluster: Cluster) -> None:
+    pid = up(cluster)["pid"]
+    eventually(lambda: len(cluster.marks()) == 9)
+    marks = cluster.marks()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not any(identity.is_alive(mark) for mark in marks.values()))
+    assert cluster("status").returncode == 1
+    assert up(cluster)["pid"] != pid
