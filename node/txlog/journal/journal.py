@@ -368,7 +368,7 @@ class Journal:
         tail, vitals = self._tail, self._vitals.encoded
         length = fmt.HEAD_BYTES + len(vitals)
         idle = not (self._broken or self._extents or self._sync is not None or self._sealed == self._synced)
-        if not idle or tail.file is None or tail.end + length > tail.size:
+        if not idle or tail.file is None or tail.end + 2 * length > tail.size:  # nearer the end it would open a segment
             return False
         self._put(bodies.encode_seal())
         extent = self._extents.pop()
