@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -10,17 +11,18 @@ from txlog.journal import Journal, MemoryFiles
 from txlog.journal.memory import PERISHES, SURVIVES, TEARS
 from txlog.model.records import Recovered
 
-SEGMENT_BYTES = 24 << 10
-"""Small, so that a run of some hundred transactions begins several segments."""
-
 
 class Disk:
     """What outlives a master's process. ``step`` is told of every operation on the files and may end the process
     there. ``met`` counts what befell the files."""
 
-    def __init__(self, node: str, rng: Random, met: Counter[str], step: Callable[[str], None]) -> None:
+    def __init__(
+        self, node: str, rng: Random, segment_bytes: int, met: Counter[str], step: Callable[[str], None]
+    ) -> None:
         self._node = node
         self._rng = rng
+        self._segment_bytes = segment_bytes
+        self._failing = False
         self._met = met
         self._step = step
         self._files = self._hooked(MemoryFiles())
@@ -30,7 +32,11 @@ class Disk:
         files.hook = self._on_operation
         return files
 
-    def _on_operation(self, operation: str, _: str) -> None:
+    def _on_operation(self, operation: str, name: str) -> None:
+        if self._failing and operation == "fdatasync":
+            self._failing = False
+            self._met["disk-error"] += 1
+            raise OSError(errno.EIO, "the disk failed", name)
         self._step(operation)
 
     def open(self) -> tuple[Journal, Recovered]:
@@ -39,7 +45,7 @@ class Disk:
             self._files,
             node=self._node,
             draw_birth=lambda: self._rng.getrandbits(64),
-            segment_bytes=SEGMENT_BYTES,
+            segment_bytes=self._segment_bytes,
             cache_bytes=1 << 14,
         )
         self.journal = journal
@@ -59,6 +65,7 @@ class Disk:
     def crash(self) -> None:
         """The process ends and the power fails: of what was not synced, chance decides what is left."""
         self.journal = None
+        self._failing = False
         self._files.crash(self._choose)
 
     def _choose(self, what: str, options: int) -> int:
@@ -67,6 +74,18 @@ class Disk:
             name = {SURVIVES: "unsynced write kept", PERISHES: "unsynced write lost", TEARS: "torn write"}[chosen]
             self._met[name] += 1
         return chosen
+
+    def fail(self) -> None:
+        """The next fsync fails: what it was to make durable is anybody's guess."""
+        self._failing = True
+
+    def rest(self) -> None:
+        """The process is stopped in order: all is synced and sealed before it goes."""
+        if self.journal is not None:
+            self.journal.sync()
+            self.journal.seal()
+        self.journal = None
+        self._files.kill()
 
     def wipe(self) -> None:
         """Everything is gone."""

@@ -7,11 +7,12 @@ import traceback
 from random import Random
 from typing import TYPE_CHECKING
 
+from txlog.journal import Journal
 from txlog.journal.memory import Crashed
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import Fatal, JournalFault, PeerFault, Refused
+from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull, PeerFault, Refused
 from txlog.model.ids import Origin
-from txlog.model.records import Held, Record, Recovered
+from txlog.model.records import Added, Held, Record, Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.runtime.executor import Executor, JournalPort, Sync
@@ -94,7 +95,9 @@ class Machine:
         self.world = world
         self.slot = slot
         self.name = name
-        self.disk = Disk(name, Random(f"disk {slot} of {world.plan.seed}"), world.met, self.step)
+        self.disk = Disk(
+            name, Random(f"disk {slot} of {world.plan.seed}"), world.plan.segment_bytes, world.met, self.step
+        )
         self.rng = Random(f"machine {slot} of {world.plan.seed}")
         self.state = DOWN
         self.life = 0
@@ -111,6 +114,7 @@ class Machine:
         self.syncing: Sync | None = None
         self.last_seen = (0, 0)
         self.damaged = False
+        self.flipped = False
         self.origin: Origin | None = None
         self.ended_by = ""
 
@@ -145,8 +149,7 @@ class Machine:
         self.turn_at = -1
         self.state = UP
         with self._guard():
-            journal, recovered = self.disk.open()
-            self._check_recovered(recovered)
+            journal, recovered = self._open()
             self.pending = []
             if plan.supervised:
                 last_birth, last_start = self.last_seen
@@ -156,8 +159,6 @@ class Machine:
             if self.origin is None:
                 self.origin = Origin(self.name, recovered.birth)
                 world.mirrors[self.origin] = self.mirror
-            if recovered.damage:
-                raise Fatal("JournalDamaged", recovered.damage[0].where)
             settings = Settings(
                 node=self.name,
                 members=world.members,
@@ -172,6 +173,21 @@ class Machine:
             self.executor = Executor(core, WatchedJournal(self, journal))
             self.turn_soon(world.now_ms)
 
+    def _open(self) -> tuple[Journal, Recovered]:
+        """Read the journal. A damaged one may say so and end this process; it may never pass for whole (rule 28)."""
+        try:
+            journal, recovered = self.disk.open()
+        except JournalDamaged:
+            if self.flipped:
+                self.world.lose(self)
+            raise
+        if recovered.damage:
+            if self.flipped:
+                self.world.lose(self)
+            raise Fatal("Damaged", f"{recovered.damage[0].where}: others would have to repair this journal")
+        self._check_recovered(recovered)
+        return journal, recovered
+
     def _check_recovered(self, recovered: Recovered) -> None:
         """What was durable is still there, and nothing that was never written (rules 8, 15, 28)."""
         if self.damaged:
@@ -184,9 +200,24 @@ class Machine:
                 return
             if count < len(self.pending):
                 self._now_durable(self.pending[count])
+        self._check_told(mirror_of(recovered))
         self.world.findings.add(
             JOURNAL, "28", f"{self.name} reads back {found}, its disk held {self.mirror.summary()} at most"
         )
+
+    def _check_told(self, found: Mirror) -> None:
+        """A journal that lost something: was anybody told of it?"""
+        if self.origin is None:
+            return
+        told = self.world.acknowledgements.told.get(self.origin, Marks(0, 0, 0, 0, 0))
+        for name, said, kept in (
+            ("accepted", told.accepted, found.held.get(self.origin, 0)),
+            ("log", told.log, found.log),
+            ("stable", told.stable, found.stable),
+        ):
+            if said > kept:
+                text = f"{self.name} told {name} {said}, after a crash it knows {kept}"
+                self.world.findings.add(ACKNOWLEDGEMENT, "15", text)
 
     def _guard(self) -> _Guard:
         return _Guard(self)
@@ -210,6 +241,18 @@ class Machine:
         self.state = DOWN
         self._forget()
         self.disk.crash()
+
+    def rest(self) -> None:
+        """Stopped in order, everything synced and sealed."""
+        if self.state != UP:
+            return
+        self.world.note(self.name, "rest")
+        with self._guard():
+            self._finish_sync()
+            self.disk.rest()
+            self.durable(len(self.pending))
+            self.state = DOWN
+            self._forget()
 
     def _forget(self) -> None:
         self.life += 1
@@ -302,6 +345,8 @@ class Machine:
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             world.note(self.name, "submit", f"count={len(batch)} refused={len(refused)}")
             for answer in refused:
+                if getattr(answer, "reason", "") == "DiskFull":
+                    world.met["refused for a full disk"] += 1
                 world.refused[getattr(answer, "reason", type(answer).__name__)] += 1
             self.step("submit")
             self._turn_by(self.executor.poll(self.now()))
@@ -314,6 +359,10 @@ class Machine:
     def appended(self, record: Record) -> None:
         """The executor hands a record to the journal."""
         self.pending.append(record)
+        if isinstance(record, Added) and self.executor is not None:
+            core = self.executor.core
+            present = {peer.origin for peer in core.peers if core.is_present(peer)}
+            self.world.log.first_added(self.name, record, present, self.world.sound_mirrors())
         if isinstance(record, Held) and record.run.node == self.name and not self.damaged:
             for at, item in enumerate(record.run.items):
                 self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
@@ -446,6 +495,13 @@ class _Guard:
             case Crashed():
                 machine.crash(f"at step {wrong}")
                 world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
+            case JournalBroken() if "the disk failed" in str(wrong):
+                machine.crash("by a failed fsync")
+                world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
+            case JournalFull():  # a record larger than the room that was promised: it ends, and holds the log
+                world.met["ended for a full disk"] += 1
+                machine.crash("for a full disk")
+                world.at(world.now_ms + machine.rng.choice((50, 300)), machine.start, machine.life)
             case Fatal() | JournalFault():
                 reason = getattr(wrong, "reason", type(wrong).__name__)
                 machine.end(reason, str(wrong))

@@ -57,6 +57,7 @@ class Plan:
     repeat: float
     reorder: bool
     disk_ms: int
+    segment_bytes: int
     clock_offsets_ms: tuple[int, ...]
     clock_rates: tuple[float, ...]
     supervised: bool
@@ -80,7 +81,8 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
-    "disks": (2, {"crash": 3, "crash-at-step": 2, "full": 1, "wipe": 1, "old-image": 1, "flip": 1, "stop": 1}),
+    "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 1, "disk-error": 1, "stop": 1}),
+    "damage": (2, {"crash": 2, "wipe": 2, "old-image": 2, "flip": 4, "cut": 1, "pause": 1}),
     "everything": (
         3,
         {
@@ -103,11 +105,12 @@ ENDING = ("wipe", "old-image", "flip")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
 
-def draw(seed: int) -> Plan:
-    """The plan of a seed; the same for ever as long as this file is."""
+def draw(seed: int, only: str = "") -> Plan:
+    """The plan of a seed (of profile ``only``); the same for ever as long as this file is."""
     rng = Random(f"plan {seed}")
     names = list(PROFILES)
     profile = rng.choices(names, [PROFILES[name][0] for name in names])[0]
+    profile = only or profile
     masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
     if profile == "chain":
         masters = rng.choices((3, 4, 5), (3, 4, 1))[0]
@@ -131,6 +134,7 @@ def draw(seed: int) -> Plan:
         repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
         reorder=rng.random() < 0.6,
         disk_ms=rng.choice((0, 0, 1, 3, 15)),
+        segment_bytes=rng.choice((4 << 10, 24 << 10)) if profile != "disks" else 4 << 10,
         clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
         clock_rates=tuple(rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
         supervised=rng.random() < 0.5,

@@ -208,14 +208,18 @@ class World:
                 self.at(end_ms, machine.disk.fill, False)
             case "wipe":
                 self._crash(machine, end_ms)
-                self._lose(machine)
+                self.lose(machine)
                 machine.disk.wipe()
             case "old-image":
                 self.at(end_ms, self._restore, machine, machine.disk.image())
             case "flip":
-                self._crash(machine, end_ms)
-                if machine.state == DOWN and machine.disk.flip():
-                    self._lose(machine)
+                machine.rest()
+                self.at(end_ms, machine.start, machine.life)
+                if machine.state == DOWN and not machine.pending and machine.disk.flip():
+                    machine.flipped = True
+            case "disk-error":
+                self.met["disk-error"] -= 1  # counted when it happens
+                machine.disk.fail()
             case "stop":
                 if machine.executor is not None and machine.state == UP:
                     machine.executor.core.closing = True
@@ -228,7 +232,7 @@ class World:
         if self._healing:
             return
         self._crash(machine, self.now_ms + 50)
-        self._lose(machine)
+        self.lose(machine)
         machine.disk.restore(image)
 
     def another_disk(self, machine: Machine) -> None:
@@ -240,7 +244,8 @@ class World:
         kept = max(mirror.held.get(origin, 0) for mirror in self.mirrors.values())
         del self.transactions.made.get(origin, [])[kept:]
 
-    def _lose(self, machine: Machine) -> None:
+    def lose(self, machine: Machine) -> None:
+        """Its disk is not what it was: from here on only safety is asked of this run."""
         machine.damaged = self.damaged = True
 
     def _crash(self, machine: Machine, back_ms: int) -> None:

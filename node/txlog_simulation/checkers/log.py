@@ -119,6 +119,20 @@ class Log:
         self.entries.append(Entry(txid, self.transactions.made[origin][seq - 1].content, instead))
         self.index_of[txid] = index
 
+    def first_added(self, node: str, record: Added, present: set[Origin], mirrors: dict[Origin, Mirror]) -> None:
+        """A master adds entries that stand in no log yet: every member that it counts as present holds them."""
+        index = record.first_index - 1
+        for span in record.spans:
+            index += span.count
+            if index <= len(self.entries):
+                continue
+            last = span.first_seq + span.count - 1
+            for member in sorted(present & set(mirrors)):
+                if mirrors[member].held.get(Origin(span.node, span.birth), 0) < last:
+                    self.findings.add(
+                        LOG, "12", f"{node} adds {span} at {index}, {member.node} is present and does not hold it"
+                    )
+
     def settled(self, node: str, stable: int, mirrors: dict[Origin, Mirror]) -> None:
         """A master calls its log stable up to here: every member holds that durably (invariants 6, 8)."""
         if stable > len(self.entries):

@@ -1,0 +1,44 @@
+"""``python -m txlog_simulation --seeds N --start S``: see the README beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from txlog_simulation import patching
+from txlog_simulation.mutant_table import MUTANTS
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0, or 1 when something was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m txlog_simulation")
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one for each processor")
+    parser.add_argument("--profile", default="", help="only this mix of faults")
+    parser.add_argument("--mutant", default="", help="with this safeguard taken out")
+    parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
+    options = parser.parse_args(arguments)
+    if options.mutant:
+        patching.install(next(m.edits for m in MUTANTS if m.name == options.mutant))
+    from txlog_simulation import runner  # not before the patch
+
+    if options.trace:
+        return runner.show_trace(options.start, options.profile)
+    return runner.run_all(
+        runner.Job(
+            options.seeds,
+            options.start,
+            options.jobs or runner.processors(),
+            options.mutant,
+            options.stop_at_first,
+            options.profile,
+            not options.quiet,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,357 @@
+"""One safeguard each, taken out of the shipped code: exact old text, new text. Imports nothing of ``txlog``.
+
+Where a shipped assertion or named check guards the same rule, it is taken out too: a mutant is dead only by a checker
+of the log, the acknowledgements, the workers or liveness.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog_simulation.patching import Edit
+
+CORE = "txlog/protocol/core.py"
+AGREEMENT = "txlog/protocol/agreement.py"
+PEERS = "txlog/protocol/peers.py"
+QUEUE = "txlog/protocol/queue.py"
+KEYS = "txlog/protocol/keys.py"
+FOUNDING = "txlog/protocol/founding.py"
+EXECUTOR = "txlog/runtime/executor.py"
+JOURNAL_SYNC = "txlog/journal/batch.py"
+JOURNAL_TABLE = "txlog/journal/recovery.py"
+
+
+class Mutant(NamedTuple):
+    """``starred``: the rule's page calls it needed for safety. ``survives``: why no seed can kill it, if so."""
+
+    name: str
+    rule: str
+    starred: bool
+    edits: tuple[Edit, ...]
+    survives: str = ""
+
+
+_NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
+_NO_OWN_STAMP_ASSERTION = Edit(AGREEMENT, "assert items[0].stamp > self.last_stamp,", "assert items,")
+_NO_COUNTER_REGRESSION_CHECK = Edit(PEERS, "                or claim.counter < old.counter\n", "")
+_NO_COUNTER_IDENTITY_CHECK = Edit(
+    FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
+)
+_NO_RISING_STAMPS_CHECK = Edit(AGREEMENT, "            if item.stamp <= last:\n", "            if item.stamp < last:\n")
+_NO_FOLLOW_HASH = Edit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
+_NO_CLAIM_HASH = Edit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
+_USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
+_BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
+_PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "stamp-not-strictly-above-promise",
+        "4",
+        True,
+        (
+            Edit(CORE, "        stamp = agreement.last_stamp\n", "        stamp = agreement.last_stamp - 1\n"),
+            _NO_OWN_STAMP_ASSERTION,
+            _NO_ORDER_ASSERTION,
+            _NO_RISING_STAMPS_CHECK,
+        ),
+    ),
+    Mutant(
+        "counter-lost-in-a-crash",
+        "4",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp)",
+                "self.last_stamp = recovered.log_stamp",
+            ),
+            *_PROMISE_CHECKS,
+        ),
+    ),
+    Mutant(
+        "ceiling-not-durable",
+        "5",
+        True,
+        (Edit(CORE, "self._effects.records.append(Ceiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
+    ),
+    Mutant(
+        "restart-below-the-ceiling",
+        "5",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp)",
+                "self.last_stamp = max(recovered.ceiling - (11_000 << 16), recovered.log_stamp)",
+            ),
+            *_PROMISE_CHECKS,
+        ),
+    ),
+    Mutant(
+        "clock-alone-makes-counters",
+        "6",
+        False,
+        (
+            Edit(CORE, "agreement.last_stamp = max(agreement.last_stamp, claim.counter)", "pass"),
+            Edit(
+                AGREEMENT,
+                "        self.last_stamp = max(self.last_stamp, stamps[-1])\n",
+                "        if queue is self.own:\n            self.last_stamp = max(self.last_stamp, stamps[-1])\n",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant(
+        "torn-snapshot",
+        "7",
+        True,
+        (
+            Edit(
+                CORE,
+                "        history = agreement.history\n        return Claim(\n",
+                "        history = agreement.history\n"
+                "        own_seq, self._copied = getattr(self, '_copied', 0), agreement.own.held\n"
+                "        return Claim(\n",
+            ),
+            Edit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant(
+        "post-before-durable",
+        "8",
+        False,
+        (
+            Edit(
+                EXECUTOR,
+                "    def _hold_back(self, effects: Effects) -> None:\n",
+                "    def _hold_back(self, effects: Effects) -> None:\n"
+                "        self._ready.append(Effects(sends=effects.sends))\n"
+                "        effects.sends = []\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "stale-posts-taken",
+        "9",
+        False,
+        (Edit(PEERS, "if (claim.start, claim.number) <= (old.start, old.number):", "if False:"),),
+    ),
+    Mutant(
+        "counter-before-own-transactions",
+        "10",
+        True,
+        (Edit(CORE, _USABLE, "if claim.log_index > history.length:"), _NO_ORDER_ASSERTION),
+    ),
+    Mutant(
+        "counter-before-its-base",
+        "10",
+        True,
+        (
+            Edit(CORE, _USABLE, "if claim.own_seq > agreement.queues[peer.slot].held:"),
+            _NO_CLAIM_HASH,
+            _NO_ORDER_ASSERTION,
+        ),
+        survives="inside one view every own transaction up to the claim's own seq is known here by (a); a base that is "
+        "not reached adds nothing to that, it matters where a view change moves entries",
+    ),
+    Mutant(
+        "relayed-counter-by-the-relayers-queue",
+        "10",
+        True,
+        (
+            Edit(
+                CORE,
+                "            self._take_relayed(claim, now)\n",
+                "            self._take_relayed(claim, now)\n"
+                "            for p in self.peers:\n"
+                "                known = agreement.queues[claim.slot].held\n"
+                "                if p.slot == claim.slot and post.claim.held[claim.slot] <= known:\n"
+                "                    p.usable_counter = max(p.usable_counter, claim.counter)\n",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant(
+        "counters-kept-over-a-restart",
+        "10",
+        True,
+        (
+            Edit(CORE, "\nclass Core:\n", "\n_KEPT: dict[tuple[int, int], int] = {}\n\n\nclass Core:\n"),
+            Edit(
+                CORE,
+                "        self._rounds.entered(now.mono)\n",
+                "        self._rounds.entered(now.mono)\n"
+                "        for p in self.peers:\n"
+                "            p.usable_counter = _KEPT.get((self.birth, p.slot), 0)\n",
+            ),
+            Edit(
+                CORE,
+                "                peer.pending.popleft()\n",
+                "                peer.pending.popleft()\n"
+                "                _KEPT[self.birth, peer.slot] = peer.usable_counter\n",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant("counter-limit-ignored", "12", True, (Edit(CORE, _BOUND, "bound = 1 << 62"), _NO_ORDER_ASSERTION)),
+    Mutant(
+        "present-members-holds-ignored",
+        "12",
+        True,
+        (
+            Edit(
+                CORE,
+                "agreement.add(bound, self._held_by(agreement, present))",
+                "agreement.add(bound, self._held_by(agreement, []))",
+            ),
+        ),
+    ),
+    Mutant(
+        "silent-members-last-known-counter",
+        "12",
+        True,
+        (
+            Edit(
+                CORE,
+                _BOUND,
+                "bound = min([agreement.last_stamp, *(p.usable_counter if self.is_present(p) or not p.claim "
+                "else p.claim.counter for p in self.peers)])",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant(
+        "ties-by-who-looks",
+        "13",
+        False,
+        (
+            Edit(QUEUE, "key=lambda slot: queues[slot].origin)", "key=lambda slot: (-queues[slot].held, slot))"),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant(
+        "gaps-taken",
+        "13",
+        False,
+        (Edit(AGREEMENT, "if run.first_seq > queue.held + 1 or not run.items:", "if not run.items:"),),
+    ),
+    Mutant(
+        "presence-decides",
+        "14",
+        True,
+        (
+            Edit(
+                CORE,
+                _BOUND,
+                "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers if self.is_present(p))])",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+    ),
+    Mutant(
+        "told-before-durable",
+        "15",
+        False,
+        (
+            Edit(
+                EXECUTOR,
+                "    def _hold_back(self, effects: Effects) -> None:\n",
+                "    def _hold_back(self, effects: Effects) -> None:\n"
+                "        self._ready.append(Effects(marks=effects.marks))\n"
+                "        effects.marks = None\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "key-counts-twice",
+        "16",
+        False,
+        (Edit(KEYS, "            return before.txid\n", "            return None\n"),),
+    ),
+    Mutant(
+        "synced-by-own-log",
+        "16",
+        False,
+        (
+            Edit(
+                AGREEMENT,
+                "return self.history.seq_within(self.slots[self.own.origin], self.stable)",
+                "return self.history.seq_within(self.slots[self.own.origin], self.history.length)",
+            ),
+            Edit(
+                CORE,
+                "            synced=agreement.own_synced,\n",
+                "            synced=agreement._own_synced(),\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "quorum-by-heads",
+        "16",
+        False,
+        (Edit(CORE, "            if 2 * gathered > total:\n", "            if 2 * gathered >= total:\n"),),
+    ),
+    Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_CLAIM_HASH)),
+    Mutant("fetched-order-not-checked", "18", False, (_NO_FOLLOW_HASH,)),
+    Mutant(
+        "no-relays",
+        "22",
+        True,
+        (
+            Edit(
+                CORE,
+                "relays=[p.claim for p in self.peers if p.claim is not None and p is not peer],",
+                "relays=[],",
+            ),
+        ),
+    ),
+    Mutant(
+        "damage-taken-for-a-torn-tail",
+        "28",
+        False,
+        (
+            Edit(
+                JOURNAL_TABLE, "_YES, _ANY, _YES, _ANY, Decision.DAMAGE_RESUME", "_YES, _ANY, _YES, _ANY, Decision.CUT"
+            ),
+        ),
+    ),
+    Mutant(
+        "failed-fsync-passed-over",
+        "29",
+        False,
+        (
+            Edit(
+                JOURNAL_SYNC,
+                "            self._on_error(text)\n            raise JournalBroken(text) from error\n        self.done = True\n",
+                "        self.done = True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "full-disk-not-refused",
+        "29",
+        False,
+        (
+            Edit(CORE, "        self.full = not room_for_work\n        if self.closing:", "        if self.closing:"),
+            Edit(
+                CORE,
+                '        if not room_for_work:\n            return Unavailable("DiskFull"',
+                '        if False:\n            return Unavailable("DiskFull"',
+            ),
+        ),
+    ),
+    Mutant(
+        "stable-not-journaled",
+        "33",
+        True,
+        (Edit(AGREEMENT, "        self._say_stable(index)\n", ""),),
+    ),
+    Mutant(
+        "stable-is-the-logs-end",
+        "33",
+        True,
+        (Edit(AGREEMENT, "            if held < queue.in_log:\n", "            if held < 0:\n"),),
+    ),
+)

@@ -1,0 +1,75 @@
+"""Takes a safeguard out of the shipped code while it is imported: exact old text to new text, in a fresh process.
+
+Nothing of ``txlog`` may be imported before :func:`install`, so this module imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Edit(NamedTuple):
+    """``file`` is relative to the folder of the packages; ``old`` stands in it exactly once."""
+
+    file: str
+    old: str
+    new: str
+
+
+class PatchMissesError(Exception):
+    """The shipped code has changed: this edit's old text is not there exactly once."""
+
+
+def patched(edits: Sequence[Edit]) -> dict[str, str]:
+    """Module name to patched source; :class:`PatchMissesError` names the edit that does not fit."""
+    sources: dict[str, str] = {}
+    for edit in edits:
+        name = edit.file.removesuffix(".py").replace("/", ".")
+        text = sources.get(name) or (ROOT / edit.file).read_text()
+        if text.count(edit.old) != 1:
+            raise PatchMissesError(f"{edit.file} has this {text.count(edit.old)} times, not once:\n{edit.old}")
+        sources[name] = text.replace(edit.old, edit.new)
+    return sources
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, source: str) -> None:
+        super().__init__(name, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        code = compile(self._source, self.path, "exec", dont_inherit=True)
+        assert isinstance(code, CodeType)
+        return code
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, sources: dict[str, str]) -> None:
+        self._sources = sources
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        source = self._sources.get(fullname)
+        if source is None:
+            return None
+        file = str(ROOT / (fullname.replace(".", "/") + ".py"))
+        return spec_from_file_location(fullname, file, loader=_Loader(fullname, file, source))
+
+
+def install(edits: Sequence[Edit]) -> None:
+    """From here on these modules are imported with the edits in them."""
+    sources = patched(edits)
+    early = sorted(set(sources) & set(sys.modules))
+    if early:
+        raise PatchMissesError(f"already imported: {early}")
+    sys.meta_path.insert(0, _Finder(sources))

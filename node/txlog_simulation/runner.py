@@ -1,0 +1,227 @@
+"""Many seeds on several processes: progress, a table for people, one line of JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from txlog_simulation.plan import draw
+from txlog_simulation.violation import COUNTS_FOR_MUTANTS
+from txlog_simulation.world import Result, run
+
+TWICE_EVERY = 20
+"""Every so many seeds, one is run twice and the traces are compared (rule 31)."""
+COVERAGE_FROM_SEEDS = 200
+"""With fewer seeds a rare fault may well not be met."""
+LISTED = (
+    "batch",
+    "clock back",
+    "clock forward",
+    "crash",
+    "crash after append",
+    "crash after begin_sync",
+    "crash after end_sync",
+    "crash after fdatasync",
+    "crash after pwrite",
+    "crash after receive",
+    "crash after release",
+    "crash after run",
+    "crash after send",
+    "crash while founding",
+    "cut",
+    "cut-one-way",
+    "disk-error",
+    "ended by name",
+    "flip",
+    "full",
+    "idempotency key repeated",
+    "isolate",
+    "lasting cut",
+    "message cut off",
+    "message lost",
+    "message overtaken",
+    "message repeated",
+    "message slow",
+    "old-image",
+    "partition",
+    "pause",
+    "refused for a full disk",
+    "restart-all",
+    "single submission",
+    "skip entry",
+    "stop",
+    "submission while founding",
+    "torn write",
+    "unsynced write lost",
+    "wipe",
+)
+
+
+@dataclass
+class Job:
+    """What to run and how."""
+
+    seeds: int
+    start: int = 0
+    jobs: int = 1
+    mutant: str = ""
+    stop_at_first: bool = False
+    profile: str = ""
+    progress: bool = True
+
+
+@dataclass
+class Sum:
+    """Of all runs. ``failed``: (seed, text of the first violation)."""
+
+    seeds: int = 0
+    transactions: int = 0
+    messages: int = 0
+    faults: int = 0
+    judged: int = 0
+    twice: int = 0
+    healed_ms_max: int = 0
+    met: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    profiles: Counter[str] = field(default_factory=Counter)
+    failed: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, result: Result, texts: list[str]) -> None:
+        """One more run."""
+        self.seeds += 1
+        self.transactions += result.transactions
+        self.messages += result.messages
+        self.faults += result.faults
+        self.judged += result.judged
+        self.healed_ms_max = max(self.healed_ms_max, result.healed_ms if result.judged else 0)
+        self.met += result.met
+        self.refused += result.refused
+        self.profiles[result.profile] += 1
+        self.failed += [(result.seed, text) for text in texts[:1]]
+
+
+_job = Job(0)
+
+
+def _one(seed: int) -> tuple[Result, list[str]]:
+    plan = draw(seed)
+    if _job.profile:
+        plan = replace(draw(seed, _job.profile))
+    twice = seed % TWICE_EVERY == 0 and not _job.mutant
+    result = run(plan, trace=twice, counting=COUNTS_FOR_MUTANTS if _job.mutant else None)
+    texts = [str(violation) for violation in result.violations]
+    if twice:
+        again = run(plan, trace=True)
+        if again.trace_digest != result.trace_digest:
+            texts.append(f"determinism (rule 31): two runs differ, first at: {_difference(result.trace, again.trace)}")
+        result.trace = []
+    return result, texts
+
+
+def _difference(one: list[str], other: list[str]) -> str:
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            return f"{a!r} / {b!r}"
+    return f"lengths {len(one)} / {len(other)}"
+
+
+def _results(job: Job) -> Iterator[tuple[Result, list[str]]]:
+    seeds = range(job.start, job.start + job.seeds)
+    if job.jobs <= 1:
+        yield from map(_one, seeds)
+        return
+    context = multiprocessing.get_context("fork")  # a patched import stays patched in the children
+    with context.Pool(job.jobs) as pool:
+        yield from pool.imap(_one, seeds, chunksize=4)
+
+
+def run_all(job: Job) -> int:
+    """Run, print, and return the exit code: 0, or 1 for a violation or a listed fault that was never met."""
+    global _job
+    _job = job
+    began = time.monotonic()
+    total = Sum()
+    for result, texts in _results(job):
+        total.add(result, texts)
+        if texts and not job.mutant:
+            _print_failure(result.seed, texts, job)
+        if job.progress and total.seeds % 100 == 0:
+            print(f"{total.seeds} seeds, {len(total.failed)} with violations", file=sys.stderr, flush=True)
+        if texts and job.stop_at_first:
+            break
+    missed = _missed(total, job)
+    _print_table(total, missed)
+    took_s = time.monotonic() - began
+    print(json.dumps(_figures(total, missed, took_s, job)), flush=True)
+    return 1 if total.failed or missed else 0
+
+
+def _print_failure(seed: int, texts: Iterable[str], job: Job) -> None:
+    plan = draw(seed, job.profile)
+    print(f"seed {seed} fails")
+    for text in texts:
+        print(f"  {text}")
+    print(f"  {plan.describe()}")
+    profile = f" --profile {job.profile}" if job.profile else ""
+    print(
+        f"  again, with every event: python -m txlog_simulation --seeds 1 --start {seed}{profile} --trace", flush=True
+    )
+
+
+def _missed(total: Sum, job: Job) -> list[str]:
+    if total.seeds < COVERAGE_FROM_SEEDS or job.mutant or job.profile:
+        return []
+    return [name for name in LISTED if not total.met[name]]
+
+
+def _print_table(total: Sum, missed: list[str]) -> None:
+    for title, counts in (("met", total.met), ("refused", total.refused), ("seeds of profile", total.profiles)):
+        for name, count in sorted(counts.items()):
+            print(f"{title:<18} {name:<28} {count:>9}")
+    for name in missed:
+        print(f"{'NEVER MET':<18} {name}")
+    for seed, text in total.failed[:20]:
+        print(f"{'VIOLATION':<18} seed {seed}: {text.splitlines()[0][:200]}")
+
+
+def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str, object]:
+    first = total.failed[0] if total.failed else None
+    return {
+        "seeds": total.seeds,
+        "start": job.start,
+        "violations": len(total.failed),
+        "first": f"seed {first[0]}: {first[1].splitlines()[0]}" if first else "",
+        "transactions": total.transactions,
+        "transactions_per_seed": round(total.transactions / max(1, total.seeds), 1),
+        "messages": total.messages,
+        "faults": total.faults,
+        "faults_per_seed": round(total.faults / max(1, total.seeds), 1),
+        "liveness_judged": total.judged,
+        "healed_ms_max": total.healed_ms_max,
+        "run_twice": sum(1 for s in range(job.start, job.start + total.seeds) if s % TWICE_EVERY == 0),
+        "never_met": missed,
+        "seeds_per_s": round(total.seeds / max(took_s, 1e-9), 1),
+        "seconds": round(took_s, 1),
+        "processes": job.jobs,
+    }
+
+
+def show_trace(seed: int, profile: str) -> int:
+    """One seed, every event on a line."""
+    result = run(draw(seed, profile), trace=True)
+    for line in result.trace:
+        print(line)
+    for violation in result.violations:
+        print(f"# {violation}")
+    return 1 if result.violations else 0
+
+
+def processors() -> int:
+    """How many runs at once."""
+    return len(os.sched_getaffinity(0))
