@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from struct import Struct
+from struct import Struct, pack
 from typing import NamedTuple
 
 import msgspec
@@ -53,22 +53,17 @@ def parse_origin(front: bytes) -> Origin:
 def encode_held(origin: bytes, run: Run, contents: bytes, flags: int = 0) -> Body:
     """``origin`` is :func:`origin_bytes`. Columns, not rows: each is made by one call for the whole run."""
     items = run.items
-    assert len(contents) == HASH_BYTES * len(items)
+    count = len(items)
+    assert len(contents) == HASH_BYTES * count
     payloads = [item.payload for item in items]
-    kinds = bytes([item.kind for item in items])
     keys = [item.key for item in items]
-    columns = [
-        origin,
-        Struct(f"<{len(items)}Q").pack(*[item.stamp for item in items]),
-        array("I", map(len, payloads)).tobytes(),
-        contents,
-        kinds,
-    ]
+    numbers = pack(f"<{count}Q{count}I", *[item.stamp for item in items], *map(len, payloads))
+    columns = [origin, numbers, contents, bytes([item.kind for item in items])]
     if any(keys):
         flags |= fmt.FLAG_NAMED
         names = [key.encode() for key in keys]
         columns += [array("H", map(len, names)).tobytes(), *names]
-    return Body(fmt.HELD, flags, run.first_seq, len(items), b"".join(columns), b"".join(payloads))
+    return Body(fmt.HELD, flags, run.first_seq, count, b"".join(columns), b"".join(payloads))
 
 
 class HeldFront(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from txlog.model.entry import Run
-from txlog.model.ids import Origin
 
 ITEM_BYTES = 200
 """What an item costs in memory beside its payload: the object, its stamp, the bytes object's head."""
@@ -15,16 +14,17 @@ class Recent:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._runs: dict[tuple[Origin, int], tuple[int, int, Run]] = {}
+        self._runs: dict[int, tuple[int, int, Run]] = {}
 
-    def put(self, origin: Origin, number: int, run: Run, payload_bytes: int) -> None:
+    def put(self, slot: int, number: int, run: Run, payload_bytes: int) -> None:
+        """``slot``: the origin's in the index; ``number``: the record's."""
         size = payload_bytes + ITEM_BYTES * len(run.items)
-        self._runs[origin, run.first_seq] = (number, size, run)
+        self._runs[slot << 64 | run.first_seq] = (number, size, run)
         self._bytes += size
 
-    def get(self, origin: Origin, first_seq: int) -> Run | None:
+    def get(self, slot: int, first_seq: int) -> Run | None:
         """The run of the record that begins with this seq."""
-        found = self._runs.get((origin, first_seq))
+        found = self._runs.get(slot << 64 | first_seq)
         return found[2] if found else None
 
     def shrink(self, synced: int) -> None:

@@ -31,6 +31,7 @@ CRC_FROM = 8
 """On disk: the head crc covers the record from here to the end of its front."""
 
 _REST = Struct("<IBBHQQ16sIIQII")
+_PADDING = [bytes(count) for count in range(8)]
 _FRAME = Struct("<4sI")
 _SEED = Struct("<QQ")
 _SEGMENT = Struct("<8sIIIIQQQQ16sHHI")
@@ -115,26 +116,17 @@ def record_length(body: Body, vitals_bytes: int) -> int:
     return padded(HEAD_BYTES + vitals_bytes + len(body.front) + len(body.tail))
 
 
-def encode_record(body: Body, number: int, synced: int, chain: bytes, vitals: bytes, seed: int) -> tuple[bytes, bytes]:
-    """Head and tail. ``chain`` is the one after this record."""
-    length = record_length(body, len(vitals))
-    tail = body.tail + bytes(length - HEAD_BYTES - len(vitals) - len(body.front) - len(body.tail))
-    rest = _REST.pack(
-        length,
-        body.kind,
-        body.flags,
-        len(vitals),
-        number,
-        synced,
-        chain,
-        crc32(tail),
-        len(body.front),
-        body.a,
-        body.b,
-        len(body.tail),
-    )
-    rest += vitals + body.front
-    return _FRAME.pack(RECORD_MARK, crc32(rest, seed)) + rest, tail
+def encode_record(
+    body: Body, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int
+) -> tuple[bytes, bytes, bytes, bytes]:
+    """Frame, head, tail, zeros. ``length``: :func:`record_length`. ``chain`` is the one after this record."""
+    kind, flags, a, b, front, tail = body
+    state_bytes, front_bytes, tail_bytes = len(vitals), len(front), len(tail)
+    zeros = _PADDING[length - HEAD_BYTES - state_bytes - front_bytes - tail_bytes]
+    tail_crc = crc32(zeros, crc32(tail))
+    fixed = _REST.pack(length, kind, flags, state_bytes, number, synced, chain, tail_crc, front_bytes, a, b, tail_bytes)
+    head = fixed + vitals + front
+    return _FRAME.pack(RECORD_MARK, crc32(head, seed)), head, tail, zeros
 
 
 class Framed(NamedTuple):

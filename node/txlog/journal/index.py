@@ -21,10 +21,11 @@ class Place(NamedTuple):
 class OriginIndex:
     """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not."""
 
-    __slots__ = ("data", "firsts", "last", "offsets", "origin", "segments")
+    __slots__ = ("data", "firsts", "last", "offsets", "origin", "segments", "slot")
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, slot: int) -> None:
         self.origin = origin
+        self.slot = slot
         self.data = origin_bytes(origin)
         self.last = 0
         self.firsts = array("Q")
@@ -54,16 +55,16 @@ class Index:
 
     def __init__(self) -> None:
         self.by_data: dict[bytes, OriginIndex] = {}
-        self._by_origin: dict[Origin, OriginIndex] = {}
+        self._by_origin: dict[tuple[str, int], OriginIndex] = {}
 
-    def get(self, origin: Origin) -> OriginIndex | None:
-        return self._by_origin.get(origin)
+    def get(self, node: str, birth: int) -> OriginIndex | None:
+        return self._by_origin.get((node, birth))
 
     def at(self, origin: Origin) -> OriginIndex:
         """Made when it is new."""
         found = self._by_origin.get(origin)
         if found is None:
-            found = self._by_origin[origin] = OriginIndex(origin)
+            found = self._by_origin[origin] = OriginIndex(origin, len(self._by_origin))
             self.by_data[found.data] = found
         return found
 

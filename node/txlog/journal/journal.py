@@ -168,38 +168,38 @@ class Journal:
         """
         self._check_broken()
         if isinstance(record, Held):
-            self._append_held(record, self._held_body(record, 0))
+            held, body = self._held_body(record)
+            self._refuse_work(self._length(body))
+            self._append_held(record.run, held, body)
         elif isinstance(record, Sequence):
             self._append_all(record)
         else:
             self._append_other(record)
 
     def _append_all(self, records: Sequence[Record]) -> None:
-        work = [self._held_body(record, 0) for record in records if isinstance(record, Held)]
-        self._refuse_work(sum(self._length(body) for body in work))
+        work = [self._held_body(record) for record in records if isinstance(record, Held)]
+        self._refuse_work(sum(self._length(body) for _, body in work))
         taken = iter(work)
         for record in records:
             if isinstance(record, Held):
-                self._append_held(record, next(taken))
+                self._append_held(record.run, *next(taken))
             else:
                 self._append_other(record)
 
-    def _held_body(self, record: Held, flags: int) -> Body:
+    def _held_body(self, record: Held) -> tuple[OriginIndex, Body]:
         run = record.run
-        return bodies.encode_held(self._index.at(run.origin).data, run, record.contents, flags)
+        held = self._index.get(run.node, run.birth) or self._index.at(run.origin)
+        return held, bodies.encode_held(held.data, run, record.contents)
 
-    def _append_held(self, record: Held, body: Body) -> None:
-        run = record.run
-        held = self._index.at(run.origin)
-        assert run.first_seq == held.last + 1, f"{run.origin}: {run.first_seq} behind {held.last}"
+    def _append_held(self, run: Run, held: OriginIndex, body: Body) -> None:
+        assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} behind {held.last}"
         assert run.items
-        self._refuse_work(self._length(body))
         number = self._next
         segment, offset = self._put(body, work=True)
         held.add(run.first_seq, segment.number, offset)
-        held.last = run.last_seq
-        self._vitals.set_held(run.origin, held.last)
-        self._recent.put(run.origin, number, run, len(body.tail))
+        held.last = run.first_seq + body.b - 1
+        self._vitals.set_held(held.origin, held.last)
+        self._recent.put(held.slot, number, run, len(body.tail))
 
     def _append_other(self, record: Record) -> None:
         vitals = self._vitals
@@ -237,7 +237,7 @@ class Journal:
         self._chain = fmt.next_chain(self._chain, body.front)
         segment = extent.segment
         synced = self._batch_first - 1
-        extent.parts += fmt.encode_record(body, self._next, synced, self._chain, vitals, segment.seed)
+        extent.parts += fmt.encode_record(body, length, self._next, synced, self._chain, vitals, segment.seed)
         self._next += 1
         return segment, offset
 
@@ -404,7 +404,7 @@ class Journal:
         payload, at least one when it is held, none when it is not.
 
         :class:`JournalDamaged` when the first one cannot be read; never "not held" for that (rule 28)."""
-        held = self._index.get(Origin(node, birth))
+        held = self._index.get(node, birth)
         items: list[Item] = []
         if held is not None:
             self._gather(held, first_seq, count_max, bytes_max, items)
@@ -431,7 +431,7 @@ class Journal:
         place = held.place(seq)
         if place is None:
             raise Unreadable("it stood in a damaged record")
-        recent = self._recent.get(held.origin, place.first_seq)
+        recent = self._recent.get(held.slot, place.first_seq)
         if recent is not None and seq <= recent.last_seq:
             first = seq - recent.first_seq
             whole = recent.items if first == 0 and len(recent.items) <= count else recent.items[first : first + count]
@@ -472,15 +472,15 @@ class Journal:
         body = bodies.encode_held(held.data, run, hashes, fmt.FLAG_REPAIR)
         segment, offset = self._put(body, work=True)
         held.refill(run.first_seq, segment.number, offset)
-        self._recent.put(run.origin, number, run, len(body.tail))
+        self._recent.put(held.slot, number, run, len(body.tail))
 
     def _meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
         """Stamp and content hash of what is held."""
-        held = self._index.get(origin)
+        held = self._index.get(*origin)
         place = held.place(seq) if held is not None and seq <= held.last else None
-        if place is None:
+        if held is None or place is None:
             return None
-        recent = self._recent.get(origin, place.first_seq)
+        recent = self._recent.get(held.slot, place.first_seq)
         if recent is not None and seq <= recent.last_seq:
             item = recent.items[seq - recent.first_seq]
             return item.stamp, content_hash(item.kind, item.key, item.payload)

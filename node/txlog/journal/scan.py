@@ -22,6 +22,8 @@ from txlog.model.errors import JournalDamaged
 from txlog.model.ids import Origin
 from txlog.model.view import View
 
+_FRONT_FROM = fmt.HEAD_BYTES - fmt.CRC_FROM
+
 
 class Named(NamedTuple):
     """A held transaction with a key (a skip's key is the txid it names)."""
@@ -207,25 +209,25 @@ class Scan:
 
     def _stretch(self, data: bytes, offset: int, seed: int, segment: int) -> int:
         """Good records from here on; returns the offset behind the last one."""
-        unpack, view, size = fmt.RECORD_HEAD.unpack_from, memoryview(data), len(data)
+        unpack, size = fmt.RECORD_HEAD.unpack_from, len(data)
         number, chain, by_data = self.number, self.chain, self.index.by_data
         while offset + fmt.HEAD_BYTES <= size:
             mark, crc, length, kind, flags, vitals, n, synced, recorded, tail_crc, front_bytes, a, b, tail = unpack(
                 data, offset
             )
-            front_from = offset + fmt.HEAD_BYTES + vitals
-            front_end = front_from + front_bytes
+            front_end = offset + fmt.HEAD_BYTES + vitals + front_bytes
             stop = offset + length
+            covered = data[offset + fmt.CRC_FROM : front_end]
             if (
                 n != number
                 or mark != fmt.RECORD_MARK
                 or stop > size
                 or length != (front_end - offset + tail + 7) & ~7
-                or crc32(view[offset + 8 : front_end], seed) != crc
-                or crc32(view[front_end:stop]) != tail_crc
+                or crc32(covered, seed) != crc
+                or crc32(data[front_end:stop]) != tail_crc
             ):
                 break
-            front = data[front_from:front_end]
+            front = covered[vitals + _FRONT_FROM :]
             if chain is not None and blake2b(chain + front, digest_size=16).digest() != recorded:
                 break
             chain = recorded
