@@ -104,8 +104,7 @@ class App:
         )
         registry = Registry(config.data_center, config.workers, self.loop)
         self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log)
-        if recovered.damage:
-            self.site.damage = [damage.where for damage in recovered.damage]
+        assert not recovered.damage, "a damaged journal is mended before there is a core"
         self.loop.stable_moved = registry.evaluate
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
@@ -127,11 +126,9 @@ class App:
     async def start(self) -> None:
         """Open the door and begin to speak with the peers."""
         server = web.Server(self.door.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
-        self._runner = web.ServerRunner(server, handle_signals=False)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
         await self._runner.setup()
-        await web.TCPSite(
-            self._runner, self.config.host, self.config.port, backlog=1024, reuse_address=True, shutdown_timeout=CLOSE_S
-        ).start()
+        await web.TCPSite(self._runner, self.config.host, self.config.port, backlog=1024, reuse_address=True).start()
         forever = {**self.links.tasks(self.loop), **self.feed.tasks(), **self.skipping.tasks()}
         for name, coroutine in forever.items():
             self._run(name, coroutine)
@@ -181,6 +178,8 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
     """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start."""
     token = read_token(config)
     journal, recovered = open_journal(config)
+    if recovered.damage:
+        journal, recovered = await mend(config, journal, recovered, token, log)
     app = App(config, journal, recovered, token, log, end)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -189,6 +188,21 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
     await stop.wait()
     log.info("Stopping")
     await app.stop()
+
+
+async def mend(
+    config: NodeConfig, journal: Any, recovered: Recovered, token: bytes, log: EventLog
+) -> tuple[Any, Recovered]:
+    """Fetch what a damaged journal misses, write it again, and open the journal anew."""
+    from txlog.server.mending import Mending  # late: hardly any start needs it
+
+    mending = Mending(config, settings_of(config), recovered, journal, Links(config, token, log), log)
+    repair = await mending.run()
+    for damage, mended in repair.mended:
+        journal.repair(damage, mended.runs, mended.contents, mended.added)
+    journal.sync()
+    journal.close()
+    return open_journal(config)
 
 
 class BadStart(TxLogError):

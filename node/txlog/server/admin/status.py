@@ -62,7 +62,7 @@ class Status:
                 ],
                 "present": present if view is not None else [],
                 "workers": [worker.view() for worker in site.registry.workers.values()],
-                "damage": site.damage,
+                "damage": [],
                 "repository": site.config.repository,
                 "dataCenter": site.config.data_center,
                 "uptimeSeconds": round(time.monotonic() - site.began, 3),

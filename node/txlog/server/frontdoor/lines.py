@@ -141,6 +141,9 @@ class Lines:
         add = submissions.append
         decode = _decoder.decode
         for at, line in enumerate(lines):
+            if len(line) > self._line_max:
+                refused[at] = _too_long(self._line_max)
+                continue
             try:
                 told = decode(line)
                 key = told.key
@@ -253,6 +256,10 @@ def _refusal(error: TxLogError) -> bytes:
     return encode_json(told) + b"\n"
 
 
+def _too_long(line_max: int) -> TooLarge:
+    return TooLarge(f"one line may have {line_max} bytes; it is one transaction")
+
+
 class _LineReader:
     """Whole lines of a body as they come. ``ended``: there is nothing more."""
 
@@ -277,7 +284,7 @@ class _LineReader:
             size += len(piece)
             whole = whole or b"\n" in piece
             if not whole and size > self._line_max:
-                raise TooLarge(f"one line may have {self._line_max} bytes")
+                raise _too_long(self._line_max)
         text = b"".join(pieces)
         if content.at_eof():
             self.ended = True

@@ -13,7 +13,7 @@ import hmac
 import random
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType, web
 from aiohttp.http_websocket import WebSocketError
@@ -21,7 +21,6 @@ from aiohttp.http_websocket import WebSocketError
 from txlog.config.process import NodeConfig, PeerConfig
 from txlog.model.errors import PeerFault
 from txlog.runtime.events import EventLog
-from txlog.runtime.loop import Loop
 from txlog.runtime.web import Request, Response, Route, json_answer, peer_fault_status
 
 PATH = "/txlog/peer"
@@ -36,6 +35,16 @@ CONNECT_S = 3.0
 HEARTBEAT_S = 10.0
 """Finds a connection that died without a word. Whether a master is present is the core's business, not this."""
 CLOSE_S = 0.5
+
+
+class Receiver(Protocol):
+    """Who takes what peers send: the loop, or the repair of a damaged journal before there is one."""
+
+    def receive(self, peer: str, data: bytes) -> None:
+        """One message; raises ``PeerFault`` when it is refused."""
+
+    def count_fault(self, peer: str, reason: str) -> None: ...
+
 
 _Socket = ClientWebSocketResponse | web.WebSocketResponse
 
@@ -103,6 +112,13 @@ class Link:
         return len(self._queue), self._queue_bytes
 
 
+class Ears(Protocol):
+    """Who hears what peers say: the loop, or a journal's repair."""
+
+    def receive(self, peer: str, data: bytes) -> None: ...
+    def count_fault(self, peer: str, reason: str) -> None: ...
+
+
 class Links:
     """All peers of this master, and the door through which they come."""
 
@@ -112,7 +128,7 @@ class Links:
         self._config = config
         self._token = token
         self._log = log
-        self._loop: Loop | None = None
+        self._loop: Ears | None = None
         self._session: ClientSession | None = None
         self._message_bytes_max = 2 * (config.limits.frame_bytes + config.limits.body_bytes) + (16 << 20)
         self._closing = False
@@ -126,7 +142,7 @@ class Links:
     def routes(self) -> list[Route]:
         return [Route("GET", PATH, self.accept)]
 
-    def tasks(self, loop: Loop) -> dict[str, Any]:
+    def tasks(self, loop: Ears) -> dict[str, Any]:
         """What runs for ever, by name: two tasks for each peer."""
         self._loop = loop
         running: dict[str, Any] = {}

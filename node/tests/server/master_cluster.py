@@ -1,0 +1,188 @@
+"""Masters for tests: real servers over real sockets and real journals, in this process or as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientError, ClientResponse, ClientSession
+
+from txlog.config.process import NodeConfig
+from txlog.runtime.events import EventLog
+from txlog.server.app import App, open_journal
+
+TOKEN = b"a-shared-secret"
+DEADLINE_S = 30.0
+UPDATE = {"Content-Type": "application/sparql-update"}
+SYNCED = {**UPDATE, "TxLog-Durability": "synced"}
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+async def until(what: Callable[[], Any], seconds: float = DEADLINE_S) -> Any:
+    """The first true value; polled, with a deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = what()
+        if isinstance(value, Awaitable):
+            value = await value
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        await asyncio.sleep(0.02)
+
+
+class Cluster:
+    """``changes`` go into every master's configuration, ``of`` into one's."""
+
+    def __init__(self, folder: Path, count: int, **changes: Any) -> None:
+        self.folder = folder
+        (folder / "token").write_bytes(TOKEN + b"\n")
+        self.ports = free_ports(count)
+        self.nodes = [f"uk-{at + 1}" for at in range(count)]
+        self.configs = [self._config(at, changes) for at in range(count)]
+        self.apps: list[App | None] = [None] * count
+        self.processes: list[subprocess.Popen[bytes] | None] = [None] * count
+        self.ended: list[BaseException] = []
+        self.logs = [io.StringIO() for _ in range(count)]
+        self.session = ClientSession()
+
+    def _config(self, at: int, changes: dict[str, Any]) -> dict[str, Any]:
+        peers = [
+            {"node": node, "data_center": "uk", "url": f"http://127.0.0.1:{port}"}
+            for node, port in zip(self.nodes, self.ports, strict=True)
+        ]
+        return {
+            "node": self.nodes[at],
+            "data_center": "uk",
+            "repository": "demo",
+            "port": self.ports[at],
+            "journal_folder": str(self.folder / self.nodes[at]),
+            "segment_bytes": 1 << 20,
+            "peer_token_file": str(self.folder / "token"),
+            "peers": peers,
+            "durability": "synced",
+            "write_timeout_s": 20.0,
+            "round_timeout_ms": 1000,
+            **changes,
+        }
+
+    def url(self, at: int, path: str = "") -> str:
+        return f"http://127.0.0.1:{self.ports[at]}{path}"
+
+    # In this process
+
+    async def start(self, *which: int, ready: bool = True) -> None:
+        for at in which or range(len(self.nodes)):
+            config = NodeConfig.model_validate(self.configs[at])
+            journal, recovered = open_journal(config)
+            log = EventLog(config.node, self.logs[at], limit_s=0.0)
+            app = App(config, journal, recovered, config.peer_token_file.read_bytes().strip(), log, self.ended.append)
+            await app.start()
+            self.apps[at] = app
+        if ready:
+            for at in which or range(len(self.nodes)):
+                await until(lambda at=at: self.app(at).site.ready)
+
+    def app(self, at: int) -> App:
+        app = self.apps[at]
+        assert app is not None
+        return app
+
+    async def stop(self, *which: int) -> None:
+        for at in which or range(len(self.nodes)):
+            app, self.apps[at] = self.apps[at], None
+            if app is not None:
+                await app.stop()
+
+    # As processes
+
+    def spawn(self, *which: int) -> None:
+        for at in which or range(len(self.nodes)):
+            path = self.folder / f"{self.nodes[at]}.json"
+            path.write_text(json.dumps(self.configs[at]))
+            with (self.folder / f"{self.nodes[at]}.log").open("ab") as log:
+                self.processes[at] = subprocess.Popen(
+                    [sys.executable, "-m", "txlog.server", "--config", str(path)], stderr=log, stdout=log
+                )
+
+    def process(self, at: int) -> subprocess.Popen[bytes]:
+        process = self.processes[at]
+        assert process is not None
+        return process
+
+    def kill(self, at: int, how: int = signal.SIGKILL) -> int:
+        """The exit code."""
+        process, self.processes[at] = self.process(at), None
+        os.kill(process.pid, how)
+        return process.wait(DEADLINE_S)
+
+    async def ready(self, *which: int) -> None:
+        async def answers(at: int) -> bool:
+            try:
+                async with self.session.get(self.url(at, "/health/ready")) as response:
+                    return response.status == 200
+            except (OSError, ClientError):
+                return False
+
+        for at in which or range(len(self.nodes)):
+            await until(lambda at=at: answers(at))
+
+    async def close(self) -> None:
+        await self.session.close()
+        await self.stop()
+        for at, process in enumerate(self.processes):
+            if process is not None:
+                self.kill(at)
+
+    # Asking
+
+    async def get(self, at: int, path: str, status: int = 200, **more: Any) -> Any:
+        async with self.session.get(self.url(at, path), **more) as response:
+            return await _told(response, status)
+
+    async def post(self, at: int, path: str, data: Any, status: int = 204, **more: Any) -> Any:
+        async with self.session.post(self.url(at, path), data=data, **more) as response:
+            return await _told(response, status)
+
+    async def write(self, at: int, update: str, status: int = 204, **headers: str) -> dict[str, str]:
+        """The answer's headers."""
+        sent = {**SYNCED, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        async with self.session.post(
+            self.url(at, "/repositories/demo/statements"), data=update, headers=sent
+        ) as answer:
+            text = await answer.text()
+            assert answer.status == status, (answer.status, text)
+            return {**answer.headers, "body": text}
+
+    def logged(self, at: int) -> list[str]:
+        """The names of the events."""
+        return [json.loads(line)["event"] for line in self.logs[at].getvalue().splitlines()]
+
+
+async def _told(response: ClientResponse, status: int) -> Any:
+    body = await response.read()
+    assert response.status == status, (response.status, body[:1000])
+    if response.content_type.endswith("json"):
+        return json.loads(body)
+    return body.decode()

@@ -1,0 +1,118 @@
+"""A master whose journal is damaged: it takes no part, shows why, and fetches what is missing (rule 28).
+
+There is no core in this phase, so nothing is posted and nothing is added. Only peers and people find an open door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from txlog.config.process import NodeConfig
+from txlog.model.errors import PeerFault
+from txlog.model.records import Recovered
+from txlog.protocol.events import Settings
+from txlog.runtime.events import EventLog
+from txlog.runtime.loop import system_now
+from txlog.runtime.repair import Repair
+from txlog.runtime.web import Door, Request, Response, Route, json_answer, text_answer
+from txlog.server.peers.links import Links
+from txlog.wire import messages as wire
+
+WAKE_S_MAX = 1.0
+
+
+class Mending:
+    """Drives one :class:`Repair`: what it says goes to the peers, what they answer goes to it."""
+
+    def __init__(
+        self, config: NodeConfig, settings: Settings, recovered: Recovered, journal: Any, links: Links, log: EventLog
+    ) -> None:
+        self._config = config
+        self._recovered = recovered
+        self._links = links
+        self._log = log
+        self._repair = Repair(settings, recovered, journal)
+        self._changed = asyncio.Event()
+        self._error: BaseException | None = None
+        self.door = Door([*links.routes(), *self._routes()], log)
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("GET", "/txlog/status", self._status),
+            Route("GET", "/health/live", self._live),
+            Route("GET", "/health/startup", self._live),
+            Route("GET", "/health/ready", self._not_ready),
+        ]
+
+    async def run(self) -> Repair:
+        """Returns when everything is there; raises ``Fatal`` when nobody has it."""
+        self._log.warning("Damaged", damage=self._repair.names)
+        tasks = [asyncio.ensure_future(forever) for forever in self._links.tasks(self).values()]
+        server = web.ServerRunner(
+            web.Server(self.door.handle, access_log=None), handle_signals=False, shutdown_timeout=0.5
+        )
+        try:
+            await server.setup()
+            await web.TCPSite(server, self._config.host, self._config.port, reuse_address=True).start()
+            while not self._repair.finished:
+                if self._error is not None:
+                    raise self._error
+                now = system_now()
+                wake_ms, sends = self._repair.poll(now)
+                for peer, message in sends:
+                    self._links.send(peer, wire.encode(message))
+                self._changed.clear()
+                try:
+                    await asyncio.wait_for(self._changed.wait(), min(WAKE_S_MAX, max(1, wake_ms - now.mono) / 1000))
+                except TimeoutError:
+                    continue
+        finally:
+            await self._links.close()
+            for task in tasks:
+                task.cancel()
+            await server.cleanup()
+        self._log.info("Mended")
+        return self._repair
+
+    # As the links see it
+
+    def receive(self, peer: str, data: bytes) -> None:
+        """One message of a peer."""
+        try:
+            self._repair.receive(peer, data, system_now())
+        except PeerFault:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - raised where it is owned, in run()
+            self._error = wrong
+        self._changed.set()
+
+    def count_fault(self, peer: str, reason: str) -> None:
+        return None  # there are no metrics yet; it is logged
+
+    # Doors
+
+    async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
+        config, recovered = self._config, self._recovered
+        nowhere = {"epoch": 0, "index": 0, "hash": bytes(16).hex()}
+        told = {
+            "node": config.node,
+            "birth": f"{recovered.birth:016x}",
+            "start": recovered.start,
+            "state": "Damaged",
+            "log": nowhere,
+            "stable": {**nowhere, "index": recovered.stable},
+            "damage": self._repair.names,
+            "repository": config.repository,
+            "dataCenter": config.data_center,
+        }
+        return json_answer(told)
+
+    async def _live(self, request: Request, _: Mapping[str, str]) -> Response:
+        return text_answer("live\n")
+
+    async def _not_ready(self, request: Request, _: Mapping[str, str]) -> Response:
+        return json_answer({"state": "Damaged"}, 503, {"Retry-After": "1"})
