@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bench.load import Sample
 from txlog.client import MasterClient
+from txlog.model.durability import Durability
 
 
 class ReadBack(NamedTuple):
@@ -22,7 +23,7 @@ def read_back(masters: Sequence[str], samples: Sequence[Sample], timeout_s: floa
     for url in masters:
         with MasterClient(url, timeout_s) as master:
             for sample in samples:
-                at = master.transaction(sample.txid, 30.0).position
+                at = master.transaction(sample.txid, 30.0, Durability.SYNCED).position
                 if at is None:
                     missing.append(f"{url} gives {sample.txid} no position")
                     continue
