@@ -118,6 +118,9 @@ class LossyTransport:
             raise Unreachable(self.url, "no answer", Fate.UNKNOWN)
         return answer
 
+    def settled(self) -> bool:
+        return not self.waiting
+
     def deliver(self) -> list[int]:
         """What was late arrives at last; the statuses that nobody hears."""
         waiting, self.waiting = self.waiting, []

@@ -204,7 +204,7 @@ def test_a_request_without_an_answer_that_is_still_under_way(worker: OxigraphPro
     lost = apply_up_to(ADAPTER, transport, log, 8, clock=clock)
     assert (lost.state, lost.position) == (State.UNREACHABLE, None)
     # Whoever comes now with another batch waits: both together could not be told apart from one of them.
-    waiting = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=lost.held)
+    waiting = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock)
     assert waiting.state is State.WORKING
     assert waiting.error is not None
     assert "another applier" in waiting.error
@@ -212,6 +212,35 @@ def test_a_request_without_an_answer_that_is_still_under_way(worker: OxigraphPro
     assert transport.deliver() == [204]
     done = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=waiting.held)
     assert (done.state, done.error, done.applied) == (State.WORKING, None, 3)
+    assert counter(worker) == ["10"]
+    assert_at(worker, log, 11)
+
+
+def test_our_own_request_that_takes_longer_than_any_takeover(worker: OxigraphProcess) -> None:
+    log = counting_log(10)
+    apply_up_to(ADAPTER, worker.transport, log, 5)
+    clock = ManualClock()
+    transport = LossyTransport(worker.url, late={2})
+    outcome = apply_up_to(ADAPTER, transport, log, 8, clock=clock)
+    for _ in range(10):  # the connection says that it is not over: no takeover, however long it lasts
+        outcome = apply_up_to(ADAPTER, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
+        assert (outcome.state, outcome.applied) == (State.WORKING, 0)
+        assert outcome.held is not None
+        assert outcome.held.ours
+    assert transport.deliver() == [204]
+    outcome = apply_up_to(ADAPTER, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
+    assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, 3)
+    assert counter(worker) == ["10"]
+    assert_at(worker, log, 11)
+
+
+def test_our_own_request_that_never_happened(worker: OxigraphProcess) -> None:
+    log = counting_log(10)
+    transport = LossyTransport(worker.url, late={2})
+    lost = apply_up_to(ADAPTER, transport, log, 8)
+    transport.waiting.clear()  # the worker died before it read it
+    outcome = apply_up_to(ADAPTER, transport, log, 11, held=lost.held)
+    assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, 11)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 

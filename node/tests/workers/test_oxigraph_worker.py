@@ -221,7 +221,14 @@ def test_the_probe_refuses_a_server_whose_updates_mean_something_else(tmp_path: 
         flagged.kill()
 
 
-class Torn:
+class Settled:
+    """Never gives a request up."""
+
+    def settled(self) -> bool:
+        return True
+
+
+class Torn(Settled):
     """Executes the operations of a request one after the other, as some stores do over HTTP."""
 
     def __init__(self, worker: OxigraphProcess, *, forgiving: bool = False) -> None:
@@ -248,7 +255,7 @@ def test_the_probe_refuses_a_store_without_a_guard() -> None:
     class Forgiving(OxigraphAdapter):
         pass
 
-    class Says:
+    class Says(Settled):
         url = "http://forgiving"
 
         def __init__(self, steps: list[ProbeStep]) -> None:
@@ -266,7 +273,7 @@ def test_the_probe_refuses_a_store_without_a_guard() -> None:
 
 
 def test_the_probe_refuses_what_is_no_sparql_server() -> None:
-    class Says404:
+    class Says404(Settled):
         url = "http://elsewhere"
 
         def send(self, request: WorkerRequest) -> WorkerResponse:

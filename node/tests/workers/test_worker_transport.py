@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -27,12 +28,19 @@ class Scripted:
         self.heard: list[bytes] = []
         self.threads: list[threading.Thread] = []
         self.open: list[socket.socket] = []
+        self.accepted: list[threading.Event] = []
 
     def replies(self, *replies: bytes | None, close: bool = True) -> None:
-        """On one connection: one reply for each request; None says nothing."""
+        """On one connection: one reply for each request; None says nothing. In the order of the calls."""
+        before = self.accepted[-1] if self.accepted else None
+        accepted = threading.Event()
+        self.accepted.append(accepted)
 
         def serve() -> None:
+            if before is not None:
+                before.wait(10)
             connection, _ = self.listener.accept()
+            accepted.set()
             self.open.append(connection)
             for reply in replies:
                 self.heard.append(connection.recv(65536))
@@ -73,7 +81,7 @@ def test_an_answer_is_an_answer_whatever_its_status(scripted: Scripted) -> None:
         assert (answer.status, answer.headers["x-name"], answer.body, answer.ok) == (200, "Value", b"ok", True)
         assert transport.send(ASK).status == 500
     assert scripted.heard[0].startswith(b"POST /base/query HTTP/1.1\r\n")
-    assert scripted.heard[0].endswith(b"\r\n\r\nASK {}") or scripted.heard[1] != b""
+    assert b"Content-Length: 6\r\n" in scripted.heard[0]
 
 
 def test_nobody_listens() -> None:
@@ -86,6 +94,32 @@ def test_nobody_listens() -> None:
 def test_no_answer_in_time(scripted: Scripted) -> None:
     scripted.replies(None, close=False)
     assert fate_of(HttpTransport(scripted.url, 0.1)) is Fate.UNKNOWN
+
+
+def test_a_request_that_was_given_up_is_watched_until_it_is_over(scripted: Scripted) -> None:
+    scripted.replies(None, close=False)
+    scripted.replies(OK, OK, close=False)
+    with HttpTransport(scripted.url, 0.1) as transport:
+        assert fate_of(transport) is Fate.UNKNOWN
+        assert not transport.settled()
+        assert transport.send(ASK).ok  # over another connection
+        assert not transport.settled()
+        scripted.open[0].sendall(OK)
+        deadline = time.monotonic() + 10
+        while not transport.settled():
+            assert time.monotonic() < deadline
+        assert transport.send(ASK).ok
+
+
+def test_a_request_that_was_given_up_is_over_when_the_worker_dies(scripted: Scripted) -> None:
+    scripted.replies(None, close=False)
+    with HttpTransport(scripted.url, 0.1) as transport:
+        assert fate_of(transport) is Fate.UNKNOWN
+        assert not transport.settled()
+        scripted.open[0].close()
+        deadline = time.monotonic() + 10
+        while not transport.settled():
+            assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this"])

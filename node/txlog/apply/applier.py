@@ -6,7 +6,8 @@ from where the applier expects it (the guard), so anything may be lost, repeated
 Engines that let two updates overlap need a lock besides, because then two requests can pass the guard together.
 It lies in the worker as well, is claimed once per call, confirmed by the first request and given back by the last.
 An applier that dies leaves it behind; the next one takes it over once nothing has moved for ``takeover_s``, and raises
-the fence, so that nothing that the dead one sends later can land.
+the fence, so that nothing that the dead one sends later can land. A request that we gave up waiting for keeps the lock
+as well, until the connection tells that it is over.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ MERGE_BYTES = 1 << 16
 """Payload bytes in one request (one larger transaction goes alone): above, Oxigraph takes longer per quad."""
 PAGE_BYTES = 4 << 20
 """Payload asked of the log at a time."""
-TAKEOVER_S = 15.0
-"""Longer than a call's time budget and than nearly every update: how long a lock must lie untouched before its owner
-is taken for dead."""
+TAKEOVER_S = 45.0
+"""How long a lock must lie untouched before its owner, in another process, is taken for dead: longer than that owner
+waits for an answer, and than nearly every update. One that runs on after it is found by its second marker."""
+AUDIT = 1 / 64
+"""How often a cached marker is not believed but read anew, with all there are: two markers are found within minutes
+also where a worker is always busy."""
 _POLL_S = 0.02
 
 
@@ -81,13 +85,16 @@ def apply_up_to(
     cached: MarkerPosition | None = None,
     held: Held | None = None,
     takeover_s: float = TAKEOVER_S,
+    audit: float = AUDIT,
 ) -> Outcome:
     """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow;
     at least one request is tried. Never raises for a fault of the worker: the outcome says it.
 
     ``epoch`` is written into the marker, for people. ``cached``: where the worker stood last, to spare asking; a
-    wrong one costs a request and nothing else. ``held``: the last outcome's, in the same process. Errors of the log
-    itself (no master reached) are raised, with the worker left in order."""
+    wrong one costs a request and nothing else. ``held``: the last outcome's, in the same process and with the same
+    transport. Errors of the log itself (no master reached) are raised, with the worker left in order."""
+    if cached is not None and random.random() < audit:
+        cached = None
     run = _Run(
         adapter,
         transport,
@@ -294,7 +301,11 @@ class _Run:
             self.held, self.contended = None, False
             return False
         held, now = self.held, self.clock.now()
-        if held is None or not (held.over and held.seen == system.claims):
+        if held is not None and held.ours and held.seen == system.claims:
+            if not self.transport.settled():
+                self.clock.sleep(_POLL_S)
+                return False
+        else:
             seen = system.claims | {str(marker) for marker in system.markers}
             if held is None or held.seen != seen:
                 held = self.held = Held(seen, now)
@@ -320,14 +331,15 @@ class _Run:
 
     def _release(self) -> None:
         if self.token is not None:
-            token, self.token, self.confirmed = self.token, None, False
-            self._send(self.adapter.unclaim(token))
+            self._send(self.adapter.unclaim(self.token))
+            self.token, self.confirmed = None, False
 
     def _leave_lock(self, fate: Fate) -> None:
         """A request with an unknown end may need the lock: it stays in the worker, and this is what to know of it."""
         self.known = False
-        if self.token is not None and fate is not Fate.UNKNOWN:
-            self.held = Held(self.adapter.claims_of(self.token), self.clock.now(), over=True)
+        # An unknown end that the transport does not watch (a proxy gave up) is like that of a stranger's request.
+        if self.token is not None and (fate is not Fate.UNKNOWN or not self.transport.settled()):
+            self.held = Held(self.adapter.claims_of(self.token), self.clock.now(), ours=True)
         self.token, self.confirmed = None, False
 
     # -- applying

@@ -44,12 +44,12 @@ class Held:
     next :func:`~txlog.apply.apply_up_to`: who never hands it on never takes a worker over from an applier that died.
 
     ``seen``: what stood there, to tell whether its owner is alive. ``since``: when that was first seen, by this
-    process' clock. ``over``: the owner is known to be gone (a request of ours that the worker cannot be busy with any
-    more), so that there is nothing to wait for."""
+    process' clock. ``ours``: left by a request of ours; the same transport knows when that is over, so that there is
+    neither a reason to wait longer nor to take over earlier."""
 
     seen: frozenset[str]
     since: float
-    over: bool = False
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,10 @@ class Transport(Protocol):
     def send(self, request: WorkerRequest) -> WorkerResponse:
         """The answer, whatever its status. Raises :class:`Unreachable`."""
 
+    def settled(self) -> bool:
+        """Whether every request of this transport that ended as :attr:`Fate.UNKNOWN` is over by now: answered, or
+        the worker is gone. Only of use in the process that sent it."""
+
 
 class StreamTransport(Transport, Protocol):
     """A transport that can also hand out an answer's body piece by piece."""

@@ -15,6 +15,12 @@ from txlog.workers.base import Fate, StreamedResponse, Unreachable, WorkerReques
 CHUNK = 1 << 20
 """Bytes asked of a streamed answer at a time."""
 _TRANSIENT = {502, 503, 504}
+_KEEPALIVE = [
+    (getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+    if hasattr(socket, name)
+]
+"""A worker whose host is gone is noticed within half a minute, however long it may work at a request."""
 
 
 class _Sender:
@@ -26,7 +32,9 @@ class _Sender:
             raise ValueError(f"not the URL of a worker: {url!r}; it looks like http://host:7878")
         self.url = url
         self.base = parts.path.rstrip("/")
+        self.host = parts.netloc.rpartition("@")[2]
         self.timeout_s = timeout_s
+        self.parked: list[socket.socket] = []
         self.http: http.client.HTTPConnection
         if parts.scheme == "https":
             self.http = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=connect_s, context=tls)
@@ -34,17 +42,27 @@ class _Sender:
             self.http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=connect_s)
 
     def answer(self, request: WorkerRequest) -> http.client.HTTPResponse:
-        self._connect()
+        head = [f"{request.method} {self.base}{request.path} HTTP/1.1", f"Host: {self.host}"]
+        head += [f"{name}: {value}" for name, value in request.headers.items()]
+        head.append(f"Content-Length: {len(request.body)}")
+        assert not any("\r" in line or "\n" in line for line in head), head
+        sock = self._connect()
         try:
-            self.http.request(
-                request.method, self.base + request.path, request.body or None, headers=dict(request.headers)
-            )
-            return self.http.getresponse()
+            # Head and body in one segment: http.client would send two, and a small request waits for both.
+            sock.sendall("\r\n".join([*head, "\r\n"]).encode() + request.body)
+            answer = http.client.HTTPResponse(sock, method=request.method)
+            answer.begin()
+            return answer
         except (OSError, http.client.HTTPException) as lost:
             raise self.lost(lost) from lost
 
     def lost(self, error: Exception) -> Unreachable:
         """The connection is of no use any more; what that says of the request."""
+        if isinstance(error, TimeoutError):
+            # The worker may be busy with it for long yet. The open connection is how its end will be noticed.
+            sock, self.http.sock = self.http.sock, None
+            if sock is not None:
+                self.parked.append(sock)
         self.http.close()
         if isinstance(error, TimeoutError):
             return Unreachable(self.url, f"no answer within {self.timeout_s:g} s", Fate.UNKNOWN)
@@ -54,21 +72,38 @@ class _Sender:
         why = f"{type(error).__name__}: {error}"
         return Unreachable(self.url, why, Fate.CLOSED if closed else Fate.UNKNOWN)
 
-    def _connect(self) -> None:
-        sock = self.http.sock
+    def _connect(self) -> socket.socket:
+        sock: socket.socket | None = self.http.sock
         if sock is not None:
             # An idle connection that is readable has been closed by the worker. Seen before sending, it is only a
             # reason to connect again; seen after, nobody knew whether the request was carried out.
             if not _readable(sock):
-                return
+                return sock
             self.http.close()
         try:
             self.http.connect()
         except OSError as refused:
             self.http.close()
             raise Unreachable(self.url, f"cannot connect: {refused}", Fate.NOT_SENT) from refused
-        self.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.http.sock.settimeout(self.timeout_s)
+        sock = self.http.sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        sock.settimeout(self.timeout_s)
+        return sock
+
+    def settled(self) -> bool:
+        for sock in [s for s in self.parked if _readable(s)]:  # an answer, the end, or no peer any more
+            sock.close()
+            self.parked.remove(sock)
+        return not self.parked
+
+    def close(self) -> None:
+        self.http.close()
+        for sock in self.parked:
+            sock.close()
+        self.parked = []
 
 
 def _readable(sock: socket.socket) -> bool:
@@ -91,8 +126,12 @@ class HttpTransport:
     def url(self) -> str:
         return self._sender.url
 
+    def settled(self) -> bool:
+        """Whether every request that got no answer in time has come to its end by now, one way or another."""
+        return self._sender.settled()
+
     def close(self) -> None:
-        self._sender.http.close()
+        self._sender.close()
 
     def __enter__(self) -> HttpTransport:
         return self
@@ -107,6 +146,8 @@ class HttpTransport:
             body = answer.read()
         except (OSError, http.client.HTTPException) as lost:
             raise self._sender.lost(lost) from lost
+        if answer.will_close:
+            self._sender.http.close()
         if answer.status in _TRANSIENT:
             # 503 is said before the work begins; the other two by a proxy that does not know.
             fate = Fate.NOT_SENT if answer.status == 503 else Fate.UNKNOWN
@@ -121,7 +162,7 @@ class HttpTransport:
             answer = sender.answer(request)
             yield StreamedResponse(answer.status, _headers(answer), _chunks(sender, answer))
         finally:
-            sender.http.close()
+            sender.close()
 
 
 def _headers(answer: http.client.HTTPResponse) -> dict[str, str]:
