@@ -108,6 +108,7 @@ class Machine:
         self.told = Marks(0, 0, 0, 0, 0)
         self.inbox: list[tuple[int, bytes]] = []
         self.fuse = 0
+        self.disk_stalls_until = 0
         self.offset_ms = world.plan.clock_offsets_ms[slot]
         self.rate = world.plan.clock_rates[slot]
         self.turn_at = -1
@@ -388,9 +389,8 @@ class Machine:
             self.syncing = executor.begin_sync()
             if self.syncing is not None:
                 self.step("begin_sync")
-                self.world.at(
-                    self.world.now_ms + 1 + self.rng.randrange(self.world.plan.disk_ms), self._synced, self.life
-                )
+                done_ms = self.world.now_ms + 1 + self.rng.randrange(self.world.plan.disk_ms)
+                self.world.at(max(done_ms, self.disk_stalls_until), self._synced, self.life)
         self._release(executor)
         if self.syncing is None:
             self.disk.idle()

@@ -227,7 +227,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "13",
         False,
         (
-            Edit(QUEUE, "key=lambda slot: queues[slot].origin)", "key=lambda slot: (-queues[slot].held, slot))"),
+            Edit(
+                AGREEMENT,
+                "        self.own = next(q for q in self.queues if q.origin.node == node)\n",
+                "        self.own = next(q for q in self.queues if q.origin.node == node)\n"
+                "        mine = self.queues.index(self.own)\n"
+                "        self.ranks = [(slot - mine) % len(self.queues) for slot in range(len(self.queues))]\n",
+            ),
             _NO_ORDER_ASSERTION,
         ),
     ),

@@ -79,6 +79,7 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "chain": (2, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
     "crashes": (4, {"crash": 2, "crash-at-step": 5, "restart-all": 1, "cut": 1, "pause": 1, "clock": 1}),
     "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
+    "forgetful": (6, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
     "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 1, "disk-error": 1, "stop": 1}),
@@ -114,26 +115,29 @@ def draw(seed: int, only: str = "") -> Plan:
     masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
     if profile == "chain":
         masters = rng.choices((3, 4, 5), (3, 4, 1))[0]
+    if profile == "forgetful":
+        masters = rng.choice((3, 3, 3, 4))
     centres = rng.randint(1, min(4, masters))
-    safety_ms = rng.choice((900, 1200, 1600))
+    forgetful = profile == "forgetful"
+    safety_ms = 1600 if forgetful else rng.choice((900, 1200, 1600))
     skewed = profile in ("clocks", "isolated") or rng.random() < 0.4
-    calm_network = rng.random() < 0.4
+    calm_network = forgetful or rng.random() < 0.4
     return Plan(
         seed=seed,
         profile=profile,
         masters=masters,
         centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
         weights=tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters)),
-        round_timeout_ms=rng.choice((100, 200, 300, 600)),
-        idle_interval_ms=rng.choice((100, 200, 400)),
+        round_timeout_ms=100 if forgetful else rng.choice((100, 200, 300, 600)),
+        idle_interval_ms=60 if forgetful else rng.choice((100, 200, 400)),
         key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
         near_ms=rng.choice((1, 1, 2)),
         far_ms=rng.choice((1, 5, 20, 60)),
-        jitter_ms=rng.choice((0, 2, 10, 40)),
+        jitter_ms=rng.choice((0, 2)) if forgetful else rng.choice((0, 2, 10, 40)),
         loss=0.0 if calm_network else rng.choice((0.01, 0.05, 0.1, 0.3)),
         repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
         reorder=rng.random() < 0.6,
-        disk_ms=rng.choice((0, 0, 1, 3, 15)),
+        disk_ms=15 if forgetful else rng.choice((0, 0, 1, 3, 15)),
         segment_bytes=rng.choice((4 << 10, 24 << 10)) if profile != "disks" else 4 << 10,
         clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
         clock_rates=tuple(rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
@@ -191,12 +195,14 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
     ending = False
     for _ in range(count):
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
+        begin = 0 if profile == "founding" else BEGIN_MS - 100
+        at_ms = rng.randrange(begin, BEGIN_MS + 200 if profile == "founding" and rng.random() < 0.7 else safety_ms)
+        if kind in ("amnesia", "relapse"):
+            at_ms = rng.randrange(BEGIN_MS, max(BEGIN_MS + 1, safety_ms - 700))
         if kind in ENDING:
             if ending:
                 kind = "crash"
             ending = True
-        begin = 0 if profile == "founding" else BEGIN_MS - 100
-        at_ms = rng.randrange(begin, BEGIN_MS + 200 if profile == "founding" and rng.random() < 0.7 else safety_ms)
         a, b = rng.sample(range(masters), 2)
         size = rng.randint(1, 60)
         if kind == "clock":
@@ -204,5 +210,7 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         lasts_ms = rng.choice((10, 50, 150, 150, 300))
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
             lasts_ms = rng.choice((30, 100, 250, 500))
+        if kind == "deaf":
+            lasts_ms = rng.choice((100, 250, 500))
         faults.append(Fault(at_ms, kind, a, b, lasts_ms, size))
     return tuple(sorted(faults))

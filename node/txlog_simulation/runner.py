@@ -20,6 +20,8 @@ TWICE_EVERY = 20
 COVERAGE_FROM_SEEDS = 200
 """With fewer seeds a rare fault may well not be met."""
 LISTED = (
+    "amnesia",
+    "deaf",
     "batch",
     "clock back",
     "clock forward",
@@ -52,6 +54,7 @@ LISTED = (
     "partition",
     "pause",
     "refused for a full disk",
+    "relapse",
     "restart-all",
     "single submission",
     "skip entry",

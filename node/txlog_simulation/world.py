@@ -182,6 +182,12 @@ class World:
             case "isolate":
                 others = [slot for slot in range(self.plan.masters) if slot != a]
                 self._cut([pair for o in others for pair in ((a, o), (o, a))], end_ms)
+            case "deaf":
+                self._cut([(o, a) for o in range(self.plan.masters) if o != a], end_ms)
+            case "amnesia":
+                self._amnesia(machine)
+            case "relapse":
+                self._relapse(machine, b)
             case "slow":
                 for link in ((a, b), (b, a)):
                     self.network.slow[link] += 1
@@ -200,6 +206,47 @@ class World:
                 machine.offset_ms += fault.size
             case _:
                 self._disk_fault(fault, machine, end_ms)
+
+    def _amnesia(self, machine: Machine) -> None:
+        """What makes a promise forgotten in a crash do harm: a master that hears nobody goes on promising, the
+        others rely on it, it crashes, its clock goes back, and a client finds it before anybody speaks to it."""
+        plan, a = self.plan, machine.slot
+        others = [slot for slot in range(plan.masters) if slot != a]
+        unheard_ms = self.now_ms + plan.round_timeout_ms + 30
+        crash_ms = unheard_ms + 2 * plan.idle_interval_ms + 60
+        again_ms = crash_ms + plan.round_timeout_ms + 60
+        self._cut([(o, a) for o in others], again_ms + 100)
+        for other in others:
+            self.at(unheard_ms, self._work, Work(unheard_ms, other, 2, False, False, False))
+        self.at(crash_ms, self._forget, machine)
+        for later_ms in (0, 30):
+            self.at(again_ms + later_ms, self._work, Work(again_ms, a, 2, False, False, False))
+
+    def _relapse(self, machine: Machine, lost: int) -> None:
+        """What makes counters kept over a restart do harm: two masters that do not hear each other submit in one
+        instant; a third crashes before it has synced what came from the one, who is then silent for a while."""
+        plan, crashing = self.plan, machine.slot
+        others = [slot for slot in range(plan.masters) if slot not in (crashing, lost)]
+        if not others:
+            self._crash(machine, self.now_ms + 20)
+            return
+        other = others[0]
+        begin_ms = self.now_ms + 20
+        hops_ms = max(plan.near_ms, plan.far_ms) + plan.jitter_ms
+        apart = [pair for o in others for pair in ((lost, o), (o, lost))]
+        end_ms = begin_ms + hops_ms + plan.round_timeout_ms + 350
+        self._cut(apart, end_ms)
+        self.machines[other].offset_ms = self.machines[lost].offset_ms
+        machine.disk_stalls_until = begin_ms + hops_ms + 60
+        self.at(begin_ms, self._work, Work(begin_ms, lost, 20, False, False, False))
+        self.at(begin_ms, self._work, Work(begin_ms, other, 5, False, False, False))
+        self.at(begin_ms + hops_ms + 4, self._cut, [(lost, crashing), (crashing, lost)], end_ms)
+        self.at(begin_ms + hops_ms + 8, self._crash, machine, begin_ms + hops_ms + 20)
+
+    def _forget(self, machine: Machine) -> None:
+        if not self._healing:
+            machine.offset_ms -= 30_000
+            self._crash(machine, self.now_ms + 10)
 
     def _disk_fault(self, fault: Fault, machine: Machine, end_ms: int) -> None:
         match fault.kind:

@@ -1,0 +1,136 @@
+"""The core against the seed's algorithm, word for word (rules 10, 12, 14)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from core_cluster import Cluster, update
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from txlog.model.entry import HASH_BYTES, KIND_UPDATE, Item, Run, Span, chain_hash, chain_start, origin_tag
+from txlog.model.ids import Origin
+from txlog.model.records import Added, Ceiling, Held, Record, ViewAccepted, ViewInstalled
+from txlog.model.view import Member, View, founding_id
+from txlog.protocol.core import Core
+from txlog.protocol.events import ConfiguredMember, Now, Settings
+from txlog.wire.messages import Claim, Post
+from txlog_simulation.literal import LiteralNode, Tx, common_prefix
+from txlog_simulation.plain_journal import recovered_from
+
+NODES = "abcde"
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> tuple[int, list[list[int]], int, list[list[int]], list[int]]:
+    """Masters, stamps of each one's transactions, length of the shared log, who holds what, counters."""
+    n = draw(st.integers(2, 4))
+    stamps = [sorted(draw(st.sets(st.integers(1, 25), max_size=6))) for _ in range(n)]
+    order = sorted(Tx(stamp, NODES[o], i + 1) for o in range(n) for i, stamp in enumerate(stamps[o]))
+    base = draw(st.integers(0, len(order)))
+    in_log = [sum(1 for tx in order[:base] if tx.node == NODES[o]) for o in range(n)]
+    held = [
+        [len(stamps[o]) if o == m else draw(st.integers(in_log[o], len(stamps[o]))) for o in range(n)] for m in range(n)
+    ]
+    seen = [max([0, *(stamps[o][h - 1] for o, h in enumerate(held[m]) if h)]) for m in range(n)]
+    counters = [s + draw(st.integers(0, 6)) for s in seen]
+    return n, stamps, base, held, counters
+
+
+def _whole_queue(stamps: list[list[int]], held: list[int], log: list[Tx]) -> tuple[Tx, ...]:
+    known = set(log)
+    queue = [Tx(stamps[o][i], NODES[o], i + 1) for o in range(len(held)) for i in range(held[o])]
+    return tuple(sorted(tx for tx in queue if tx not in known))
+
+
+@settings(max_examples=300, deadline=None)
+@given(rounds())
+def test_the_core_adds_what_the_literal_algorithm_adds(
+    case: tuple[int, list[list[int]], int, list[list[int]], list[int]],
+) -> None:
+    n, stamps, base, held, counters = case
+    order = sorted(Tx(stamp, NODES[o], i + 1) for o in range(n) for i, stamp in enumerate(stamps[o]))
+    log = order[:base]
+    union = [len(s) for s in stamps]
+    queues = [_whole_queue(stamps, union, log)] + [_whole_queue(stamps, held[m], log) for m in range(1, n)]
+    own_counter = max([0, *(s[-1] for s in stamps if s), *counters])
+    expected = common_prefix(queues, min([own_counter, *counters[1:]]))
+    assert _core_adds(n, stamps, log, held, counters) == [(tx.node, tx.seq) for tx in expected]
+
+
+def _core_adds(
+    n: int, stamps: list[list[int]], log: list[Tx], held: list[list[int]], counters: list[int]
+) -> list[tuple[str, int]]:
+    members = [Member(NODES[o], o + 1, 1, "uk") for o in range(n)]
+    view = View(1, 1, "a", members, founding_id(members), 0, bytes(16))
+
+    def run(o: int, first: int, last: int) -> Run:
+        items = [Item(stamps[o][i - 1], KIND_UPDATE, "", f"{o}.{i}".encode()) for i in range(first, last + 1)]
+        return Run(NODES[o], o + 1, first, items)
+
+    contents = {(NODES[o], i + 1): update(f"{o}.{i + 1}").content for o in range(n) for i in range(len(stamps[o]))}
+    value, cells, spans = chain_start(view.cluster_id), [], []
+    for tx in log:
+        birth = NODES.index(tx.node) + 1
+        value = chain_hash(value, tx.stamp, origin_tag(Origin(tx.node, birth)), tx.seq, contents[tx.node, tx.seq])
+        cells.append(value)
+        spans.append(Span(tx.node, birth, tx.seq, 1))
+    records: list[Record] = [ViewAccepted(view), ViewInstalled(1, 1, "a"), Ceiling(counters[0])]
+    for o in range(n):
+        if held[0][o]:
+            one = run(o, 1, held[0][o])
+            records.append(Held(one, b"".join(contents[NODES[o], i + 1] for i in range(held[0][o]))))
+    if log:
+        records.append(Added(1, spans, b"".join(cells), 0))
+    configured = tuple(ConfiguredMember(m.node, "uk", 1) for m in members)
+    core = Core(Settings("a", configured), recovered_from("a", 1, 1, records), Now(0, 0))
+    core.poll(Now(0, 10_000))
+    for m in range(1, n):
+        claim = Claim(m, m + 1, 1, 1, len(log), value, counters[m], len(stamps[m]), held[m], (1 << n) - 1, False)
+        runs = [run(m, 1, len(stamps[m]))] if stamps[m] else []
+        post = Post(view.cluster_id, 1, 1, "a", claim, [], False, 0, len(log), b"", b"", runs)
+        core.receive(NODES[m], post, Now(0, 10_000), True)
+    agreement = core.agreement
+    assert agreement is not None
+    assert len(agreement.history.hash) == HASH_BYTES
+    spans = agreement.history.spans(len(log), agreement.history.length)
+    return [(s.node, s.first_seq + i) for s in spans for i in range(s.count)]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_core_and_literal_logs_are_prefixes_of_one_another(seed: int) -> None:
+    """Both are fed the same transactions, with messages of each lost and late in their own way."""
+    rng = Random(seed)
+    nodes = NODES[: rng.choice((2, 3, 4))]
+    cluster = Cluster(nodes, latency_ms=rng.choice((1, 5))).founded()
+    literal = {n: LiteralNode(n, set(nodes) - {n}) for n in nodes}
+    mail: list[tuple[str, object]] = []
+    for step in range(150):
+        node = rng.choice(nodes)
+        if rng.random() < 0.3:
+            for answer in cluster.submit(node, *[f"{step}.{i}" for i in range(rng.randint(1, 3))]):
+                agreement = cluster.core(node).agreement
+                assert agreement is not None
+                own = agreement.own
+                stamp = own.stamp(answer.txid.seq)
+                literal[node].local(Tx(stamp, node, answer.txid.seq))
+        if rng.random() < 0.05:
+            cluster.cut = {tuple(rng.sample(nodes, 2)) for _ in range(rng.randint(0, 2))}  # type: ignore[misc]
+        cluster.run(rng.choice((0, 1, 3)))
+        for n in nodes:
+            agreement = cluster.core(n).agreement
+            assert agreement is not None
+            literal[n].counter = agreement.last_stamp
+        post = literal[node].post()
+        mail += [(peer, post) for peer in nodes if peer != node and rng.random() < 0.9]
+        rng.shuffle(mail)
+        for peer, one in mail[: rng.randint(0, 6)]:
+            literal[peer].collect(one)  # type: ignore[arg-type]
+            literal[peer].add(missing=rng.sample(sorted(set(nodes) - {peer}), rng.randint(0, len(nodes) - 1)))
+        del mail[:6]
+        logs = [cluster.log(n) for n in nodes] + [[f"{t.node}{t.seq}" for t in literal[n].log] for n in nodes]
+        longest = max(logs, key=len)
+        for log in logs:
+            assert log == longest[: len(log)]
+    assert len(longest) > 10
