@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
@@ -15,16 +15,17 @@ from txlog.apply import State, apply_up_to
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import encode_quads
 
-TERMS = st.sampled_from(["<urn:a>", "<urn:b>"])
+TERMS = st.sampled_from(["<urn:a>", "<urn:b>"])  # few, so that later transactions meet earlier ones
 OBJECTS = st.sampled_from(
     ["<urn:a>", '"x"', '"a \\"<urn:q> .\\n\\u0001"@en', '"1"^^<http://www.w3.org/2001/XMLSchema#integer>']
 )
 GRAPHS = st.sampled_from(["", " <urn:g>", " <urn:h>"])
 QUADS = st.builds(lambda s, p, o, g: f"{s} {p} {o}{g} .".encode(), TERMS, TERMS, OBJECTS, GRAPHS)
+FEW = st.sampled_from([b"<urn:a> <urn:a> <urn:a> <urn:g> .", b"<urn:a> <urn:a> <urn:a> <urn:h> ."])
 CHANGES = st.builds(
     lambda deletes, adds: (KIND_QUADS, encode_quads(sorted(deletes - adds), sorted(adds))),
-    st.sets(QUADS, max_size=3),
-    st.sets(QUADS, max_size=3),
+    st.sets(QUADS | FEW, max_size=3),
+    st.sets(QUADS | FEW, max_size=3),
 )
 UPDATES = st.sampled_from(
     [
@@ -54,7 +55,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OxigraphPro
     two.kill()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CAME = (KIND_QUADS, b"A <urn:a> <urn:a> <urn:a> <urn:g> .\n")
+WENT = (KIND_QUADS, b"D <urn:a> <urn:a> <urn:a> <urn:g> .\n")
+
+
+@example([CAME, WENT], 2)
+@example([CAME, WENT, (KIND_UPDATE, b"CREATE GRAPH <urn:g>")], 3)
+@example([CAME, WENT, (KIND_UPDATE, b"DROP GRAPH <urn:g>"), CAME], 4)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(CHANGES, CHANGES, UPDATES), min_size=1, max_size=14), st.integers(2, 14))
 def test_merged_or_one_by_one(
     pair: tuple[OxigraphProcess, OxigraphProcess], transactions: list[tuple[int, bytes]], merged: int
