@@ -183,6 +183,8 @@ class Cluster:
 async def _told(response: ClientResponse, status: int) -> Any:
     body = await response.read()
     assert response.status == status, (response.status, body[:1000])
+    if response.content_type.endswith("ndjson"):
+        return [json.loads(line) for line in body.splitlines()]
     if response.content_type.endswith("json"):
         return json.loads(body)
     return body.decode()

@@ -142,8 +142,10 @@ class Registry:
             raise BadInput(f"a worker's report: {wrong}") from None
         if report.state not in STATES:
             raise BadInput(f"state {report.state[:40]!r}: one of {', '.join(STATES)}")
-        moved = worker.position != report.position or worker.state != report.state
-        worker.position = report.position
+        # A pipeline that cannot reach a worker does not know where it is; it is where it was heard of last.
+        position = worker.position if report.state == "Unreachable" and report.position is None else report.position
+        moved = worker.position != position or worker.state != report.state
+        worker.position = position
         worker.state = report.state
         worker.error = report.error[:BODY_CHARACTERS_MAX] if report.error else None
         worker.status, worker.txid, worker.took_ms = report.status, report.txid, report.took_ms

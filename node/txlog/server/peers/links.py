@@ -181,6 +181,8 @@ class Links:
                 with contextlib.suppress(Exception):
                     await asyncio.wait_for(socket.close(), CLOSE_S)
             link.last_error = "the connection ended"
+            if self._closing:
+                continue
             self._log.limited("PeerDisconnected", link.config.node, peer=link.config.node)
             if time.monotonic() - began > BACK_OFF_S[1]:
                 wait_s = BACK_OFF_S[0]

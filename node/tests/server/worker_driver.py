@@ -1,0 +1,84 @@
+"""The apply core in a thread, in the place of the Spark application: one worker, one master."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
+from oxigraph_process import OxigraphProcess
+
+from txlog.apply.applier import apply_up_to
+from txlog.apply.log import MasterLog
+from txlog.client import MasterClient, WorkerPlace, WorkerReport
+from txlog.model.errors import TxLogError
+from txlog.workers import OxigraphAdapter
+
+
+class Driver:
+    """Listens to the doorbell of a master, applies to ``store``, reports."""
+
+    def __init__(self, master_url: str, name: str, store: OxigraphProcess) -> None:
+        self._paused = threading.Event()
+        self._idle = threading.Event()
+        self._url = master_url
+        self._name = name
+        self._store = store
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Returns when its last round is over."""
+        self._idle.clear()
+        self._paused.set()
+        assert self._idle.wait(30)
+
+    def resume(self) -> None:
+        self._paused.clear()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        after, tick, held = -1, 0, None
+        with MasterClient(self._url, 5) as master:
+            while not self._stop.is_set():
+                if self._paused.is_set():
+                    self._idle.set()
+                    self._stop.wait(0.02)
+                    continue
+                with contextlib.suppress(TxLogError):
+                    bell = master.doorbell(max(0, after), tick, 0.3)
+                    tick = bell.tick
+                    hold = next(w.hold for w in bell.workers if w.name == self._name)
+                    outcome = apply_up_to(
+                        OxigraphAdapter(),
+                        self._store.transport,
+                        MasterLog(master),
+                        bell.stable.index,
+                        epoch=bell.stable.epoch,
+                        hold=hold,
+                        held=held,
+                    )
+                    held = outcome.held
+                    at, refused = outcome.position, outcome.refused
+                    place = None
+                    if at is not None:
+                        position = at.position
+                        place = WorkerPlace(position.epoch, position.index, position.hash.hex(), at.fence)
+                        after = position.index
+                    master.report_worker(
+                        self._name,
+                        WorkerReport(
+                            place,
+                            outcome.state.value,
+                            outcome.error,
+                            refused.status if refused else None,
+                            refused.body if refused else None,
+                            str(refused.txid) if refused else None,
+                        ),
+                    )
