@@ -20,6 +20,7 @@ from txlog.client import MasterClient, Worker
 from txlog.client.connection import Connection
 from txlog.local.control import Control
 from txlog.local.state import StateFolder, Topology
+from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
 MANIFESTS: Final = Path("examples/two-data-centres")
@@ -119,6 +120,20 @@ class Cluster:
                 last = str(not_now)
             time.sleep(0.2)
         raise CannotMeasure(f"not settled after {deadline_s:g} s: {last}")
+
+    def wait_applying(self, deadline_s: float) -> float:
+        """Until one transaction has been executed by every worker, so that all that starts slowly (a JVM, Spark's
+        first micro-batch) has started. Leaves nothing behind in the stores. How long it took, in seconds."""
+        began = time.monotonic()
+        txid = write_one(self.masters[0], self.repository, "DROP SILENT GRAPH <urn:txlog-example:warm>", "synced")
+        name = txid["txlog-transaction"]
+        while time.monotonic() < began + deadline_s:
+            with MasterClient(self.masters[0], 10.0) as master:
+                reached = master.transaction(name, 5.0, Durability.APPLIED_ALL).durability
+            if reached == Durability.APPLIED_ALL:
+                return time.monotonic() - began
+        states = ", ".join(f"{worker.name} {worker.state}" for worker in self.workers().values())
+        raise CannotMeasure(f"not every worker applies after {deadline_s:g} s: {states}; see {self.state.logs}")
 
     # -- reading
 

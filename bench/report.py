@@ -14,7 +14,16 @@ from rich.table import Table
 
 Figure = bool | int | float | str | None
 
-console = Console(stderr=True)
+WIDTH = 140
+"""Of what goes to a file or a pipe; a terminal has its own."""
+
+
+def console_for(*, stderr: bool = False) -> Console:
+    made = Console(stderr=stderr)
+    return made if made.is_terminal else Console(stderr=stderr, width=WIDTH)
+
+
+console = console_for(stderr=True)
 """Progress and remarks."""
 
 
@@ -58,7 +67,7 @@ class Report:
 
     def end(self) -> int:
         missed = [must for must in self.musts if not must.met]
-        out = Console()
+        out = console_for()
         if self.musts:
             rows = [(must.what, text(must.found), must.wanted, "yes" if must.met else "NO") for must in self.musts]
             out.print(table(self.title, ("must", "found", "wanted", "met"), rows))
@@ -94,7 +103,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Figure]]) 
 
 def show(made: Table) -> None:
     """Print a table to stdout, at once."""
-    out = Console()
+    out = console_for()
     out.print(made)
     out.file.flush()
 

@@ -257,7 +257,7 @@ def _log_figures(report: Report, shapes: list[Shape], done: list[Measured], sync
 
 def _measure_spark(options: Options, report: Report) -> None:
     with cluster_up(options.folder / "cluster", keep=options.keep) as cluster:
-        cluster.wait_settled(120)
+        cluster.wait_applying(240)
         if "idle" in options.only:
             _idle(cluster, options, report)
         if "append" in options.only:

@@ -277,6 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
         with cluster_up(options.state, keep=options.keep) as cluster:
             clients = Clients(cluster, seed=options.seed)
             clients.set_up()
+            cluster.wait_applying(240)
             run = Run(cluster, clients, report, options.kills)
             killed = run.killed
             for name in wanted:

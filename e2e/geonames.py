@@ -140,7 +140,7 @@ def _continent(code: str, continent: dict[str, Any]) -> Iterator[Quad]:
 def creation(name: str, thing: Thing) -> Write:
     """The transaction that creates a thing: N-Quads to add."""
     lines = "".join(f"{s} {p} {o} {g} .\n" for s, p, o, g in sorted(thing.quads))
-    return Write(quads=lines, key=f"create {name}")
+    return Write(quads=lines, key=_key("create", name))
 
 
 def changes(old: Release, new: Release) -> Iterator[tuple[str, Write]]:
@@ -157,7 +157,7 @@ def changes(old: Release, new: Release) -> Iterator[tuple[str, Write]]:
         if name not in new:
             about = next(iter(thing.quads))[0]
             update = f"DELETE WHERE {{ GRAPH {thing.graph} {{ {about} ?p ?o }} }}"
-            yield "removed", Write(update=update, key=f"remove {name}")
+            yield "removed", Write(update=update, key=_key("remove", name))
 
 
 def _change(name: str, before: frozenset[Quad], after: frozenset[Quad]) -> tuple[str, Write]:
@@ -172,13 +172,18 @@ def _change(name: str, before: frozenset[Quad], after: frozenset[Quad]) -> tuple
             f"DELETE {{ GRAPH {graph} {{ {old_values} }} }} INSERT {{ GRAPH {graph} {{ {new_values} }} }} "
             f"WHERE {{ GRAPH {graph} {{ {old_values} }} }}"
         )
-        return "moved", Write(update=update, key=f"move {name}")
+        return "moved", Write(update=update, key=_key("move", name))
     parts = []
     if gone:
         parts.append("DELETE DATA { " + " ".join(_graph(quad) for quad in gone) + " }")
     if come:
         parts.append("INSERT DATA { " + " ".join(_graph(quad) for quad in come) + " }")
-    return "edited", Write(update=" ; ".join(parts), key=f"edit {name}")
+    return "edited", Write(update=" ; ".join(parts), key=_key("edit", name))
+
+
+def _key(what: str, name: str) -> str:
+    """An Idempotency-Key, the same each time, so that what is sent again counts once."""
+    return f"{what}-{name.replace(' ', '-')}"
 
 
 def _many_valued(predicate: str) -> bool:
