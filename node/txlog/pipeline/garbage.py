@@ -5,14 +5,15 @@ pyarrow have loaded, five times in each micro-batch. What is loaded never become
 from __future__ import annotations
 
 import gc
+import os
 
-_frozen = False
+_in_process = 0
 
 
 def set_aside() -> None:
-    """Once in each process, when everything that it needs is loaded; costs one collection."""
-    global _frozen
-    if not _frozen:
-        _frozen = True
+    """Once in each process (a forked one has loaded more since), when everything that it needs is there."""
+    global _in_process
+    if _in_process != os.getpid():
+        _in_process = os.getpid()
         gc.collect()
         gc.freeze()

@@ -28,6 +28,7 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         # TCP to the Python processes costs 40 ms in each micro-batch (delayed acknowledgements)
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(socket_folder),
+        "spark.python.daemon.module": "txlog.pipeline.daemon",
         # the default manager starts about eight processes in each micro-batch (readlink, chmod)
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager",
