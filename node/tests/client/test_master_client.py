@@ -239,6 +239,31 @@ def test_submit_of_more_than_any_buffer_holds_does_not_lock(master: ScriptedMast
     assert sum(a.txid is not None for a in client.submit(Write(quads="q" * 200) for _ in range(count))) == count
 
 
+def test_submit_answered_in_one_piece(master: ScriptedMaster, client: MasterClient) -> None:
+    def whole(handler: Handler) -> None:
+        handler.answer(200, b"".join(b'{"txid":"t%d"}\n' % i for i, _ in enumerate(handler.lines_in())))
+
+    master.answers["POST", "/txlog/transactions"] = whole
+    assert [a.txid for a in client.submit([Write(quads="q")] * 3)] == ["t0", "t1", "t2"]
+    master.answers["GET", "/metrics"] = (200, b"")
+    client.metrics()
+    assert master.connections == 1
+
+
+def test_submit_cut_in_an_answer_of_known_length_is_unreachable(master: ScriptedMaster, client: MasterClient) -> None:
+    def cut(handler: Handler) -> None:
+        list(handler.lines_in())
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b'{"txid":"t0"}\n')
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+    master.answers["POST", "/txlog/transactions"] = cut
+    with pytest.raises(MasterUnreachable):
+        list(client.submit([Write(quads="q")]))
+
+
 def test_submit_raises_what_the_producer_raised(master: ScriptedMaster, client: MasterClient) -> None:
     master.answers["POST", "/txlog/transactions"] = echo
 

@@ -138,6 +138,9 @@ class Connection:
             while piece := answer.read1(1 << 16):  # unlike readline() it raises when the answer is cut
                 *whole_lines, rest = (rest + piece).split(b"\n")
                 yield from whole_lines
+            if answer.length:  # read1() does not mind that an answer of known length is cut
+                raise http.client.IncompleteRead(rest, answer.length)
+            answer.close()  # it would otherwise count as unread, and its connection as busy
             if rest:
                 yield rest
             sender.join(timeout_s)
