@@ -25,7 +25,7 @@ COUNT_ONE = (
 """An update that shows how often it was carried out."""
 
 
-def until(true: Callable[[], bool], seconds: float = 60.0, what: str = "") -> None:
+def until(true: Callable[[], bool], seconds: float = 120.0, what: str = "") -> None:
     """Poll; fail with ``what`` when it is not true in time."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -21,7 +21,7 @@ from txlog.config.process import PipelineConfig
 from txlog.pipeline.application import QUERY_ENDED, spark_session, start_query
 from txlog.pipeline.settings import TASK_ATTEMPTS, spark_settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 WORKERS = ["w1", "w2"]
 
 
