@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from txlog.journal import Journal, MemoryFiles
 from txlog.journal.memory import PERISHES, SURVIVES, TEARS
-from txlog.model.records import Recovered
+from txlog.model.entry import HASH_BYTES, Span, chain_hash, chain_start, origin_tag
+from txlog.model.ids import Origin
+from txlog.model.records import Added, Held, Record, Recovered, Stable, ViewAccepted
+from txlog.model.view import View
 
 
 class Disk:
@@ -27,6 +30,7 @@ class Disk:
         self._step = step
         self._files = self._hooked(MemoryFiles())
         self.journal: Journal | None = None
+        self.on_error: Callable[[], None] = lambda: None
 
     def _hooked(self, files: MemoryFiles) -> MemoryFiles:
         files.hook = self._on_operation
@@ -36,6 +40,7 @@ class Disk:
         if self._failing and operation == "fdatasync":
             self._failing = False
             self._met["disk-error"] += 1
+            self.on_error()
             raise OSError(errno.EIO, "the disk failed", name)
         self._step(operation)
 
@@ -79,13 +84,29 @@ class Disk:
         """The next fsync fails: what it was to make durable is anybody's guess."""
         self._failing = True
 
-    def rest(self) -> None:
-        """The process is stopped in order: all is synced and sealed before it goes."""
+    def rest(self) -> bool:
+        """The process is stopped in order: all is synced, and sealed (True) where there is room for a seal."""
+        sealed = False
         if self.journal is not None:
             self.journal.sync()
-            self.journal.seal()
+            sealed = self.journal.seal()
         self.journal = None
         self._files.kill()
+        return sealed
+
+    def rewrite(self, records: Sequence[Record], birth: int, start: int) -> None:
+        """The folder is another one: a whole journal with these records, ``start`` starts old."""
+        self._files = MemoryFiles()
+        for _ in range(max(1, start)):
+            journal, _recovered = Journal.open(
+                self._files, node=self._node, draw_birth=lambda: birth, segment_bytes=self._segment_bytes
+            )
+            if records:
+                journal.append(list(records))
+                journal.sync()
+                records = ()
+            journal.close()
+        self._hooked(self._files)
 
     def wipe(self) -> None:
         """Everything is gone."""
@@ -112,3 +133,38 @@ class Disk:
     def fill(self, full: bool) -> None:
         """No room for another file, or room again."""
         self._files.capacity = sum(len(data) for data in self._files.dump().values()) if full else 1 << 40
+
+
+def forged_records(written: Sequence[Record]) -> list[Record] | None:
+    """The same records with two late neighbours of the log exchanged (of different origins, so that each origin's
+    seqs still rise) and every hash behind them anew; None where the log has no such neighbours."""
+    made: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
+    order: list[tuple[str, int, int]] = []
+    stable = 0
+    view: View | None = None
+    for record in written:
+        match record:
+            case Held():
+                rows = made.setdefault((record.run.node, record.run.birth), [])
+                for at, item in enumerate(record.run.items):
+                    rows.append((item.stamp, record.contents[at * HASH_BYTES : (at + 1) * HASH_BYTES]))
+            case Added():
+                order += [(s.node, s.birth, s.first_seq + i) for s in record.spans for i in range(s.count)]
+                stable = record.stable
+            case ViewAccepted():
+                view = record.view
+            case _:
+                pass
+    late = [i for i in range(len(order) - 1) if order[i][:2] != order[i + 1][:2]]
+    if not late or view is None:
+        return None
+    at = late[-1]
+    order[at], order[at + 1] = order[at + 1], order[at]
+    value, cells, spans = chain_start(view.cluster_id), [], []
+    for node, birth, seq in order:
+        stamp, content = made[node, birth][seq - 1]
+        value = chain_hash(value, stamp, origin_tag(Origin(node, birth)), seq, content)
+        cells.append(value)
+        spans.append(Span(node, birth, seq, 1))
+    kept: list[Record] = [record for record in written if not isinstance(record, Added | Stable)]
+    return [*kept, Added(1, spans, b"".join(cells), min(stable, at))]

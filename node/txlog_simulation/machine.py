@@ -19,7 +19,7 @@ from txlog.runtime.executor import Executor, JournalPort, Sync
 from txlog.wire import messages as wire
 from txlog.wire.messages import Post
 from txlog_simulation.checkers.workers import Worker
-from txlog_simulation.disk import Disk
+from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
 from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, PROCESS
 
@@ -104,6 +104,7 @@ class Machine:
         self.executor: Executor | None = None
         self.mirror = Mirror()
         self.pending: list[Record] = []
+        self.written: list[Record] = []
         self.worker = Worker(name, world.findings, world.log)
         self.told = Marks(0, 0, 0, 0, 0)
         self.inbox: list[tuple[int, bytes]] = []
@@ -243,17 +244,37 @@ class Machine:
         self._forget()
         self.disk.crash()
 
-    def rest(self) -> None:
-        """Stopped in order, everything synced and sealed."""
-        if self.state != UP:
-            return
+    def _disk_failed(self) -> None:
+        """A disk that failed once has its power fail soon: who told anybody of what it did not sync has lied."""
+        self.world.at(self.world.now_ms + self.rng.randint(1, 8), self._crash_in, self.life)
+
+    def _crash_in(self, life: int) -> None:
+        if life == self.life and self.state == UP:
+            self.crash("behind a failed fsync")
+            self.world.at(self.world.now_ms + 20, self.start, self.life)
+
+    def rest(self) -> bool:
+        """Stopped in order, everything synced. True when a seal stands behind it."""
+        if self.state != UP or self.executor is None:
+            return False
         self.world.note(self.name, "rest")
+        sealed = False
         with self._guard():
             self._finish_sync()
-            self.disk.rest()
+            sealed = self.disk.rest()
             self.durable(len(self.pending))
             self.state = DOWN
             self._forget()
+        return sealed and self.state == DOWN
+
+    def forge(self) -> bool:
+        """Put another log in the place of this one: two neighbours exchanged, hashes and all. No crash does this; a
+        restored folder of another branch does."""
+        forged = forged_records(self.written)
+        if forged is None or self.origin is None:
+            return False
+        self.disk.rewrite(forged, self.origin.birth, self.last_seen[1])
+        return True
 
     def _forget(self) -> None:
         self.life += 1
@@ -375,6 +396,7 @@ class Machine:
         del self.pending[:count]
 
     def _now_durable(self, record: Record) -> None:
+        self.written.append(record)
         self.world.durable(self, record)
         self.mirror.apply(record)
 
@@ -505,7 +527,7 @@ class _Guard:
             case Fatal() | JournalFault():
                 reason = getattr(wrong, "reason", type(wrong).__name__)
                 machine.end(reason, str(wrong))
-                if not machine.damaged:
+                if not machine.damaged and not (world.forged and reason == "Forked"):
                     world.findings.add(PROCESS, "2", f"{machine.name} ends without cause: {wrong}")
             case Exception():
                 where = "".join(traceback.format_exception(wrong)[-3:])

@@ -300,7 +300,13 @@ MUTANTS: tuple[Mutant, ...] = (
         (Edit(CORE, "            if 2 * gathered > total:\n", "            if 2 * gathered >= total:\n"),),
     ),
     Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_CLAIM_HASH)),
-    Mutant("fetched-order-not-checked", "18", False, (_NO_FOLLOW_HASH,)),
+    Mutant(
+        "fetched-order-not-checked",
+        "18",
+        False,
+        (_NO_FOLLOW_HASH,),
+        survives="an order comes in a post, whose claim is compared by hash before anything of it is durable (rule 17)",
+    ),
     Mutant(
         "no-relays",
         "22",
@@ -330,8 +336,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 JOURNAL_SYNC,
-                "            self._on_error(text)\n            raise JournalBroken(text) from error\n        self.done = True\n",
-                "        self.done = True\n",
+                "            self._on_error(text)\n            raise JournalBroken(text) from error\n        self.done",
+                "        self.done",
             ),
         ),
     ),
@@ -347,6 +353,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 '        if False:\n            return Unavailable("DiskFull"',
             ),
         ),
+        survives="the journal refuses the record too, and the process ends before anything leaves",
     ),
     Mutant(
         "stable-not-journaled",

@@ -82,8 +82,8 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "forgetful": (6, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
-    "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 1, "disk-error": 1, "stop": 1}),
-    "damage": (2, {"crash": 2, "wipe": 2, "old-image": 2, "flip": 4, "cut": 1, "pause": 1}),
+    "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 1, "disk-error": 3, "stop": 1}),
+    "damage": (4, {"crash": 2, "wipe": 1, "old-image": 1, "flip": 4, "forge": 2, "cut": 1, "pause": 1}),
     "everything": (
         3,
         {
@@ -102,7 +102,7 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
         },
     ),
 }
-ENDING = ("wipe", "old-image", "flip")
+ENDING = ("wipe", "old-image", "flip", "forge")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
 

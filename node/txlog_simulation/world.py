@@ -17,7 +17,7 @@ from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.checkers.transactions import Transactions
-from txlog_simulation.machine import DOWN, ENDED, PAUSED, UP, Machine, configured, submission
+from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, submission
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
 from txlog_simulation.plan import BEGIN_MS, Fault, Plan, Work
@@ -67,6 +67,7 @@ class World:
         self.members = configured(plan.masters, plan.centres, plan.weights, names)
         self.machines = [Machine(self, slot, name) for slot, name in enumerate(names)]
         self.damaged = False
+        self.forged = False
         self.faults = 0
         self._healing = False
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
@@ -260,10 +261,17 @@ class World:
             case "old-image":
                 self.at(end_ms, self._restore, machine, machine.disk.image())
             case "flip":
-                machine.rest()
-                self.at(end_ms, machine.start, machine.life)
-                if machine.state == DOWN and not machine.pending and machine.disk.flip():
+                # only behind a seal: without one a flipped last record reads as a torn tail, as the journal says
+                if machine.rest() and machine.disk.flip():
                     machine.flipped = True
+                    self.met["bit flipped"] += 1
+                self.at(end_ms, machine.start, machine.life)
+            case "forge":
+                if machine.rest() and machine.forge():
+                    self.met["log forged"] += 1
+                    self.forged = True
+                    self.lose(machine)
+                self.at(end_ms, machine.start, machine.life)
             case "disk-error":
                 self.met["disk-error"] -= 1  # counted when it happens
                 machine.disk.fail()
