@@ -15,7 +15,7 @@ import pytest
 from txlog.local import identity
 from txlog.local.identity import ProcessMark
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 DEADLINE = 60.0
 
@@ -26,7 +26,7 @@ class Cluster:
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "txlog.cli.main", *arguments, "--state", str(self.folder)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
     def json(self, *arguments: str) -> Any:
         found = self(*arguments, "--json")
@@ -97,3 +97,31 @@ def test_a_killed_supervisor_takes_its_children_along_and_up_starts_anew(cluster
     eventually(lambda: not any(identity.is_alive(mark) for mark in marks.values()))
     assert cluster("status").returncode == 1
     assert up(cluster)["pid"] != pid
+
+
+def test_what_is_loaded_during_a_cut_is_the_same_everywhere_after_it(cluster: Cluster, tmp_path: Path) -> None:
+    up(cluster, "120")
+    file = tmp_path / "a.nt"
+    file.write_text("".join(f'<http://e/s{n}> <http://e/p> "{n}" .\n' for n in range(2000)))
+    (loaded,) = cluster.json("load", str(file), "--batch", "100")
+    assert loaded["transactions"] == 20
+    cluster.json("link", "cut", "uk", "us")
+    file.write_text(file.read_text().replace("/p>", "/q>"))
+    cluster.json("load", str(file), "--batch", "100", "--durability", "accepted")
+    cluster.json("link", "heal")
+    cluster.json("load", str(file), "--batch", "100", "--durability", "synced")  # repeats nothing, waits for all
+    found = cluster.json("verify", "--wait", "150")
+    assert found["equal"] is True
+    assert [worker["quads"] for worker in found["workers"]] == [4000] * 3
+
+
+def test_ctrl_c_ends_a_cluster_in_the_foreground(cluster: Cluster) -> None:
+    command = [sys.executable, "-m", "txlog.cli.main", "up", "-f", str(EXAMPLE), "--state", str(cluster.folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: (cluster.folder / "processes.json").exists() and len(cluster.marks()) == 9)
+    marks = cluster.marks()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert not any(identity.is_alive(mark) for mark in marks.values())
