@@ -22,6 +22,8 @@ from txlog.local.control import Control
 from txlog.local.state import StateFolder, Topology
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
+from txlog.workers import ADAPTERS
+from txlog.workers.transport import HttpTransport
 
 MANIFESTS: Final = Path("examples/two-data-centres")
 READY_S: Final = 180.0
@@ -96,6 +98,25 @@ class Cluster:
                         found[worker.name] = worker
         return found
 
+    def places(self) -> dict[str, int]:
+        """Where every worker stands, asked of the store itself: masters only know the last report. 0 for one that
+        holds nothing yet; one that does not answer is left out."""
+        found = {}
+        for worker in self.topology.workers:
+            try:
+                found[worker.name] = self.place_of(worker.name)
+            except TxLogError:
+                continue
+        return found
+
+    def place_of(self, name: str) -> int:
+        """The position inside one store; 0 without any."""
+        place = next(worker for worker in self.topology.workers if worker.name == name)
+        adapter = ADAPTERS[place.engine]
+        with HttpTransport(place.url, 10.0) as transport:
+            markers = adapter.system_in(transport.send(adapter.read_system())).markers
+        return max((marker.position.index for marker in markers), default=0)
+
     def wait_settled(self, deadline_s: float, tell: Callable[[str], None] = lambda _: None) -> tuple[int, str]:
         """Until all masters have one log, nothing waits for its order, and every worker has applied it all. The end
         of the log. :class:`CannotMeasure` says what is behind when the time is over."""
@@ -108,7 +129,7 @@ class Cluster:
                 for url in self.masters:
                     with MasterClient(url, 5.0) as master:
                         waiting += master.status().queue.transactions
-                places = {name: index_of(worker) for name, worker in self.workers().items()}
+                places = self.places()
                 end = max(ends.values())
                 behind = [f"{node} {at[0]}" for node, at in ends.items() if at != end]
                 behind += [f"{name} {at}" for name, at in places.items() if at < end[0]]

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.cluster import Cluster, Prober, cluster_up, index_of
+from bench.cluster import Cluster, Prober, cluster_up
 from bench.load import Load, Requests, Round, Sample, quad
 from bench.machine import CpuMeter, NoDisk, disk, fsync_rate, rss_mb
 from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
@@ -356,7 +356,7 @@ def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
     while not seen or seen[-1][1] < end:
         if time.monotonic() > until:
             raise CannotMeasure(f"{name} is at {seen[-1][1] if seen else 0} of {end} after 600 s")
-        at = _inside(cluster, name)
+        at = _place(cluster, name)
         if at > (seen[-1][1] if seen else 0):
             seen.append((time.monotonic(), at))
         time.sleep(0.05)
@@ -372,25 +372,20 @@ def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
     show(table(f"processor while {name} catches up", ("process", "cpu %"), rows))
 
 
-def _inside(cluster: Cluster, name: str) -> int:
-    """The position that a worker itself holds; 0 while it does not answer or has none."""
+def _place(cluster: Cluster, name: str) -> int:
+    """0 also while the store does not answer."""
     try:
-        rows = cluster.query_worker(
-            name, 'SELECT ?g { GRAPH ?g {} FILTER(STRSTARTS(STR(?g), "urn:txlog:system:")) }', 2.0
-        )
+        return cluster.place_of(name)
     except TxLogError:
         return 0
-    parts = [row[0].removeprefix("urn:txlog:system:").split(":") for row in rows]
-    indexes = [int(part[0]) for part in parts if part[0].isdigit()]
-    return max(indexes, default=0)
 
 
 def _wait_workers(cluster: Cluster, names: list[str], deadline_s: float) -> int:
     until = time.monotonic() + deadline_s
     while time.monotonic() < until:
         end = max(cluster.stable().values())[0]
-        known = cluster.workers()
-        if all(index_of(known[name]) >= end for name in names if name in known):
+        places = cluster.places()
+        if all(places.get(name, 0) >= end for name in names):
             return end
         time.sleep(0.2)
     raise CannotMeasure(f"{', '.join(names)} did not catch up within {deadline_s:g} s")

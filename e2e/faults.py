@@ -134,10 +134,10 @@ def _works(cluster: Cluster, name: str) -> bool:
         return still_answers(cluster.nodes[name])
     if name.endswith("-pipeline"):
         mine = [worker.name for worker in cluster.topology.workers if name == f"{worker.data_center}-pipeline"]
-        before = cluster.workers()
+        before = cluster.places()
         time.sleep(1.0)
-        after = cluster.workers()
-        return any(index_of(after[each]) > index_of(before[each]) for each in mine if each in before and each in after)
+        after = cluster.places()
+        return any(after[each] > before[each] for each in mine if each in before and each in after)
     try:
         cluster.query_worker(name, "SELECT ?one { VALUES ?one { 1 } }", 2.0)
     except TxLogError:
@@ -197,7 +197,7 @@ def down(run: Run, seconds: float = 60.0) -> str:
     run.clients.during(seconds / 2)
     time.sleep(seconds / 2)
     end = max(cluster.stable().values())
-    behind = end[0] - index_of(cluster.workers()[name])
+    behind = end[0] - index_of(cluster.workers()[name])  # it is down, so what it last reported
     cluster.control.start(name)
     began = time.monotonic()
     cluster.wait_settled(SETTLE_S)
