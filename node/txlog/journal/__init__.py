@@ -76,7 +76,8 @@ record itself is the other half; when it cannot be read, the next one tells what
     5 Ceiling        a = stamp
     6 ViewAccepted   front: MessagePack of the view; written twice in a row: nobody else may have it
     7 ViewInstalled  front: MessagePack [epoch, ballot, coordinator]
-    8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record
+    8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record. Two in a row, the first with
+                     zeros in its tail, so that the second stands in a sector of its own
     9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
                      damaged; what they held stands again before this record
 """

@@ -134,8 +134,8 @@ def encode_started(start: int) -> Body:
     return Body(fmt.STARTED, 0, start, 0, b"", b"")
 
 
-def encode_seal() -> Body:
-    return Body(fmt.SEAL, 0, 0, 0, b"", b"")
+def encode_seal(zeros: int) -> Body:
+    return Body(fmt.SEAL, 0, 0, 0, b"", bytes(zeros))
 
 
 def encode_repaired(first: int, last: int, segment: int) -> Body:

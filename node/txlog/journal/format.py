@@ -21,7 +21,7 @@ SEGMENT_MAGIC = b"TXLOGSEG"
 """On disk."""
 RECORD_MARK = b"\xf1TxR"
 """On disk."""
-HEADER_UNIT = 512
+SECTOR = 512
 """On disk: a header copy is a multiple of this, so that two copies never share a sector."""
 RECORD_HEAD = Struct("<4sIIBBHQQ16sIIQII")
 """On disk: mark, head crc, length, kind, flags, vitals length, number, synced, chain, tail crc, front length, a, b,
@@ -102,6 +102,11 @@ def parse_name(name: str) -> tuple[str, int] | None:
 def segment_seed(birth: int, number: int) -> int:
     """What the head crc of every record in this segment begins with: a record of another one never fits."""
     return crc32(_SEED.pack(birth, number))
+
+
+def seal_bytes(vitals_bytes: int) -> int:
+    """Room for both seals."""
+    return 2 * (HEAD_BYTES + vitals_bytes) + SECTOR
 
 
 def padded(length: int) -> int:
@@ -190,7 +195,7 @@ def read_record(data: bytes, offset: int, seed: int) -> Framed | None:
 def segment_header_bytes(vitals: Vitals, views: list[View | None]) -> int:
     """Of one copy."""
     used = _SEGMENT.size + len(vitals.encoded) + len(msgspec.msgpack.encode(views))
-    return -(-used // HEADER_UNIT) * HEADER_UNIT
+    return -(-used // SECTOR) * SECTOR
 
 
 def encode_segment_header(
@@ -221,7 +226,7 @@ def read_segment_header(data: bytes, number: int) -> SegmentHeader | None:
 def _magics(data: bytes) -> list[int]:
     places, at = [], data.find(SEGMENT_MAGIC)
     while at >= 0:
-        if at % HEADER_UNIT == 0:
+        if at % SECTOR == 0:
             places.append(at)
         at = data.find(SEGMENT_MAGIC, at + 1)
     return places

@@ -178,7 +178,8 @@ class Journal:
 
     def _append_all(self, records: Sequence[Record]) -> None:
         work = [self._held_body(record) for record in records if isinstance(record, Held)]
-        self._refuse_work(sum(self._length(body) for _, body in work))
+        if work:
+            self._refuse_work(sum(self._length(body) for _, body in work))
         taken = iter(work)
         for record in records:
             if isinstance(record, Held):
@@ -233,7 +234,7 @@ class Journal:
         """Frame the record and give it its place."""
         vitals = self._vitals.encoded
         length = fmt.record_length(body, len(vitals))
-        extent, offset = self._place(length, len(vitals), work)
+        extent, offset = self._place(length, len(vitals), work, sealing=body.kind == fmt.SEAL)
         self._chain = fmt.next_chain(self._chain, body.front)
         segment = extent.segment
         synced = self._batch_first - 1
@@ -241,11 +242,11 @@ class Journal:
         self._next += 1
         return segment, offset
 
-    def _place(self, length: int, vitals_bytes: int, work: bool) -> tuple[Extent, int]:
-        """Always leaves room for a seal."""
-        tail = self._tail
-        if tail.end + length + fmt.HEAD_BYTES + vitals_bytes > tail.size:
-            tail = self._roll(length + fmt.HEAD_BYTES + vitals_bytes, work)
+    def _place(self, length: int, vitals_bytes: int, work: bool, sealing: bool) -> tuple[Extent, int]:
+        """Always leaves room for the seals."""
+        tail, seals = self._tail, fmt.seal_bytes(vitals_bytes)
+        if tail.end + length + seals > tail.size and not sealing:
+            tail = self._roll(length + seals, work)
         if not self._extents or self._extents[-1].segment is not tail:
             self._extents.append(Extent(tail, tail.end))
         offset = tail.end
@@ -303,9 +304,10 @@ class Journal:
         return fmt.record_length(body, len(self._vitals.encoded) + 96)
 
     def _has_room(self, length: int) -> bool:
-        if self._tail.end + length + fmt.HEAD_BYTES + len(self._vitals.encoded) <= self._tail.size:
+        length += fmt.seal_bytes(len(self._vitals.encoded))
+        if self._tail.end + length <= self._tail.size:
             return self._space.reserve_kept
-        return self._space.may_open_for_work(self._segment_size(length + fmt.HEAD_BYTES + len(self._vitals.encoded)))
+        return self._space.may_open_for_work(self._segment_size(length))
 
     def _refuse_work(self, length: int) -> None:
         if self._has_room(length):
@@ -362,16 +364,15 @@ class Journal:
         self._space.refresh()
 
     def seal(self) -> bool:
-        """After a short idle: write, but do not sync, a tiny record that tells that the last one is synced.
+        """After a short idle: write, but do not sync, two tiny records that tell that the last one is synced.
 
-        Without it a bit flipped in the very last record reads as a torn tail. True when one was written."""
-        tail, vitals = self._tail, self._vitals.encoded
-        length = fmt.HEAD_BYTES + len(vitals)
+        Without them a bit flipped in the very last record reads as a torn tail. True when they were written."""
+        tail = self._tail
         idle = not (self._broken or self._extents or self._sync is not None or self._sealed == self._synced)
-        if not idle or tail.file is None or tail.end + 2 * length > tail.size:  # nearer the end it would open a segment
+        room = tail.end + fmt.seal_bytes(len(self._vitals.encoded)) <= tail.size
+        if not (idle and room) or tail.file is None:
             return False
-        self._put(bodies.encode_seal())
-        extent = self._extents.pop()
+        extent = self._put_seals()
         try:
             tail.file.pwrite(extent.offset, b"".join(extent.parts))
         except OSError as error:
@@ -379,6 +380,14 @@ class Journal:
             raise JournalBroken(self._broken) from error
         self._sealed = self._synced
         return True
+
+    def _put_seals(self) -> Extent:
+        """The second one begins in a sector of which the last record has no part."""
+        vitals_bytes = len(self._vitals.encoded)
+        first_end = self._tail.end + fmt.HEAD_BYTES + vitals_bytes
+        self._put(bodies.encode_seal(-first_end % fmt.SECTOR))
+        self._put(bodies.encode_seal(0))
+        return self._extents.pop()
 
     def begin_prepare(self) -> Prepare | None:
         """A spare to be made ahead, if one is missed and there is room. One at a time; may run beside a sync."""

@@ -40,6 +40,8 @@ class Report:
 
 def check(folder: Path | str | Files) -> Report:
     """Reads every record and payload. A journal in use may be checked: then its last batch may look torn."""
+    if isinstance(folder, (str, Path)) and not Path(folder).is_dir():
+        return Report(notes=["no journal: the folder is missing"])
     files = _files(folder)
     try:
         found = scan(files, 0)

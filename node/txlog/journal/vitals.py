@@ -49,7 +49,7 @@ class Vitals:
             self._encoded = None
 
     def set_log(self, log_end: int, log_hash: bytes, stable: int) -> None:
-        self.log_end, self.log_hash, self.stable = log_end, log_hash, max(stable, self.stable)
+        self.log_end, self.log_hash, self.stable = log_end, log_hash, stable
         self._refresh()
 
     def set_start(self, start: int) -> None:
@@ -57,7 +57,7 @@ class Vitals:
         self._refresh()
 
     def set_stable(self, index: int) -> None:
-        self.stable = max(index, self.stable)
+        self.stable = index
         self._refresh()
 
     def set_ceiling(self, stamp: int) -> None:

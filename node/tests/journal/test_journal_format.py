@@ -1,0 +1,155 @@
+"""The bytes on disks: golden files of every released format version, and round trips of every kind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from journal_pen import Pen, check_content, founding, held_of, open_journal, view
+
+from txlog.journal import MemoryFiles, check, show
+from txlog.journal import format as fmt
+from txlog.journal.vitals import Vitals
+from txlog.model.entry import KIND_UPDATE, Item, Run, content_hash
+from txlog.model.errors import JournalDamaged
+from txlog.model.ids import Origin
+from txlog.model.records import Ceiling, Held, Stable
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden_journal() -> dict[str, bytes]:
+    files, pen = MemoryFiles(), Pen()
+    journal, _ = open_journal(files)
+    journal.append([*founding(), Ceiling(5000), pen.held("a", 14), pen.held("b", 2)])
+    journal.sync()
+    journal.append([pen.added(("a", 13), ("b", 1), stable=3), Stable(14), pen.held("a", 20)])
+    journal.sync()
+    journal.seal()
+    return {name: data for name, data in files.dump().items() if name.startswith("segment")}
+
+
+def to_text(files: dict[str, bytes]) -> str:
+    """32 bytes a line; zeros at the end of a file are left out."""
+    lines = []
+    for name, data in files.items():
+        lines.append(f"{name} {len(data)}")
+        used = data.rstrip(b"\0")
+        lines += [used[at : at + 32].hex() for at in range(0, len(used), 32)]
+    return "\n".join(lines) + "\n"
+
+
+def from_text(text: str) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for block in text.split("segment-")[1:]:
+        head, *lines = block.splitlines()
+        number, size = head.split()
+        files[f"segment-{number}"] = bytes.fromhex("".join(lines)).ljust(int(size), b"\0")
+    return files
+
+
+def test_version_1_is_written_as_ever() -> None:
+    path = GOLDEN / "version-1.hex"
+    if os.environ.get("TXLOG_REWRITE"):
+        path.write_text(to_text(golden_journal()))
+    assert to_text(golden_journal()) == path.read_text()
+
+
+def test_version_1_is_read_back() -> None:
+    files = MemoryFiles.load(from_text((GOLDEN / "version-1.hex").read_text()))
+    journal, found = open_journal(files)
+    assert (found.start, found.ceiling, found.stable, found.damage) == (2, 5000, 14, [])
+    assert found.accepted == found.installed == view(1)
+    assert held_of(found) == {"a": 34, "b": 2}
+    assert [(seen.index, seen.key) for seen in found.keys] == [(7, "k7"), (13, "a.000000000000000a.1")]
+    assert found.log_stamp == 1011
+    check_content(journal, "a", 1, 34)
+    check_content(journal, "b", 1, 2)
+
+
+def test_an_unknown_version_is_refused_by_name() -> None:
+    files = golden_journal()
+    name, data = next(iter(files.items()))
+    newer = bytearray(data)
+    for at in (12, 12 + int.from_bytes(data[16:20], "little")):
+        newer[at] = 2
+    with pytest.raises(JournalDamaged, match=r"segment-0000000001 has UnknownFormat: format version 2; .* version 1"):
+        open_journal(MemoryFiles.load({**files, name: bytes(newer)}))
+
+
+def test_vitals_are_right_in_place_and_anew() -> None:
+    vitals = Vitals(Origin("a", 1))
+    empty = vitals.encoded
+    vitals.set_held(Origin("b", 2), 7)
+    vitals.set_held(Origin("a", 1), 9)
+    vitals.set_log(3, b"h" * 16, 2)
+    vitals.set_accepted((2, 1, "bb"))
+    vitals.set_installed((1, 5, "ccc"))
+    vitals.set_ceiling(1 << 63)
+    vitals.set_start(4)
+    vitals.set_held(Origin("b", 2), 8)
+    again = Vitals.parse(vitals.encoded)
+    assert again.encoded == vitals.encoded != empty
+    assert again.held == {Origin("a", 1): 9, Origin("b", 2): 8}
+    assert (again.log_end, again.log_hash, again.stable, again.ceiling, again.start) == (3, b"h" * 16, 2, 1 << 63, 4)
+    assert (again.accepted, again.installed) == ((2, 1, "bb"), (1, 5, "ccc"))
+    assert len(vitals.encoded) % 8 == 0
+
+
+def test_a_record_of_another_place_never_fits() -> None:
+    body = fmt.Body(5, 0, 77, 0, b"", b"")
+    length = fmt.record_length(body, 8)
+    data = b"".join(fmt.encode_record(body, length, 1, 0, bytes(16), bytes(8), fmt.segment_seed(1, 1)))
+    assert len(data) == length
+    assert fmt.read_record(data, 0, fmt.segment_seed(1, 1)) is not None
+    for birth, number in ((1, 2), (2, 1)):
+        assert fmt.read_record(data, 0, fmt.segment_seed(birth, number)) is None
+
+
+def test_texts_of_any_kind_come_back() -> None:
+    files = MemoryFiles()
+    journal, _ = open_journal(files)
+    payloads = [b"", b"x", bytes(300), fmt.RECORD_MARK * 50]
+    keys = ["", "ключ", "k" * 500, ""]
+    items = [
+        Item(i + 1, KIND_UPDATE, key, payload) for i, (key, payload) in enumerate(zip(keys, payloads, strict=True))
+    ]
+    run = Run("b", 9, 1, items)
+    journal.append(Held(run, b"".join(content_hash(i.kind, i.key, i.payload) for i in items)))
+    journal.sync()
+    journal.close()
+    journal, found = open_journal(files)
+    assert journal.read("b", 9, 1, 10, 1 << 20) == run
+    assert found.queued[0].keys == keys
+    assert found.queued[0].kinds == [KIND_UPDATE | len(payload) << 8 for payload in payloads]
+
+
+def test_a_look_from_outside_changes_nothing(tmp_path: Path) -> None:
+    for name, data in golden_journal().items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "notes.txt").write_text("of the operator")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    report = check(tmp_path)
+    assert report.ok
+    assert (report.start, report.log_end, report.stable) == (1, 14, 14)
+    assert report.held == {"a.000000000000000a": 34, "b.000000000000000b": 2}
+    lines = list(show(tmp_path))
+    assert lines[0] == "notes.txt: not a file of the journal"
+    assert len([line for line in lines if "Held" in line]) == 3
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert check(tmp_path / "notes").notes == ["no journal: the folder is missing"]
+
+
+def test_check_says_what_it_finds() -> None:
+    assert check(MemoryFiles()).notes == ["no journal: the folder holds no segment"]
+    files = MemoryFiles.load(golden_journal())
+    files.flip("segment-0000000001", 2300, 1)
+    report = check(files)
+    assert not report.ok
+    assert [damage.first for damage in report.damage] == [6]
+    for name in files.list():
+        files.flip(name, 20, 1)
+        files.flip(name, 20 + fmt.SECTOR, 1)
+    assert "who this master is cannot be known" in check(files).refused
+    assert any("its header cannot be read" in line for line in show(files))

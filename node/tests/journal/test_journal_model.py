@@ -1,0 +1,169 @@
+"""The journal against a plain list of what was appended: any mixture of records, reads, syncs, seals, restarts, crashes
+and a full disk (rules 8, 15, 28, 29)."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from journal_pen import BIRTHS, Pen, founding, held_of, item, open_journal
+
+from txlog.journal import Crashed, Journal, MemoryFiles
+from txlog.model.errors import JournalFull
+from txlog.model.records import Added, Ceiling, Held, Record, Recovered, Stable
+
+SEGMENT_BYTES = 4096
+NODES = st.sampled_from(sorted(BIRTHS))
+
+
+class Model:
+    """The slow, obvious twin."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.durable = 0
+
+    def state(self, count: int) -> tuple[dict[str, int], bytes, int, int]:
+        held: dict[str, int] = {}
+        hashes, ceiling, stable = b"", 0, 0
+        for record in self.records[:count]:
+            match record:
+                case Held():
+                    held[record.run.node] = record.run.last_seq
+                case Added():
+                    hashes, stable = hashes + record.hashes, record.stable
+                case Ceiling():
+                    ceiling = max(ceiling, record.stamp)
+                case Stable():
+                    stable = record.index
+        return held, hashes, ceiling, stable
+
+
+def end_at(operations: int) -> Callable[[str, str], None]:
+    """The process ends at this operation on the disk."""
+    left = iter(range(operations))
+
+    def hook(operation: str, name: str) -> None:
+        if next(left, None) is None:
+            raise Crashed
+
+    return hook
+
+
+class JournalMachine(RuleBasedStateMachine):
+    @initialize(segments=st.integers(3, 12), cache=st.sampled_from([0, 2000, 1 << 20]))
+    def begin(self, segments: int, cache: int) -> None:
+        self.files = MemoryFiles(segments * SEGMENT_BYTES)
+        self.cache = cache
+        self.model, self.pen, self.start = Model(), Pen(), 0
+        self.journal, _ = self._open()
+        self._append(founding())
+        self._sync()
+
+    def _open(self) -> tuple[Journal, Recovered]:
+        return open_journal(self.files, segment_bytes=SEGMENT_BYTES, cache_bytes=self.cache)
+
+    def _append(self, records: list[Record]) -> None:
+        self.journal.append(records)
+        self.model.records += records
+
+    def _sync(self) -> None:
+        self.journal.sync()
+        self.model.durable = len(self.model.records)
+
+    @rule(node=NODES, count=st.integers(1, 12))
+    def hold(self, node: str, count: int) -> None:
+        record = self.pen.held(node, count)
+        try:
+            self._append([record])
+        except JournalFull:
+            self.pen.seqs[node] -= count
+            self.files.capacity += SEGMENT_BYTES
+
+    @rule(node=NODES, count=st.integers(1, 12))
+    def add(self, node: str, count: int) -> None:
+        count = min(count, self.pen.seqs[node] - self.pen.logged[node])
+        if count:
+            self._append([self.pen.added((node, count))])
+
+    @rule(stamp=st.integers(0, 1 << 63), stable=st.integers(0, 1 << 40))
+    def promise(self, stamp: int, stable: int) -> None:
+        self._append([Ceiling(stamp), Stable(stable)])
+
+    @rule()
+    def sync(self) -> None:
+        self._sync()
+
+    @rule()
+    def sync_beside_appends(self) -> None:
+        """What is appended while a batch is on its way belongs to the next one."""
+        sync = self.journal.begin_sync()
+        count = len(self.model.records)
+        self._append([Ceiling(1)])
+        if sync is not None:
+            sync.run()
+            self._append([Ceiling(2)])
+            self.journal.end_sync(sync)
+            self.model.durable = count
+
+    @rule()
+    def idle(self) -> None:
+        self.journal.seal()
+        prepare = self.journal.begin_prepare()
+        if prepare is not None:
+            prepare.run()
+            self.journal.end_prepare(prepare)
+
+    @rule(node=NODES, first=st.integers(1, 40), count=st.integers(1, 30), size=st.integers(1, 400))
+    def read(self, node: str, first: int, count: int, size: int) -> None:
+        items = self.journal.read(node, BIRTHS[node], first, count, size).items
+        assert bool(items) == (first <= self.pen.seqs[node])
+        assert items == [item(node, seq) for seq in range(first, first + len(items))]
+        assert len(items) <= count
+        assert sum(len(one.payload) for one in items[:-1]) <= size
+
+    @rule()
+    def restart(self) -> None:
+        """A clean kill: what was synced, or written without a sync, is there."""
+        self.files.kill()
+        self._recover()
+
+    @rule(seed=st.integers(0, 1 << 16), written=st.booleans())
+    def crash(self, seed: int, written: bool) -> None:
+        rng = random.Random(seed)
+        sync = self.journal.begin_sync() if written else None
+        if sync is not None:
+            self.files.hook = end_at(rng.randrange(1, 6))
+            with contextlib.suppress(Crashed):
+                sync.run()
+                self.model.durable = len(self.model.records)
+            self.files.hook = None
+        self.files.crash(lambda what, options: rng.randrange(options))
+        self._recover()
+
+    def _recover(self) -> None:
+        self.journal, found = self._open()
+        assert found.damage == []
+        told = (held_of(found), bytes(found.log_hashes), found.ceiling, found.stable)
+        counts = range(self.model.durable, len(self.model.records) + 1)
+        count = next((n for n in counts if self.model.state(n) == told), None)
+        assert count is not None, "durable records are lost, or others were invented"
+        del self.model.records[count:]
+        self.model.durable = count
+        self.pen = Pen()
+        self.pen.resume(found)
+        assert found.start > self.start
+        self.start = found.start
+
+    @precondition(lambda self: hasattr(self, "journal"))
+    @invariant()
+    def knows_whether_it_is_dirty(self) -> None:
+        assert self.journal.dirty or self.model.durable == len(self.model.records)
+
+
+TestJournalMachine = JournalMachine.TestCase
+TestJournalMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,209 @@
+"""What is damaged is fetched from others, checked, written anew, and stays mended (rule 28)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import msgspec
+import pytest
+from journal_pen import BIRTHS, CLUSTER, Pen, check_content, founding, held, held_of, open_journal
+
+from txlog.journal import Journal, MemoryFiles, check
+from txlog.journal import format as fmt
+from txlog.model.entry import Span, chain_start
+from txlog.model.errors import JournalDamaged
+from txlog.model.records import Added, Ceiling, Damage, Held, Recovered
+
+SEGMENT_BYTES = 4096
+
+
+def write(pen: Pen | None = None) -> MemoryFiles:
+    """A sealed journal of three segments."""
+    files, pen = MemoryFiles(), pen or Pen()
+    journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    journal.append([*founding(), Ceiling(500)])
+    for node in ("a", "b", "a", "c", "b"):
+        journal.append([pen.held(node, 4), pen.held("a", 8)])
+        journal.sync()
+        journal.append(pen.added((node, 3), ("a", 2)))
+        journal.sync()
+    assert journal.seal()
+    journal.close()
+    return files
+
+
+def places(files: MemoryFiles) -> list[tuple[str, int, int]]:
+    """Name, offset and number of every record but the first start and the seals."""
+    found = []
+    for name, data in files.dump().items():
+        kind, number = fmt.parse_name(name) or ("", 0)
+        if kind == "segment":
+            header = fmt.read_segment_header(data, number)
+            assert header is not None
+            seed, offset = fmt.segment_seed(header.birth, number), header.records_from
+            while (record := fmt.read_record(data, offset, seed)) is not None:
+                if record.kind not in (fmt.STARTED, fmt.SEAL):
+                    found.append((name, offset, record.number))
+                offset += record.length
+    return found
+
+
+class Other:
+    """Another master: it holds everything, and knows the whole order."""
+
+    def __init__(self, recovered: Recovered) -> None:
+        self.log = [
+            Span(span.node, span.birth, seq, 1)
+            for span in recovered.log_spans
+            for seq in range(span.first_seq, span.first_seq + span.count)
+        ]
+        self.hashes = bytes(recovered.log_hashes)
+
+    def answer(self, damage: Damage) -> tuple[list[Held], Added | None]:
+        runs = [held(span.node, span.first_seq, span.count) for span in damage.spans]
+        a, b = damage.log_from, damage.log_to
+        order = Added(a, self.log[a - 1 : b], self.hashes[16 * (a - 1) : 16 * b], 0) if a <= b else None
+        return runs, order
+
+    def mend(self, journal: Journal) -> None:
+        for damage in list(journal.damage):
+            runs, order = self.answer(damage)
+            journal.repair(damage, [one.run for one in runs], [one.contents for one in runs], order)
+        journal.sync()
+        assert journal.damage == []
+        journal.close()
+
+
+def same(found: Recovered, right: Recovered) -> None:
+    for name in right.__struct_fields__:
+        if name != "start":
+            assert getattr(found, name) == getattr(right, name), name
+
+
+def reopened(files: MemoryFiles) -> Recovered:
+    journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    for node, last in held_of(found).items():
+        if not found.damage:
+            check_content(journal, node, 1, last)
+    journal.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def right() -> Recovered:
+    return reopened(write())
+
+
+def test_every_record_and_every_pair_of_records(right: Recovered) -> None:
+    all_places = places(write())
+    assert len(all_places) > 15
+    for broken in [(place,) for place in all_places] + list(combinations(all_places, 2)):
+        files = write()
+        for name, offset, _ in broken:
+            files.flip(name, offset + 30, 3)
+        journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
+        assert {n for damage in found.damage for n in range(damage.first, damage.last + 1)} == {n for *_, n in broken}
+        Other(right).mend(journal)
+        again = reopened(files)
+        if again.accepted is not None and again.installed is not None:
+            same(again, right)
+        else:
+            assert again.accepted_number == right.accepted_number, "both copies of the view are lost, its number is not"
+
+
+def test_a_repair_that_is_damaged_itself_is_named_again(right: Recovered) -> None:
+    for name, offset, _ in places(write()):
+        files = write()
+        files.flip(name, offset + 30, 3)
+        before = {number for *_, number in places(write())}
+        Other(right).mend(open_journal(files, segment_bytes=SEGMENT_BYTES)[0])
+        for new_name, new_offset, number in places(files):
+            if number in before or (new_name, new_offset) == (name, offset):
+                continue
+            flipped = MemoryFiles.load(files.dump())
+            flipped.flip(new_name, new_offset + 30, 3)
+            journal, found = open_journal(flipped, segment_bytes=SEGMENT_BYTES)
+            if not found.damage:
+                assert number == max(n for *_, n in places(files)), "not promised yet: it may be a torn tail"
+                continue
+            Other(right).mend(journal)
+            assert reopened(flipped).damage == []
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(right: Recovered) -> None:
+    files = write()
+    for name, offset, number in places(files):
+        if number in (10, 11):
+            files.flip(name, offset + 30, 3)
+    journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    (damage,) = journal.damage
+    runs, order = Other(right).answer(damage)
+    assert runs
+    assert order is not None
+    one = runs[0]
+    forged = msgspec.structs.replace(
+        one.run, items=[*one.run.items[:-1], msgspec.structs.replace(one.run.items[-1], payload=b"x")]
+    )
+    cases = [
+        ([one.run], [one.contents], None, "the order of entries .* is still missing"),
+        ([], [], order, "is still missing"),
+        ([forged], [one.contents], order, "has another content hash"),
+        ([one.run], [one.contents[:-16]], order, "transactions and"),
+        ([one.run, held("c", 90, 1).run], [one.contents, held("c", 90, 1).contents], order, "was not missing"),
+        ([one.run], [one.contents], msgspec.structs.replace(order, first_index=1), "are not what is missing"),
+        (
+            [one.run],
+            [one.contents],
+            msgspec.structs.replace(order, hashes=bytes(len(order.hashes))),
+            "another chain hash",
+        ),
+        ([one.run], [one.contents], msgspec.structs.replace(order, spans=order.spans[::-1]), "another chain hash"),
+    ]
+    for sent, contents, added, why in cases:
+        with pytest.raises(JournalDamaged, match=why):
+            journal.repair(damage, sent, contents, added)
+        assert not journal.dirty
+        assert journal.damage == [damage]
+    journal.repair(damage, [one.run], [one.contents], order)
+    journal.sync()
+    journal.close()
+    assert reopened(files).damage == []
+
+
+def test_a_damage_stays_until_its_repair_is_synced(right: Recovered) -> None:
+    files = write()
+    name, offset, number = places(files)[8]
+    files.flip(name, offset + 30, 3)
+    journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    runs, order = Other(right).answer(found.damage[0])
+    journal.repair(found.damage[0], [one.run for one in runs], [one.contents for one in runs], order)
+    files.kill()
+    assert [damage.first for damage in check(files).damage] == [number]
+
+
+def test_the_chain_of_the_first_entries_begins_with_the_cluster(right: Recovered) -> None:
+    """Damage at index 1 is checked against the cluster's id, which the view tells."""
+    files = write()
+    name, offset, _ = next(place for place in places(files) if place[2] == 8)
+    files.flip(name, offset + 30, 3)
+    journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    assert found.damage[0].log_from == 1
+    assert found.accepted is not None
+    assert chain_start(found.accepted.cluster_id) == chain_start(CLUSTER)
+    Other(right).mend(journal)
+
+
+def test_work_goes_on_beside_a_damage() -> None:
+    """The master may hold and promise while it does not vote."""
+    pen = Pen()
+    files = write(pen)
+    name, offset, _ = next(place for place in places(files) if place[2] == 7)
+    files.flip(name, offset + 30, 3)
+    journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    first = found.damage[0]
+    journal.append([pen.held("b", 5), pen.added(("b", 2)), Ceiling(900)])
+    journal.sync()
+    journal.close()
+    journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
+    assert found.damage == [first]
+    assert journal.read("b", BIRTHS["b"], pen.seqs["b"], 1, 1).items
