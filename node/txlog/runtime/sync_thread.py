@@ -1,7 +1,7 @@
 """The one thread that writes and fsyncs.
 
 A queue and one wake-up of the loop, rather than ``run_in_executor``: no future and no work item for each commit.
-Measured on two cores with an empty job, 3 masters' worth of load: see ``README.md``.
+Measured: ``README.md``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -216,29 +216,32 @@ class Lines:
     def _same_level(self, answers: list[Accepted | Refused], level: Durability) -> bytes | None:
         """All of one batch at one level: text put together, since a dictionary for each line costs more than the
         whole agreement about it. None when there is a refusal among them."""
-        loop = self._loop
-        agreement = loop.agreement
+        agreement = self._loop.agreement
         assert agreement is not None
-        history, stable, epoch = agreement.history, loop.stable.value, agreement.view.epoch
-        tail = b'},"durability":"%s"}\n' % level.value.encode()
-        unplaced = b'","position":null,"durability":"%s"}\n' % level.value.encode()
-        lines: list[bytes] = []
-        put = lines.append
-        for answer in answers:
-            if not isinstance(answer, Accepted):
-                return None
-            origin, seq = answer.txid
-            index = history.index_of(origin, seq)
-            if 0 < index <= stable:
-                place = b'","position":{"epoch":%d,"index":%d,"hash":"%s"' % (
-                    epoch,
-                    index,
-                    history.hash_at(index).hex().encode(),
-                )
-                put(b'{"txid":"%s%s%s' % (str(answer.txid).encode(), place, tail))
-            else:
-                put(b'{"txid":"%s%s' % (str(answer.txid).encode(), unplaced))
-        return b"".join(lines)
+        txids = [answer.txid for answer in answers if isinstance(answer, Accepted)]
+        if len(txids) != len(answers):
+            return None
+        history, stable = agreement.history, self._loop.stable.value
+        origin, first_seq = txids[0]
+        # One origin's transactions in one order: when first and last are as far apart in the log as in seq, all are.
+        first, last = history.index_of(origin, first_seq), history.index_of(origin, txids[-1].seq)
+        if first and last - first == txids[-1].seq - first_seq == len(txids) - 1:
+            indexes: Iterable[int] = range(first, last + 1)
+        else:
+            indexes = [history.index_of(*txid) for txid in txids]
+        head = f'{{"txid":"{origin}.'
+        place = f'","position":{{"epoch":{agreement.view.epoch},"index":'
+        tail = f'"}},"durability":"{level.value}"}}\n'
+        unplaced = f'","position":null,"durability":"{level.value}"}}\n'
+        hash_at = history.hash_at
+        return "".join(
+            [
+                f'{head}{seq}{place}{index},"hash":"{hash_at(index).hex()}{tail}'
+                if 0 < index <= stable
+                else f"{head}{seq}{unplaced}"
+                for (_, seq), index in zip(txids, indexes, strict=True)
+            ]
+        ).encode()
 
 
 def _prepare(told: Line) -> Prepared:

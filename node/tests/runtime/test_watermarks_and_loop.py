@@ -1,0 +1,207 @@
+"""The loop against a core and a journal in memory: order of a turn, waiting, giving up, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+
+import pytest
+
+from txlog.journal import Journal, MemoryFiles
+from txlog.model.durability import Durability
+from txlog.model.entry import KIND_UPDATE, content_hash
+from txlog.model.errors import PeerFault, Refused, Unavailable
+from txlog.protocol.core import Core
+from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
+from txlog.runtime.events import EventLog
+from txlog.runtime.executor import Executor
+from txlog.runtime.loop import Loop, system_now
+from txlog.runtime.watermark import Watermark
+
+
+def submission(text: str, key: str = "") -> Submission:
+    payload = text.encode()
+    return Submission(KIND_UPDATE, key, payload, content_hash(KIND_UPDATE, key, payload))
+
+
+class Alone:
+    """One master without peers."""
+
+    def __init__(self, members: int = 1) -> None:
+        self.ended: list[BaseException] = []
+        self.sent: list[tuple[str, bytes]] = []
+        journal, recovered = Journal.open(MemoryFiles(), node="uk-1", draw_birth=lambda: 7, segment_bytes=1 << 20)
+        names = [ConfiguredMember(f"uk-{at + 1}", "uk", 1) for at in range(members)]
+        core = Core(Settings("uk-1", tuple(names)), recovered, system_now())
+        self.loop = Loop(
+            Executor(core, journal),
+            send=lambda peer, data: self.sent.append((peer, data)),
+            ended=self.ended.append,
+            batch_transactions=10,
+            requests_in_flight=3,
+        )
+
+
+@pytest.fixture
+async def alone():  # type: ignore[no-untyped-def]
+    made = Alone()
+    yield made
+    await made.loop.close(5.0)
+
+
+async def founded(loop: Loop) -> None:
+    while loop.agreement is None:  # noqa: ASYNC110 - founding takes a few turns
+        await asyncio.sleep(0.001)
+
+
+async def test_a_watermark_tells_whoever_it_has_passed_in_order() -> None:
+    loop = asyncio.get_running_loop()
+    mark = Watermark(5)
+    futures = {target: loop.create_future() for target in (3, 9, 7, 8)}
+    for target, future in futures.items():
+        mark.tell(target, future)
+    assert [target for target, future in futures.items() if future.done()] == [3]
+    futures[8].cancel()
+    mark.move(8)
+    assert [target for target, future in futures.items() if future.done()] == [3, 7, 8]
+    mark.move(2)
+    late = loop.create_future()
+    mark.tell(5, late)
+    assert not late.done()
+    mark.move(9)
+    assert late.done()
+    assert len(mark) == 0
+
+
+async def test_a_watermark_forgets_who_gave_up() -> None:
+    loop = asyncio.get_running_loop()
+    mark = Watermark()
+    for _ in range(5000):
+        future = loop.create_future()
+        mark.tell(10, future)
+        future.cancel()
+    assert len(mark) < 1100
+
+
+async def test_writes_of_one_moment_become_one_record(alone: Alone) -> None:
+    await founded(alone.loop)
+    writes = [alone.loop.write([submission(f"{at}")], Durability.SYNCED) for at in range(8)]
+    assert [await alone.loop.within(write.reached, 10) for write in writes] == [True] * 8
+    answers = [answer for write in writes for answer in write.answers]
+    assert [answer.txid.seq for answer in answers if isinstance(answer, Accepted)] == list(range(1, 9))
+    assert alone.loop.stable.value == alone.loop.synced.value == 8
+    first = alone.loop.executor.journal.read("uk-1", 7, 1, 100, 1 << 20)
+    assert [item.payload for item in first.items] == [b"%d" % at for at in range(8)]
+    assert not alone.ended
+
+
+async def test_more_than_a_batch_is_taken_in_several(alone: Alone) -> None:
+    await founded(alone.loop)
+    writes = [alone.loop.write([submission(f"{at}.{n}") for n in range(4)], Durability.SYNCED) for at in range(6)]
+    assert all([await alone.loop.within(write.reached, 10) for write in writes])
+    assert alone.loop.synced.value == 24
+
+
+async def test_time_that_is_over_says_false_and_leaves_nothing_behind(alone: Alone) -> None:
+    await founded(alone.loop)
+    mark = alone.loop.applied
+    future = alone.loop.wait_index(mark, 5)
+    assert not await alone.loop.within(future, 0.01)
+    task = asyncio.ensure_future(alone.loop.within(alone.loop.wait_index(mark, 6), 60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    mark.move(10)
+    assert len(mark) == 0
+
+
+async def test_refused_before_it_is_founded() -> None:
+    lonely = Alone(members=2)
+    write = lonely.loop.write([submission("x"), submission("y")], Durability.SYNCED)
+    assert await lonely.loop.within(write.reached, 10)
+    assert [answer.reason for answer in write.answers if isinstance(answer, Unavailable)] == ["NotFounded"] * 2
+    assert lonely.loop.counts.refused == {"NotFounded": 2}
+    assert lonely.sent
+    await lonely.loop.close()
+
+
+async def test_too_many_requests_are_refused_at_once(alone: Alone) -> None:
+    await founded(alone.loop)
+    alone.loop.in_flight = 3
+    with pytest.raises(Unavailable) as full:
+        alone.loop.write([submission("x")], Durability.SYNCED)
+    assert full.value.reason == "QueueFull"
+
+
+async def test_a_repeated_key_is_the_first_transaction(alone: Alone) -> None:
+    await founded(alone.loop)
+    first = alone.loop.write([submission("x", "k")], Durability.SYNCED)
+    await alone.loop.within(first.reached, 10)
+    again = alone.loop.write([submission("x", "k"), submission("y", "k")], Durability.SYNCED)
+    assert await alone.loop.within(again.reached, 10)
+    same, other = again.answers
+    assert isinstance(same, Accepted)
+    assert same.repeat
+    assert isinstance(first.answers[0], Accepted)
+    assert same.txid == first.answers[0].txid
+    assert isinstance(other, Refused)
+    assert alone.loop.level_of(same.txid) is Durability.SYNCED
+    assert await alone.loop.wait_txid(same.txid, Durability.SYNCED)
+
+
+async def test_a_fault_of_a_peer_is_counted_and_ends_nothing(alone: Alone) -> None:
+    for data in (b"", b"\x02x", b"\x01\xc1"):
+        with pytest.raises(PeerFault):
+            alone.loop.receive("uk-2", data)
+    assert alone.loop.counts.peer_faults == {("uk-2", "UnknownFormat"): 2, ("uk-2", "Malformed"): 1}
+    assert not alone.ended
+
+
+async def test_a_sync_that_fails_ends_the_process_and_releases_nothing(alone: Alone) -> None:
+    await founded(alone.loop)
+
+    class Broken:
+        def run(self) -> None:
+            raise OSError("the disk is gone")
+
+    real = alone.loop.executor.begin_sync
+    alone.loop.executor.begin_sync = lambda: Broken() if real() is not None else None  # type: ignore[method-assign]
+    sent = len(alone.sent)
+    write = alone.loop.write([submission("x")], Durability.ACCEPTED)
+    assert not await alone.loop.within(write.reached, 0.2)
+    assert [str(error) for error in alone.ended] == ["the disk is gone"]
+    assert alone.loop.accepted.value == 0
+    assert len(alone.sent) == sent
+    late = alone.loop.write([submission("y")], Durability.ACCEPTED)
+    assert await alone.loop.within(late.reached, 1)
+    assert isinstance(late.answers[0], Unavailable)
+
+
+async def test_after_an_idle_moment_the_journal_is_sealed(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txlog.runtime.loop.IDLE_SEAL_S", 0.01)
+    sealed = asyncio.Event()
+    monkeypatch.setattr(alone.loop.executor.journal, "seal", sealed.set)
+    await founded(alone.loop)
+    alone.loop.write([submission("x")], Durability.ACCEPTED)
+    await asyncio.wait_for(sealed.wait(), 10)
+
+
+def test_a_line_for_each_event_and_not_more_than_that() -> None:
+    out, time = io.StringIO(), [0.0]
+    log = EventLog("uk-1", out, limit_s=10, clock=lambda: time[0])
+    log.info("Started", port=1)
+    for _ in range(5):
+        log.limited("WrongToken", "uk-2", peer="uk-2")
+    log.limited("WrongToken", "uk-3")
+    time[0] = 11
+    log.limited("WrongToken", "uk-2", peer="uk-2")
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["event"], line.get("peer"), line.get("suppressed")) for line in lines] == [
+        ("Started", None, None),
+        ("WrongToken", "uk-2", None),
+        ("WrongToken", None, None),
+        ("WrongToken", "uk-2", 4),
+    ]
+    assert all(line["node"] == "uk-1" and line["time"] for line in lines)
