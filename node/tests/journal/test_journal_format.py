@@ -76,6 +76,7 @@ def test_an_unknown_version_is_refused_by_name() -> None:
         newer[at] = 2
     with pytest.raises(JournalDamaged, match=r"segment-0000000001 has UnknownFormat: format version 2; .* version 1"):
         open_journal(MemoryFiles.load({**files, name: bytes(newer)}))
+    assert next(show(MemoryFiles.load({**files, name: bytes(newer)}))).startswith(f"{name}: format version 2;")
 
 
 def test_vitals_are_right_in_place_and_anew() -> None:

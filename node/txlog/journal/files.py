@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 ZEROS = bytes(1 << 20)
@@ -103,7 +104,9 @@ class RealFiles:
         self._lock_fd = -1
         if not read_only:
             self._folder.mkdir(parents=True, exist_ok=True)
-        self._bytes = sum(self.size(name) for name in self.list())
+        self._bytes = 0 if read_only else sum(self.size(name) for name in self.list())
+        self._counting = Lock()
+        """A sync and a spare in the making count beside one another."""
 
     def lock(self) -> None:
         if self._lock_fd >= 0:
@@ -120,16 +123,21 @@ class RealFiles:
         return sorted(path.name for path in self._folder.iterdir() if path.is_file() and path.name != self.LOCK)
 
     def create(self, name: str, size: int) -> None:
-        if size > self._quota():
-            raise OSError(errno.ENOSPC, "quota of the journal reached", name)
+        self._count(size, name)
         path = self._folder / name
         try:
             self._fill(path, size)
         except OSError:
             path.unlink(missing_ok=True)
+            self._count(-size, name)
             raise
         self.sync_folder()
-        self._bytes += size
+
+    def _count(self, size: int, name: str) -> None:
+        with self._counting:
+            if size > self._quota():
+                raise OSError(errno.ENOSPC, "quota of the journal reached", name)
+            self._bytes += size
 
     @staticmethod
     def _fill(path: Path, size: int) -> None:
@@ -151,7 +159,7 @@ class RealFiles:
     def remove(self, name: str) -> None:
         size = self.size(name)
         (self._folder / name).unlink()
-        self._bytes -= size
+        self._count(-size, name)
 
     def size(self, name: str) -> int:
         return (self._folder / name).stat().st_size

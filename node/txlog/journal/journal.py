@@ -337,9 +337,10 @@ class Journal:
         self._batch_first = self._next
         return self._sync
 
-    def end_sync(self, sync: Sync) -> None:
-        """The batch is durable. On the owner's thread, after ``run`` returned without an error."""
+    def end_sync(self, sync: object) -> None:
+        """The batch is durable. On the owner's thread, after ``run`` of what :meth:`begin_sync` gave returned."""
         assert sync is self._sync
+        assert isinstance(sync, Sync)
         assert sync.done
         self._sync = None
         self._synced = sync.last

@@ -77,7 +77,11 @@ def show(folder: Path | str | Files) -> Iterator[str]:
         file = files.open(name)
         data = file.pread(0, files.size(name))
         file.close()
-        header = fmt.read_segment_header(data, parsed[1])
+        try:
+            header = fmt.read_segment_header(data, parsed[1])
+        except fmt.UnknownFormat as error:
+            yield f"{name}: {error}"
+            continue
         if header is None:
             yield f"{name}: its header cannot be read"
         else:
