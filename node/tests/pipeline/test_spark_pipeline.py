@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -166,6 +165,11 @@ def test_a_lost_checkpoint_and_a_second_application_apply_nothing_twice(site: Da
         query.stop()
 
 
+def jvm_of(process: subprocess.Popen[bytes]) -> psutil.Process:
+    (jvm,) = [c for c in psutil.Process(process.pid).children(recursive=True) if "java" in c.name()]
+    return jvm
+
+
 class TestProcess:
     """``python -m txlog.pipeline`` as a supervisor runs it."""
 
@@ -195,20 +199,21 @@ class TestProcess:
             feed.stop()
         process = start()
         until(lambda: "waiting for a master of uk" in (site.folder / "log").read_text())
-        sockets = set(Path("/tmp").glob("txlog-*"))
         for feed in site.feeds:
             feed.start()
         site.wait_for(site.count_one(3))
+        (told,) = [a for a in jvm_of(process).cmdline() if a.startswith("-Djava.io.tmpdir=")]
+        sockets = Path(told.partition("=")[2])
+        assert sockets.is_dir()
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
-        assert set(Path("/tmp").glob("txlog-*")) <= sockets
+        assert not sockets.exists()
         assert site.counts() == [3, 3]
 
     def test_it_ends_with_an_error_when_the_query_dies(self, site: DataCentre, start: Any) -> None:
         process = start()
         site.wait_for(site.count_one())
-        (jvm,) = [c for c in psutil.Process(process.pid).children(recursive=True) if "java" in c.name()]
-        os.kill(jvm.pid, signal.SIGKILL)
+        jvm_of(process).kill()
         assert process.wait(20) == QUERY_ENDED
 
     def test_a_wrong_configuration_is_named(self, tmp_path: Path) -> None:
