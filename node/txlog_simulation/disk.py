@@ -60,9 +60,9 @@ class Disk:
         """What the product does between batches: a seal behind the last record, a spare segment ahead."""
         if self.journal is None:
             return
-        if self._rng.random() < 0.1:
+        if self._rng.random() < 0.05:
             self.journal.seal()
-        prepare = self.journal.begin_prepare() if self._rng.random() < 0.5 else None
+        prepare = self.journal.begin_prepare() if self._rng.random() < 0.05 else None
         if prepare is not None:
             prepare.run()
             self.journal.end_prepare(prepare)

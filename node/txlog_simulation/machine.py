@@ -8,14 +8,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
+from txlog.journal import Sync as JournalSync
 from txlog.journal.memory import Crashed
-from txlog.model.entry import KIND_UPDATE
+from txlog.model.entry import KIND_UPDATE, Run
 from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull, PeerFault, Refused
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
-from txlog.runtime.executor import Executor, JournalPort, Sync
+from txlog.runtime.executor import Executor, Sync
 from txlog.wire import messages as wire
 from txlog.wire.messages import Post
 from txlog_simulation.checkers.workers import Worker
@@ -36,7 +37,7 @@ NEVER_WITHOUT_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat",
 class WatchedSync:
     """Tells the machine when the fsync has returned."""
 
-    def __init__(self, journal: WatchedJournal, inner: Sync, count: int) -> None:
+    def __init__(self, journal: WatchedJournal, inner: JournalSync, count: int) -> None:
         self.journal = journal
         self.inner = inner
         self.count = count
@@ -50,7 +51,7 @@ class WatchedSync:
 class WatchedJournal:
     """The journal that the executor gets: every record passes here, every step may be the process's last."""
 
-    def __init__(self, machine: Machine, inner: JournalPort) -> None:
+    def __init__(self, machine: Machine, inner: Journal) -> None:
         self.machine = machine
         self.inner = inner
 
@@ -82,7 +83,7 @@ class WatchedJournal:
         assert isinstance(sync, WatchedSync)
         self.inner.end_sync(sync.inner)
 
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> wire.Run:
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
         """See the journal."""
         return self.inner.read(node, birth, first_seq, count_max, bytes_max)
 

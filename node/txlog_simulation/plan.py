@@ -27,12 +27,12 @@ class Fault(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A client brings ``count`` transactions to master ``a``. ``repeat``: with a key that was used before, at
+    """A client brings ``many`` transactions to master ``a``. ``repeat``: with a key that was used before, at
     another master; ``skip``: one of them says that an earlier transaction is to be passed over."""
 
     at_ms: int
     a: int
-    count: int
+    many: int
     keyed: bool
     repeat: bool
     skip: bool
@@ -82,8 +82,8 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "forgetful": (6, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
-    "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 1, "disk-error": 3, "stop": 1}),
-    "damage": (4, {"crash": 2, "wipe": 1, "old-image": 1, "flip": 4, "forge": 2, "cut": 1, "pause": 1}),
+    "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 3, "disk-error": 3, "stop": 1}),
+    "damage": (4, {"crash": 2, "wipe": 2, "old-image": 2, "flip": 4, "forge": 2, "cut": 1, "pause": 1}),
     "everything": (
         3,
         {
@@ -210,6 +210,8 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         lasts_ms = rng.choice((10, 50, 150, 150, 300))
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
             lasts_ms = rng.choice((30, 100, 250, 500))
+        if kind == "full":
+            lasts_ms = rng.choice((300, 600, 1000))
         if kind == "deaf":
             lasts_ms = rng.choice((100, 250, 500))
         faults.append(Fault(at_ms, kind, a, b, lasts_ms, size))

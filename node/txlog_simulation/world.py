@@ -133,7 +133,7 @@ class World:
     def _work(self, work: Work) -> None:
         machine = self.machines[work.a]
         batch: list[Submission] = []
-        for _ in range(work.count):
+        for _ in range(work.many):
             self._made += 1
             text, key = f"t{self.plan.seed}.{self._made}", f"k{self._made}" if work.keyed else ""
             if work.repeat and self._keys and self.rng.random() < 0.5:
@@ -150,7 +150,7 @@ class World:
             self.met["skip entry"] += 1
         if machine.executor is not None and machine.executor.core.agreement is None:
             self.met["submission while founding"] += 1
-        self.met["single submission" if work.count == 1 else "batch"] += 1
+        self.met["single submission" if work.many == 1 else "batch"] += 1
         if (
             not machine.submit(batch)
             and not self._healing

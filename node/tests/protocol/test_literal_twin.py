@@ -98,7 +98,7 @@ def _core_adds(
     return [(s.node, s.first_seq + i) for s in spans for i in range(s.count)]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_core_and_literal_logs_are_prefixes_of_one_another(seed: int) -> None:
     """Both are fed the same transactions, with messages of each lost and late in their own way."""
     rng = Random(seed)

@@ -1,0 +1,184 @@
+"""The clever parts of the agreement against slow, obvious twins (rules 12, 13, 16, 17, 9)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txlog.model.entry import HASH_BYTES
+from txlog.model.errors import PeerFault
+from txlog.model.ids import Origin, Txid
+from txlog.model.stamp import LOGICAL_BITS
+from txlog.model.view import Member
+from txlog.protocol.history import History
+from txlog.protocol.keys import First, Keys
+from txlog.protocol.peers import Peer
+from txlog.protocol.queue import OriginQueue, head_within, ranks_of
+from txlog.wire.messages import Claim
+
+ORIGINS = [Origin("b", 2), Origin("a", 9), Origin("a", 1), Origin("c", 5)]
+stamps = st.lists(st.integers(1, 30), max_size=8, unique=True).map(sorted)
+
+
+def queue_of(origin: Origin, values: list[int], in_log: int = 0) -> OriginQueue:
+    queue = OriginQueue(origin)
+    queue.pass_by(in_log)
+    contents = [bytes([i]) * HASH_BYTES for i in range(len(values))]
+    queue.extend(values, contents, ["" for _ in values], [1 | 10 << 8 for _ in values])
+    return queue
+
+
+@given(st.lists(stamps, min_size=1, max_size=4), st.integers(0, 32), st.data())
+def test_rule_12_the_head_is_the_longest_prefix_of_the_sorted_queue(
+    values: list[list[int]], stamp_max: int, data: st.DataObject
+) -> None:
+    queues = [queue_of(ORIGINS[i], each, in_log=3 * i) for i, each in enumerate(values)]
+    seq_max = [data.draw(st.integers(0, 3 * i + len(each) + 1)) for i, each in enumerate(values)]
+    whole = sorted(
+        (stamp, ORIGINS[slot], 3 * slot + at + 1, slot)
+        for slot, each in enumerate(values)
+        for at, stamp in enumerate(each)
+    )
+    expected: list[int] = []
+    for stamp, _, seq, slot in whole:
+        if stamp > stamp_max or seq > seq_max[slot]:
+            break
+        expected.append(slot)
+    found = head_within(queues, ranks_of(queues), stamp_max, seq_max)
+    assert (list(found.order) if found else []) == expected
+    assert [len(q) for q in queues] == [len(each) for each in values], "the queue is not changed"
+    if found:
+        assert list(found.counts) == [expected.count(slot) for slot in range(len(values))]
+        assert found.last_stamp == whole[len(expected) - 1][0]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=40))
+def test_a_queue_is_a_sorted_list(steps: list[tuple[bool, int]]) -> None:
+    queue, twin, stamp, in_log = OriginQueue(ORIGINS[0]), [], 0, 0
+    for extend, count in steps:
+        if extend:
+            fresh = [stamp + 1 + i * 2 for i in range(count)]
+            stamp = fresh[-1]
+            queue.extend(fresh, [bytes(HASH_BYTES)] * count, [""] * count, [1 | 7 << 8] * count)
+            twin += fresh
+        else:
+            count = min(count, len(twin))
+            queue.take(count)
+            del twin[:count]
+            in_log += count
+        assert len(queue) == len(twin)
+        assert queue.in_log == in_log
+        assert queue.held == in_log + len(twin)
+        assert queue.bytes == 7 * len(twin)
+        assert queue.last_stamp == (twin[-1] if twin else 0)
+        assert [queue.stamp(queue.in_log + 1 + i) for i in range(len(twin))] == twin
+        for probe in (0, stamp // 2, stamp):
+            assert queue.count_before(probe, first=True) == bisect_right(twin, probe)
+
+
+@pytest.mark.parametrize("seqs", [[1], [1, 2, 3]])
+def test_what_is_not_in_the_queue_is_an_assertion(seqs: list[int]) -> None:
+    queue = queue_of(ORIGINS[0], seqs)
+    with pytest.raises(AssertionError):
+        queue.stamp(len(seqs) + 1)
+
+
+def first(node: str, seq: int, stamp_ms: int) -> First:
+    return First(Txid(Origin(node, 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
+
+
+def test_rule_16_the_first_in_log_order_counts_within_the_retention() -> None:
+    keys = Keys(retention_ms=100)
+    one, other = first("a", 1, 1000), first("b", 1, 1100)
+    assert keys.entered("k", one) is None
+    assert keys.entered("k", other) == one.txid
+    late = first("b", 2, 1201)
+    assert keys.entered("k", late) is None, "the first is forgotten"
+    assert keys.entered("k", first("a", 2, 1300)) == late.txid
+
+
+def test_rule_16_a_waiting_key_is_a_hint_only() -> None:
+    keys = Keys(retention_ms=100)
+    waiting, overtakes = first("a", 1, 1000), first("b", 1, 999)
+    keys.waiting["k"] = waiting
+    assert keys.known("k", 1) == waiting
+    assert keys.entered("k", overtakes) is None
+    assert keys.known("k", 1000 << LOGICAL_BITS) == overtakes
+    assert keys.entered("k", waiting) == overtakes.txid
+    assert "k" not in keys.waiting
+
+
+@given(st.lists(st.tuples(st.sampled_from("klm"), st.integers(0, 80)), max_size=30))
+def test_rule_16_keys_against_a_plain_list(rows: list[tuple[str, int]]) -> None:
+    keys, twin, stamp = Keys(retention_ms=100), {}, 0
+    for at, (key, later) in enumerate(rows):
+        stamp += later + 1
+        entry = first("a", at + 1, stamp)
+        before = twin.get(key)
+        expected = before.txid if before and stamp - (before.stamp >> LOGICAL_BITS) <= 100 else None
+        assert keys.entered(key, entry) == expected
+        if expected is None:
+            twin[key] = entry
+
+
+def claim(start: int, number: int, **changes: object) -> Claim:
+    values: dict[str, object] = {"log_index": 5, "counter": 50, "own_seq": 4, "held": [5, 4]}
+    values.update(changes)
+    return Claim(
+        1, 2, start, number, values["log_index"], b"", values["counter"], values["own_seq"], values["held"], 3, False
+    )  # type: ignore[arg-type]
+
+
+def peer() -> Peer:
+    return Peer(1, Member("b", 2, 1, "uk"))
+
+
+def test_rule_9_an_old_or_repeated_claim_is_dropped() -> None:
+    b = peer()
+    assert b.take(claim(2, 3), 100)
+    assert not b.take(claim(2, 3), 200)
+    assert not b.take(claim(2, 2), 200)
+    assert not b.take(claim(1, 9), 200)
+    assert b.heard_ms == 100
+    assert b.take(claim(3, 1), 300)
+
+
+@pytest.mark.parametrize("less", [{"log_index": 4}, {"counter": 49}, {"own_seq": 3}, {"held": [5, 3]}])
+def test_rule_9_who_claims_less_is_refused_by_name_until_it_starts_anew(less: dict[str, object]) -> None:
+    b = peer()
+    b.take(claim(1, 1), 0)
+    with pytest.raises(PeerFault, match="Regressed"):
+        b.take(claim(1, 2, **less), 1)
+    with pytest.raises(PeerFault, match="Regressed"):
+        b.take(claim(1, 3), 2)
+    assert b.claim == claim(1, 1), "nothing of it counts"
+    assert b.take(claim(2, 1), 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=25))
+def test_rule_17_history_is_a_plain_list(pieces: list[tuple[int, int]]) -> None:
+    origins = ORIGINS[:3]
+    history, twin, hashes, last = History(bytes(16), origins), [], [], [0, 0, 0]
+    for slot, count in pieces:
+        cells = [len(hashes).to_bytes(HASH_BYTES, "big") for _ in range(count)]
+        history.append(bytes([slot]) * count, b"".join(cells))
+        for cell in cells:
+            last[slot] += 1
+            twin.append((slot, last[slot]))
+            hashes.append(cell)
+    assert history.length == len(twin)
+    for index, (slot, seq) in enumerate(twin, start=1):
+        assert history.hash_at(index) == hashes[index - 1]
+        assert history.index_of(origins[slot], seq) == index
+    for slot in range(3):
+        assert history.index_of(origins[slot], last[slot] + 1) == 0
+        for upto in range(len(twin) + 1):
+            inside = [seq for s, seq in twin[:upto] if s == slot]
+            assert history.seq_within(slot, upto) == max(inside, default=0)
+    for after in range(0, len(twin) + 1, 3):
+        spans = history.spans(after, len(twin))
+        rows = [(s.node, s.birth, s.first_seq + i) for s in spans for i in range(s.count)]
+        assert rows == [(origins[s].node, origins[s].birth, seq) for s, seq in twin[after:]]

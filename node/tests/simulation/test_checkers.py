@@ -1,0 +1,199 @@
+"""Each checker can fail: it is fed a wrong history and must say so."""
+
+from __future__ import annotations
+
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span, chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import Added, Ceiling, Held, ViewAccepted
+from txlog.model.view import Member, View, founding_id
+from txlog.protocol.events import Marks, Submission
+from txlog.wire.messages import Claim
+from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
+from txlog_simulation.checkers.log import Log
+from txlog_simulation.checkers.transactions import Transactions
+from txlog_simulation.checkers.workers import Worker
+from txlog_simulation.mirror import Mirror
+from txlog_simulation.violation import Findings
+
+A, B = Origin("a", 1), Origin("b", 2)
+MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
+VIEW = View(1, 1, "a", MEMBERS, founding_id(MEMBERS), 0, bytes(16))
+
+
+class History:
+    """Two masters' disks and the checkers; ``said`` are the rules found broken."""
+
+    def __init__(self) -> None:
+        self.findings = Findings()
+        self.transactions = Transactions(self.findings)
+        self.log = Log(self.findings, self.transactions, 1000)
+        self.told = Acknowledgements(self.findings, self.transactions, self.log)
+        self.promises = Promises(self.findings, self.transactions)
+        self.mirrors = {A: Mirror(), B: Mirror()}
+        self.stamps: dict[Txid, tuple[int, bytes]] = {}
+        for mirror in self.mirrors.values():
+            mirror.apply(ViewAccepted(VIEW))
+
+    @property
+    def said(self) -> set[str]:
+        return {f"{v.kind} {v.rule}" for v in self.findings.found}
+
+    def hold(
+        self, at: Origin, origin: Origin, seq: int, stamp: int, text: str = "", key: str = "", kind: int = 1
+    ) -> None:
+        item = Item(stamp, kind, key, (text or f"{origin}{seq}").encode())
+        content = content_hash(kind, key, item.payload)
+        if at == origin:
+            self.transactions.submit(at.node, [Submission(kind, key, item.payload, content)])
+            self.stamps[Txid(origin, seq)] = (stamp, content)
+        record = Held(Run(origin.node, origin.birth, seq, [item]), content)
+        self.transactions.held(at.node, record)
+        self.mirrors[at].apply(record)
+
+    def add(self, at: Origin, *entries: tuple[Origin, int], stable: int = 0) -> None:
+        mirror = self.mirrors[at]
+        value, cells, spans = mirror.hash or chain_start(VIEW.cluster_id), [], []
+        for origin, seq in entries:
+            stamp, content = self.stamps[Txid(origin, seq)]
+            value = chain_hash(value, stamp, origin_tag(origin), seq, content)
+            cells.append(value)
+            spans.append(Span(origin.node, origin.birth, seq, 1))
+        record = Added(mirror.log + 1, spans, b"".join(cells), stable)
+        self.log.added(at.node, record, mirror)
+        mirror.apply(record)
+
+
+def two_held() -> History:
+    history = History()
+    for at in (A, B):
+        history.hold(at, A, 1, 10)
+    for at in (B, A):
+        history.hold(at, B, 1, 20)
+    return history
+
+
+def test_a_right_history_is_found_right() -> None:
+    history = two_held()
+    for at in (A, B):
+        history.add(at, (A, 1), (B, 1))
+        history.log.settled(at.node, 2, history.mirrors)
+        history.told.marks(at, Marks(1, 1, 1, 2, 0), history.mirrors, VIEW)
+    history.told.final(history.mirrors, set(), complete=True)
+    assert history.said == set()
+
+
+def test_fork() -> None:
+    history = two_held()
+    history.add(A, (A, 1), (B, 1))
+    history.add(B, (B, 1), (A, 1))
+    assert history.said == {"log 14"}
+
+
+def test_keys_fall() -> None:
+    history = two_held()
+    history.add(A, (B, 1), (A, 1))
+    assert history.said == {"log 13"}
+
+
+def test_twice_in_the_log() -> None:
+    history = two_held()
+    history.add(A, (A, 1), (A, 1))
+    assert history.said == {"log 13"}
+
+
+def test_entry_without_payload() -> None:
+    history = History()
+    history.hold(A, A, 1, 10)
+    history.add(B, (A, 1))
+    assert history.said == {"log 12"}
+
+
+def test_present_member_without_it() -> None:
+    history = History()
+    history.hold(A, A, 1, 10)
+    history.log.first_added("a", Added(1, [Span("a", 1, 1, 1)], bytes(16), 0), {B}, history.mirrors)
+    assert history.said == {"log 12"}
+
+
+def test_phantom_and_two_contents() -> None:
+    history = two_held()
+    item = Item(30, KIND_UPDATE, "", b"nobody's")
+    history.transactions.held("a", Held(Run("a", 1, 2, [item]), content_hash(1, "", item.payload)))
+    other = Item(10, KIND_UPDATE, "", b"other")
+    history.transactions.held("b", Held(Run("a", 1, 1, [other]), content_hash(1, "", other.payload)))
+    assert history.said == {"log 3"}
+
+
+def test_stable_but_not_everywhere() -> None:
+    history = History()
+    history.hold(A, A, 1, 10)
+    history.add(A, (A, 1))
+    history.log.settled("a", 1, history.mirrors)
+    assert history.said == {"log 33"}
+
+
+def test_told_before_durable() -> None:
+    history = two_held()
+    history.told.marks(A, Marks(2, 0, 0, 1, 1), history.mirrors, VIEW)
+    assert history.said == {"acknowledgement 15"}
+
+
+def test_quorum_and_synced_too_early() -> None:
+    history = History()
+    history.hold(A, A, 1, 10)
+    history.told.marks(A, Marks(1, 1, 1, 0, 0), history.mirrors, VIEW)
+    assert history.said == {"acknowledgement 16"}
+    assert len(history.findings.found) == 2
+
+
+def test_accepted_and_lost() -> None:
+    history = two_held()
+    history.told.marks(A, Marks(1, 0, 0, 0, 0), history.mirrors, VIEW)
+    history.told.final(history.mirrors, set(), complete=True)
+    assert history.said == {"acknowledgement 15"}
+
+
+def test_promises() -> None:
+    history = two_held()
+    mirror = history.mirrors[A]
+    mirror.apply(Ceiling(15))
+    history.promises.post(A, Claim(0, 1, 1, 1, 0, b"", 12, 1, [1, 1], 3, False), mirror, VIEW)
+    assert history.said == set()
+    history.promises.made(A, 12, 2)
+    history.promises.post(A, Claim(0, 1, 1, 2, 1, b"", 40, 0, [2, 1], 3, False), mirror, VIEW)
+    assert history.said == {"promise 4", "promise 5", "promise 7", "promise 8"}
+
+
+def test_worker_out_of_order_other_payload_and_twice() -> None:
+    history = two_held()
+    history.add(A, (A, 1), (B, 1))
+    worker = Worker("a", history.findings, history.log)
+    hash_of = [history.log.hash_at(i, VIEW.cluster_id) for i in range(3)]
+    worker.execute(B, 1, Item(20, KIND_UPDATE, "", b"b.00000000000000021"), None, hash_of[1])
+    assert {"worker 14", "worker 8"} == history.said
+    history.findings.found.clear()
+    assert not worker.offered(0, None)
+    assert not worker.offered(2, hash_of[2])
+    assert history.said == {"worker 33"}
+
+
+def test_key_that_takes_effect_twice() -> None:
+    history = History()
+    for at in (A, B):
+        history.hold(at, A, 1, 10, "same", "k")
+    for at in (B, A):
+        history.hold(at, B, 1, 20, "same", "k")
+    history.add(A, (A, 1), (B, 1))
+    worker = Worker("a", history.findings, history.log)
+    item = Item(10, KIND_UPDATE, "k", b"same")
+    worker.execute(A, 1, item, None, history.log.hash_at(1, VIEW.cluster_id))
+    assert history.said == set()
+    worker.execute(B, 1, item, None, history.log.hash_at(2, VIEW.cluster_id))
+    assert history.said == {"worker 16"}
+
+
+def test_skips_are_no_keys() -> None:
+    history = History()
+    history.hold(A, A, 1, 10, "why", f"{B}.1", KIND_SKIP)
+    history.add(A, (A, 1))
+    assert history.log.skips == {f"{B}.1": 1}

@@ -1,0 +1,81 @@
+"""A fixed small number of seeds, the same trace twice, and that what is listed is met (rules 31, 32)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from txlog_simulation.mutant_table import MUTANTS
+from txlog_simulation.patching import Edit, PatchMissesError, patched
+from txlog_simulation.plan import PROFILES, draw
+from txlog_simulation.runner import LISTED
+from txlog_simulation.world import run
+
+SEEDS = range(240)
+
+
+def test_no_violation_and_every_listed_fault_is_met() -> None:
+    met: Counter[str] = Counter()
+    transactions = faults = 0
+    for seed in SEEDS:
+        result = run(draw(seed))
+        assert not result.violations, f"python -m txlog_simulation --seeds 1 --start {seed} --trace"
+        met += result.met
+        transactions += result.transactions
+        faults += result.faults
+    assert transactions >= 100 * len(SEEDS)
+    assert faults >= 5 * len(SEEDS)
+    assert [name for name in LISTED if not met[name]] == []
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_same_seed_same_trace(profile: str) -> None:
+    one, other = (run(draw(9_000, profile), trace=True) for _ in range(2))
+    assert one.trace == other.trace
+    assert len(one.trace) > 100
+
+
+def test_no_dependence_on_hash_order() -> None:
+    """Rule 31: the same trace in processes whose text hashes differ."""
+    traces = []
+    for salt in ("1", "2"):
+        command = [sys.executable, "-m", "txlog_simulation", "--seeds", "1", "--start", "7", "--trace"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": salt}
+        )
+        traces.append(done.stdout)
+    assert traces[0] == traces[1]
+    assert traces[0].count("\n") > 100
+
+
+def test_trace_columns() -> None:
+    for line in run(draw(3), trace=True).trace:
+        assert line[:8].strip().isdigit()
+        assert line[8] == " "
+        assert line[9:13].strip()
+        assert line[14:28].strip()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_every_mutant_still_fits_the_shipped_code(mutant: object) -> None:
+    edits = mutant.edits  # type: ignore[attr-defined]
+    for name, source in patched(edits).items():
+        compile(source, name, "exec")
+
+
+def test_a_patch_that_misses_fails_loudly() -> None:
+    with pytest.raises(PatchMissesError, match="0 times"):
+        patched([Edit("txlog/protocol/core.py", "no such text", "")])
+
+
+def test_a_mutant_is_seen_and_the_command_says_so() -> None:
+    command = [sys.executable, "-m", "txlog_simulation", "--mutant", "told-before-durable", "--seeds", "20"]
+    done = subprocess.run(
+        [*command, "--stop-at-first", "--jobs", "1", "--quiet"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert '"violations": 1' in done.stdout.splitlines()[-1]
