@@ -110,6 +110,7 @@ def _killer(run: Run, name: str, draw: random.Random) -> None:
     cluster = run.cluster
     give_up = time.monotonic() + run.kills * 90 + 120
     last: int | None = None
+    time.sleep(LIVED_S * draw.random())  # or all would be down at the same moment each time
     while run.killed.get(name, 0) < run.kills and time.monotonic() < give_up:
         try:
             pid = cluster.pids().get(name)

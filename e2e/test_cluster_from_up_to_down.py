@@ -41,6 +41,7 @@ def test_two_data_centres_from_up_to_down(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with cluster_up(folder, (ROOT / MANIFESTS,)) as cluster:
         pids = cluster.pids()
+        cluster.wait_applying(180)
         _writes_at_every_master_are_seen_everywhere(cluster)
         _a_lost_master_holds_the_order_up_and_loses_nothing(cluster)
         verdict = verify(cluster.masters_by_data_center)
