@@ -47,6 +47,8 @@ _CANONICAL_QUADS = re.compile(
 )
 _CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n)*+(?:" + _TRIPLE + rb" \.)?+")
 
+_ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb")?+ \.\n?+")
+
 _TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 _SYSTEM_TERM: Final = b"<" + SYSTEM_GRAPHS.encode()
 _CHARSETS: Final = {"utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "ascii": "ascii", "iso-8859-1": "latin-1"}
@@ -141,6 +143,13 @@ def quads(deletes: Iterable[bytes], adds: Iterable[bytes]) -> Prepared:
     return Prepared(KIND_QUADS, encode_quads(removed, added), len(removed) + len(added))
 
 
+def _one_plain_quad(body: bytes) -> Prepared | None:
+    """A body of one line that needs nothing done: most transactions are one, so they skip what is there for many."""
+    if _ONE_QUAD.fullmatch(body) is None or _SYSTEM_TERM in body:
+        return None
+    return Prepared(KIND_QUADS, b"A " + body if body.endswith(b"\n") else b"A %s\n" % body, 1)
+
+
 def _context(term: str) -> bytes:
     if term == "null":
         return b""
@@ -164,6 +173,10 @@ def prepare_rdf(body: bytes, media_type: str, *, base: str | None, contexts: lis
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
     ``SystemGraphNamed``. Source: RDF4J REST protocol, statements POST; formats by the W3C.
     """
+    if not contexts and media_type == "application/n-quads":
+        plain = _one_plain_quad(body)
+        if plain is not None:
+            return plain
     form, text = _decode(body, media_type)
     graphs = [_context(context) for context in contexts]
     nquads = _quads(text, form, base_iri(base))
@@ -204,8 +217,13 @@ def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) 
     Blank nodes in ``adds`` get names; in ``deletes`` they are refused, for they name nothing. Raises ``BadInput`` and
     ``SystemGraphNamed``.
     """
+    added = _bytes(adds)
+    if not deletes:
+        plain = _one_plain_quad(added)
+        if plain is not None:
+            return plain
     form = pyoxigraph.RdfFormat.N_QUADS
-    added = _quads(_bytes(adds), form, None)
+    added = _quads(added, form, None)
     removed = _quads(_bytes(deletes), form, None) if deletes else b""
     check_terms(added)
     added, _ = Skolem(draw).body(added)
