@@ -30,6 +30,7 @@ class Disk:
         self._step = step
         self._files = self._hooked(MemoryFiles())
         self.journal: Journal | None = None
+        self.full = False
         self.on_error: Callable[[], None] = lambda: None
 
     def _hooked(self, files: MemoryFiles) -> MemoryFiles:
@@ -132,6 +133,7 @@ class Disk:
 
     def fill(self, full: bool) -> None:
         """No room for another file, or room again."""
+        self.full = full
         self._files.capacity = sum(len(data) for data in self._files.dump().values()) if full else 1 << 40
 
 

@@ -521,7 +521,8 @@ class _Guard:
             case JournalBroken() if "the disk failed" in str(wrong):
                 machine.crash("by a failed fsync")
                 world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
-            case JournalFull():  # a record larger than the room that was promised: it ends, and holds the log
+            case JournalFull() | JournalBroken() if self.machine.disk.full:
+                # a record larger than the promised room, or the reserve used up: it ends, and holds the log
                 world.met["ended for a full disk"] += 1
                 machine.crash("for a full disk")
                 world.at(world.now_ms + machine.rng.choice((50, 300)), machine.start, machine.life)
