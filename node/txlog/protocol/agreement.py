@@ -191,6 +191,7 @@ class Agreement:
         for index, queue, seq in sorted(keyed, key=lambda row: row[0]):
             if queue.kind(seq) == KIND_SKIP:
                 self.skips.setdefault(queue.key(seq), index)
+                self.keys.waiting.pop(queue.key(seq), None)
             else:
                 first = First(Txid(queue.origin, seq), queue.stamp(seq), queue.content(seq))
                 self._note_key(index, queue.key(seq), first)
