@@ -66,8 +66,8 @@ class Cluster:
         spans = agreement.history.spans(0, agreement.history.length)
         return [f"{s.node}{s.first_seq + i}" for s in spans for i in range(s.count)]
 
-    def submit(self, node: str, *texts: str, key: str = "") -> list[Accepted]:
-        answers = self.executors[node].submit([update(text, key) for text in texts], self.now(node))
+    def submit(self, node: str, *texts: str, key: str = "", kind: int = KIND_UPDATE) -> list[Accepted]:
+        answers = self.executors[node].submit([update(text, key, kind) for text in texts], self.now(node))
         assert all(isinstance(answer, Accepted) for answer in answers), answers
         self._turn(node)
         return [answer for answer in answers if isinstance(answer, Accepted)]

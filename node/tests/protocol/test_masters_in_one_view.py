@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from core_cluster import Cluster
 
+from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import Fatal
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns
@@ -289,3 +290,17 @@ def test_rule_6_a_clock_an_hour_off_holds_nobody_up(wall_ms: int) -> None:
         cluster.submit(node, "x")
         cluster.run(60)
     assert_good(cluster, 3)
+
+
+def test_rule_16_a_skip_that_is_in_the_log_is_no_waiting_key() -> None:
+    cluster = Cluster().founded()
+    txid = str(cluster.submit("a", "x")[0].txid)
+    for reason in ("broken", "still broken"):
+        cluster.submit("b", reason, key=txid, kind=KIND_SKIP)
+        cluster.run(200)
+    assert_good(cluster, 3)
+    for executor in cluster.executors.values():
+        agreement = executor.core.agreement
+        assert agreement is not None
+        assert agreement.skips == {txid: 2}
+        assert agreement.keys.waiting == {}
