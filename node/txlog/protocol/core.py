@@ -295,6 +295,8 @@ class Core:
         self._recovered = None
         self.slot = self.agreement.slots[Origin(self.settings.node, self.birth)]
         self.peers = [Peer(slot, m) for slot, m in enumerate(view.members) if slot != self.slot]
+        for peer in self.peers:  # every member holds what is stable
+            peer.pushed = peer.held_of_mine = self.agreement.own_synced
         self._rounds.entered(now.mono)
 
     def _advance(self) -> None:
