@@ -8,7 +8,7 @@ from core_cluster import Cluster
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import Fatal
 from txlog.wire import messages as wire
-from txlog.wire.messages import FetchRuns
+from txlog.wire.messages import FetchRuns, Post
 
 
 def states(cluster: Cluster) -> dict[str, str]:
@@ -198,6 +198,31 @@ def test_rule_18_a_missing_payload_comes_from_a_third_holder() -> None:
     assert agreement is not None
     assert agreement.queues[0].held == 2
     assert ("c", "b") in asked
+
+
+def test_what_is_stable_is_not_pushed_again_after_a_restart() -> None:
+    """Every member is known to hold it; a start of the process costs no payloads."""
+    cluster = Cluster().founded()
+    cluster.submit("a", *"0123456789")
+    cluster.run(300)
+    assert_good(cluster, 10)
+    cluster.crash("a")
+    cluster.start("a")
+    pushed: list[int] = []
+    receive = cluster.receive
+
+    def watching(source: str, target: str, data: bytes) -> None:
+        message = wire.decode(source, data)
+        if isinstance(message, Post):
+            pushed.extend(len(run.items) for run in message.runs)
+        receive(source, target, data)
+
+    cluster.receive = watching  # type: ignore[method-assign]
+    cluster.run(1000)
+    cluster.submit("a", "x")
+    cluster.run(1000)
+    assert pushed == [1, 1]
+    assert_good(cluster, 11)
 
 
 # Lost links (rule 22)
