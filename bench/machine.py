@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -102,6 +103,20 @@ def busy_seconds() -> float:
     return (user + nice + system + irq + softirq) / TICKS
 
 
+def fsync_rate_shared(folder: Path, writers: int = 3, seconds: float = 1.0) -> float:
+    """The rate of each of ``writers`` that sync files of their own on one disk at the same time, as masters on one
+    machine do; the mean of them. A sync leaves the interpreter alone, so threads will do."""
+    folders = [folder / f"writer-{number}" for number in range(writers)]
+    for each in folders:
+        each.mkdir()
+    try:
+        with ThreadPoolExecutor(writers) as pool:
+            return sum(pool.map(lambda each: fsync_rate(each, seconds), folders)) / writers
+    finally:
+        for each in folders:
+            each.rmdir()
+
+
 class CpuMeter:
     """The share of one core that each named process uses between :meth:`begin` and :meth:`shares`: with what it
     started, unless it is this very process, whose children are measured by their own names."""
@@ -119,7 +134,7 @@ class CpuMeter:
         """In percent of one core; ``others``: what the rest of the machine used meanwhile."""
         took = time.perf_counter() - self.began
         now = self._used()
-        used = {name: now[name] - self.before[name] for name in now}
+        used = {name: max(0.0, now[name] - self.before[name]) for name in now}  # children may have ended
         shares = {name: 100 * seconds / took for name, seconds in used.items()}
         shares["others"] = max(0.0, 100 * (busy_seconds() - self.busy - sum(used.values())) / took)
         return shares
