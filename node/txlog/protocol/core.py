@@ -47,7 +47,7 @@ class Core:
         self._effects = Effects()
         self._marks = Marks(0, 0, 0, 0, 0)
         self._rounds = Rounds(settings)
-        self._advanced: tuple[object, ...] = ()
+        self._advanced: tuple[int, list[int]] = (-1, [])
         self._enter_view(now)
 
     def drain(self) -> Effects:
@@ -304,16 +304,17 @@ class Core:
         agreement = self.agreement
         if agreement is None or not self.founding.admitted:
             return
-        known = (self._rounds.version, *(p.node for p in self.peers if self.is_present(p)))
+        present = [p for p in self.peers if self.is_present(p)]
+        known = (self._rounds.version, [p.slot for p in present])
         if known == self._advanced:
             return
         self._advanced = known
         self._make_usable(agreement)
         bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])
-        present = [p for p in self.peers if self.is_present(p)]
-        if agreement.add(bound, self._held_by(agreement, present)):
+        held = self._held_by(agreement, present)
+        if agreement.add(bound, held):
             self._make_usable(agreement)
-        agreement.settle(self._held_by(agreement, self.peers))
+        agreement.settle(held if len(present) == len(self.peers) else self._held_by(agreement, self.peers))
 
     def _held_by(self, agreement: Agreement, peers: list[Peer]) -> list[int]:
         """Per slot the last seq that this master and all of ``peers`` are known to hold."""
@@ -481,10 +482,11 @@ class Core:
         agreement = self.agreement
         if agreement is None:
             return self._marks
+        own, synced = agreement.own.held, agreement.own_synced
         return Marks(
-            accepted=agreement.own.held,
-            quorum=max(self._quorum(agreement), agreement.own_synced),
-            synced=agreement.own_synced,
+            accepted=own,
+            quorum=own if own == synced else max(self._quorum(agreement), synced),
+            synced=synced,
             log=agreement.history.length,
             stable=agreement.stable,
         )
