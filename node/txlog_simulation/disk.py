@@ -25,7 +25,7 @@ class Disk:
         self._node = node
         self._rng = rng
         self._segment_bytes = segment_bytes
-        self._failing = False
+        self._failing = 0
         self._met = met
         self._step = step
         self._files = self._hooked(MemoryFiles())
@@ -39,9 +39,10 @@ class Disk:
 
     def _on_operation(self, operation: str, name: str) -> None:
         if self._failing and operation == "fdatasync":
-            self._failing = False
-            self._met["disk-error"] += 1
-            self.on_error()
+            if self._failing == 1:
+                self._met["disk-error"] += 1
+                self.on_error()
+            self._failing += 1
             raise OSError(errno.EIO, "the disk failed", name)
         self._step(operation)
 
@@ -71,7 +72,7 @@ class Disk:
     def crash(self) -> None:
         """The process ends and the power fails: of what was not synced, chance decides what is left."""
         self.journal = None
-        self._failing = False
+        self._failing = 0
         self._files.crash(self._choose)
 
     def _choose(self, what: str, options: int) -> int:
@@ -82,8 +83,8 @@ class Disk:
         return chosen
 
     def fail(self) -> None:
-        """The next fsync fails: what it was to make durable is anybody's guess."""
-        self._failing = True
+        """Every fsync fails until the process is gone: what they were to make durable is anybody's guess."""
+        self._failing = 1
 
     def rest(self) -> bool:
         """The process is stopped in order: all is synced, and sealed (True) where there is room for a seal."""

@@ -69,14 +69,14 @@ def _row(mutant: Mutant, middle: float, seeds: list[int], text: str, most: int) 
 def _summary(rows: list[tuple[Mutant, float, list[int], str]], most: int, took_s: float) -> int:
     dead = [row for row in rows if row[1] <= most]
     alive = [m.name for m, middle, _, _ in rows if middle > most and not m.survives]
-    slow = [m.name for m, middle, _, _ in dead if middle > STEERED_SEEDS]
+    slow = [m.name for m, middle, _, _ in dead if middle > STEERED_SEEDS and not m.survives]
     figures = {
         "mutants": len(rows),
         "killed": len(dead),
         "alive": alive,
         "equivalent": [m.name for m, middle, _, _ in rows if middle > most and m.survives],
         "median_seeds": median([middle for _, middle, _, _ in dead]) if dead else 0,
-        "median_seeds_max": max((middle for _, middle, _, _ in dead), default=0),
+        "median_seeds_max": max((middle for m, middle, _, _ in dead if not m.survives), default=0),
         "slow": slow,
         "seconds": round(took_s, 1),
     }

@@ -76,14 +76,16 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     # name: (share of seeds, fault kind -> how often relative to the others)
     "calm": (1, {"crash": 1, "cut": 1, "pause": 1}),
     "links": (3, {"cut": 4, "cut-one-way": 4, "partition": 2, "slow": 2, "pause": 1, "crash": 1}),
-    "chain": (2, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
+    "chain": (4, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
     "crashes": (4, {"crash": 2, "crash-at-step": 5, "restart-all": 1, "cut": 1, "pause": 1, "clock": 1}),
     "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
     "forgetful": (6, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
-    "disks": (3, {"crash": 2, "crash-at-step": 2, "full": 3, "disk-error": 3, "stop": 1}),
-    "damage": (4, {"crash": 2, "wipe": 2, "old-image": 2, "flip": 4, "forge": 2, "cut": 1, "pause": 1}),
+    "disks": (5, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
+    "damage": (2, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
+    "flips": (4, {"crash": 1, "flip": 5}),
+    "forged": (8, {"crash": 1, "forge": 5, "cut": 1}),
     "everything": (
         3,
         {
@@ -102,7 +104,7 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
         },
     ),
 }
-ENDING = ("wipe", "old-image", "flip", "forge")
+ENDING = ("wipe", "old-image", "forge")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
 
@@ -202,7 +204,7 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         if kind in ENDING:
             if ending:
                 kind = "crash"
-            ending = True
+            ending = kind in ENDING or ending
         a, b = rng.sample(range(masters), 2)
         size = rng.randint(1, 60)
         if kind == "clock":
@@ -210,6 +212,8 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         lasts_ms = rng.choice((10, 50, 150, 150, 300))
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
             lasts_ms = rng.choice((30, 100, 250, 500))
+        if kind == "forge":  # late enough that the log has neighbours to exchange, early enough to be relied on
+            at_ms, lasts_ms = rng.randrange(BEGIN_MS + 150, max(BEGIN_MS + 151, safety_ms - 500)), 20
         if kind == "full":
             lasts_ms = rng.choice((300, 600, 1000))
         if kind == "deaf":

@@ -267,11 +267,7 @@ class World:
                     self.met["bit flipped"] += 1
                 self.at(end_ms, machine.start, machine.life)
             case "forge":
-                if machine.rest() and machine.forge():
-                    self.met["log forged"] += 1
-                    self.forged = True
-                    self.lose(machine)
-                self.at(end_ms, machine.start, machine.life)
+                self._forge(machine, fault.b, fault.lasts_ms)
             case "disk-error":
                 self.met["disk-error"] -= 1  # counted when it happens
                 machine.disk.fail()
@@ -282,6 +278,32 @@ class World:
                     self.at(end_ms + 50, machine.start)
             case _:
                 raise AssertionError(fault.kind)
+
+    def _forge(self, machine: Machine, behind: int, lasts_ms: int) -> None:
+        """One master comes back with another log, another one with a shorter log, which the first may offer to mend."""
+        plan = self.plan
+        hops_ms = 2 * (max(plan.near_ms, plan.far_ms) + plan.jitter_ms)
+        begin_ms = self.now_ms + 5
+        third = next((slot for slot in range(plan.masters) if slot not in (machine.slot, behind)), behind)
+        for slot in (machine.slot, third):
+            self.at(begin_ms, self._work, Work(begin_ms, slot, 4, False, False, False))
+        crash_ms = begin_ms + hops_ms + self.rng.randint(1, 12)
+        forge_ms = begin_ms + 2 * hops_ms + 60
+        back_ms = forge_ms + lasts_ms
+        self.at(crash_ms, self._crash, self.machines[behind], back_ms)
+        self.at(forge_ms, self._put_forged, machine, back_ms)
+        for later_ms in (60, 150):  # what is added behind a forged log shows it
+            for slot in (machine.slot, third):
+                self.at(back_ms + later_ms, self._work, Work(back_ms, slot, 2, False, False, False))
+
+    def _put_forged(self, machine: Machine, back_ms: int) -> None:
+        if self._healing:
+            return
+        if machine.rest() and machine.forge():
+            self.met["log forged"] += 1
+            self.forged = True
+            self.lose(machine)
+        self.at(back_ms, machine.start, machine.life)
 
     def _restore(self, machine: Machine, image: dict[str, bytes]) -> None:
         if self._healing:
