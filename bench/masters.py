@@ -135,6 +135,20 @@ def stop(processes: list[subprocess.Popen[bytes]], deadline_s: float = 10.0) -> 
             process.wait()
 
 
+def wait_listening(port: int, deadline_s: float = START_S) -> None:
+    """Until somebody listens on a loopback port."""
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise CannotMeasure(f"nobody listens on port {port} after {deadline_s:g} s") from None
+            time.sleep(0.05)
+        else:
+            return
+
+
 def free_ports(count: int) -> list[int]:
     """Loopback ports that nobody listens on now."""
     socks = [socket.socket() for _ in range(count)]

@@ -93,7 +93,7 @@ def text(value: Figure) -> str:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Figure]]) -> Table:
     """A table for people; the first column is left-aligned, numbers are right-aligned."""
-    made = Table(title=title, title_justify="left", title_style="bold")
+    made = Table(title=title, title_justify="left", title_style="bold", min_width=min(len(title), WIDTH - 20))
     for at, name in enumerate(columns):
         made.add_column(name, justify="left" if at == 0 else "right", overflow="fold")
     for row in rows:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.cluster import Cluster, Prober, cluster_up
+from bench.echo import yardstick
 from bench.load import Load, Requests, Round, Sample, quad
 from bench.machine import CpuMeter, NoDisk, disk, fsync_rate, fsync_rate_shared, rss_mb
 from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
@@ -159,6 +160,12 @@ def _measure_log(options: Options, report: Report) -> None:
     syncs: list[float] = []
     shared: list[float] = []
     samples: list[Sample] = []
+    echoed, echo_us = yardstick(min(2.0, options.seconds), options.folder / "echo.log")
+    report.figure("echo_c64_per_s", echoed, 0)
+    report.figure("echo_c64_server_us", echo_us, 1)
+    console.print(
+        f"a server that only answers: {echoed:,.0f}/s, {echo_us:.0f} us of its processor each", highlight=False
+    )
     with three_masters(options.folder / "masters", keep=options.keep) as masters:
         profiler = Profiler(options.profile, masters.pids["uk-1"]) if options.profile else None
         number = 0
@@ -239,6 +246,9 @@ def _log_figures(
         report.figure(f"{name}_generator_cpu_pct", cpu["generator"], 0)
         report.figure(f"{name}_others_cpu_pct", cpu["others"], 0)
         masters = [value for node, value in cpu.items() if node not in ("generator", "others")]
+        used = sum(value for value in masters if value is not None)
+        us = 1e4 * used / per_s if per_s else None
+        report.figure(f"{name}_masters_us", us, 1)
         rows.append(
             [
                 f"{shape.clients} client{'s' if shape.clients > 1 else ''} x {shape.batch}, {shape.level}",
@@ -246,6 +256,7 @@ def _log_figures(
                 median(p50s),
                 median(p99s),
                 " ".join(f"{value:.0f}" for value in masters if value is not None),
+                us,
                 cpu["generator"],
                 generator_us,
                 cpu["others"],
@@ -253,7 +264,17 @@ def _log_figures(
         )
     report.figure("fsync_per_s", median(syncs), 0)
     report.figure("fsync_each_of_three_per_s", median(shared), 0)
-    columns = ("load", "txn/s", "p50 ms", "p99 ms", "masters cpu %", "generator cpu %", "us a request", "others cpu %")
+    columns = (
+        "load",
+        "txn/s",
+        "p50 ms",
+        "p99 ms",
+        "masters cpu %",
+        "their us a txn",
+        "generator %",
+        "us a request",
+        "others %",
+    )
     disk_said = f"the disk syncs {median(syncs) or 0:,.0f}/s, three at once {median(shared) or 0:,.0f}/s each"
     show(table(f"three masters, 200-byte transactions; {disk_said}", columns, rows))
 
