@@ -287,6 +287,8 @@ def _demo(options: argparse.Namespace, report: Report, stack: ExitStack, started
         report.figure(f"{level}_p50_ms", probes.p_ms("quiet", level, 0.5))
         report.figure(f"{level}_p99_ms", probes.p_ms("quiet", level, 0.99))
         report.figure(f"{level}_loading_p50_ms", probes.p_ms("loading", level, 0.5))
+    # Those that were not in time have no latency, so the figures while loading are only those of the others.
+    report.figure("late_while_loading", probes.late["loading"])
     report.figure("synced_per_s", loading.answered / loaded_s, 0)
     report.figure("applied_per_s", loading.answered / applied_s, 0)
     report.figure("updates", len(updates))
