@@ -4,8 +4,8 @@ A post is due to a peer
 
 * at once, when there are own transactions that were not pushed to it;
 * within ``TELL_MS``, when the log has grown by own transactions since it was told: under load the next push tells it;
-* within ``RELAY_MS``, when the log grew or transactions wait that are not own ones: their origin's posts usually
-  tell everybody first, so most of these are never sent;
+* ``RELAY_MS`` after the log stopped growing while something of others waits for its order, or was not told: their
+  origin's posts usually tell everybody first, so most of these are never sent;
 * every ``BUSY_MS`` while anything waits for its order and there is news to relay (busy);
 * every ``idle_interval_ms`` otherwise.
 
@@ -22,7 +22,7 @@ from txlog.wire.messages import Claim
 
 PACE_MS = 4
 BUSY_MS = 10
-TELL_MS = 3
+TELL_MS = 5
 RELAY_MS = 20
 IN_FLIGHT_MAX = 64
 """Posts that await an answer, per peer: at ``PACE_MS`` a round trip of a quarter of a second is filled."""
@@ -38,6 +38,7 @@ class Rounds:
         self.version = 0
         self.resend_ms = max(200, settings.round_timeout_ms // 2)
         self._lazy_since_ms = _NEVER
+        self._lazy_log = 0
         self._own_log_index = 0
         self._own_synced = 0
         self._own_synced_ms = 0
@@ -90,8 +91,9 @@ class Rounds:
             return _NEVER
         if len(agreement.own):
             return peer.sent_ms + BUSY_MS
-        if self._lazy_since_ms == _NEVER:
-            self._lazy_since_ms = self.now_ms
+        if self._lazy_since_ms == _NEVER or self._lazy_log != agreement.history.length:
+            self._lazy_since_ms = self.now_ms  # the log moves without our help
+            self._lazy_log = agreement.history.length
         return max(self._lazy_since_ms, peer.sent_ms) + RELAY_MS
 
     # What

@@ -30,7 +30,7 @@ from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.watermark import Watermark
 
 NEVER_MS = 1 << 60
-INLINE_SYNC_S = 0.001
+INLINE_SYNC_S = 0.002
 """While syncs take less than this on average they run on the loop's own thread: handing one over and back costs more
 than it hides. On a slower disk they run on the sync thread, so that everything else goes on meanwhile."""
 SYNC_WEIGHT = 0.1
