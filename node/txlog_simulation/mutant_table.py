@@ -22,7 +22,7 @@ JOURNAL_TABLE = "txlog/journal/recovery.py"
 
 
 class Mutant(NamedTuple):
-    """``starred``: the rule's page calls it needed for safety. ``survives``: why few seeds or none can kill it, if so."""
+    """``starred``: the rules page calls it needed for safety. ``survives``: why few seeds or none kill it, if so."""
 
     name: str
     rule: str
@@ -153,8 +153,6 @@ MUTANTS: tuple[Mutant, ...] = (
             _NO_CLAIM_HASH,
             _NO_ORDER_ASSERTION,
         ),
-        survives="inside one view every own transaction up to the claim's own seq is known here by (a); a base that is "
-        "not reached adds nothing to that, it matters where a view change moves entries",
     ),
     Mutant(
         "relayed-counter-by-the-relayers-queue",
@@ -203,8 +201,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CORE,
-                "agreement.add(bound, self._held_by(agreement, present))",
-                "agreement.add(bound, self._held_by(agreement, []))",
+                "        if agreement.add(bound, held):\n",
+                "        if agreement.add(bound, self._held_by(agreement, [])):\n",
             ),
         ),
     ),
@@ -288,8 +286,8 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(
                 CORE,
-                "            synced=agreement.own_synced,\n",
-                "            synced=agreement._own_synced(),\n",
+                "own, synced = agreement.own.held, agreement.own_synced\n",
+                "own, synced = agreement.own.held, agreement._own_synced()\n",
             ),
         ),
     ),

@@ -79,13 +79,13 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "chain": (4, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
     "crashes": (4, {"crash": 2, "crash-at-step": 5, "restart-all": 1, "cut": 1, "pause": 1, "clock": 1}),
     "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
-    "forgetful": (6, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
+    "forgetful": (16, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
     "disks": (5, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
     "damage": (2, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
     "flips": (4, {"crash": 1, "flip": 5}),
-    "forged": (8, {"crash": 1, "forge": 5, "cut": 1}),
+    "forged": (6, {"crash": 1, "forge": 5, "cut": 1}),
     "everything": (
         3,
         {
