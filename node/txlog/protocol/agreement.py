@@ -6,6 +6,8 @@ anything that follows from it leaves the process (the caller's duty, ``README.md
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from txlog.model.entry import HASH_BYTES, KIND_SKIP, Item, Run, chain_next, content_hash
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.ids import Origin, Txid
@@ -156,8 +158,11 @@ class Agreement:
         return True
 
     def _arranged(self, order: bytes, counts: list[int]) -> Prefix:
-        heads = [iter(q.head(counts[slot], 0)) for slot, q in enumerate(self.queues)]
+        """The entries in a peer's order. :class:`Fatal` when that is not the order of keys (rule 13)."""
+        heads = [iter(q.head(counts[slot], self.ranks[slot])) for slot, q in enumerate(self.queues)]
         rows = [next(heads[slot]) for slot in order]
+        if any(later[:2] <= row[:2] for row, later in pairwise(rows)):
+            raise Fatal("Forked", f"a peer's log behind {self.history.length} is not in the order of stamps")
         return Prefix(order, [row[2] for row in rows], counts, rows[-1][0])
 
     def _chain(self, leaves: list[bytes]) -> bytes:
