@@ -39,6 +39,7 @@ _NO_COUNTER_IDENTITY_CHECK = Edit(
 )
 _NO_RISING_STAMPS_CHECK = Edit(AGREEMENT, "            if item.stamp <= last:\n", "            if item.stamp < last:\n")
 _NO_FOLLOW_HASH = Edit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
+_NO_FOLLOWED_ORDER = Edit(AGREEMENT, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:")
 _NO_CLAIM_HASH = Edit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
 _USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
 _BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
@@ -297,12 +298,12 @@ MUTANTS: tuple[Mutant, ...] = (
         False,
         (Edit(CORE, "            if 2 * gathered > total:\n", "            if 2 * gathered >= total:\n"),),
     ),
-    Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_CLAIM_HASH)),
+    Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER, _NO_CLAIM_HASH)),
     Mutant(
         "fetched-order-not-checked",
         "18",
         False,
-        (_NO_FOLLOW_HASH,),
+        (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER),
         survives="about 100 seeds: the claim that comes with an order is compared by hash too (rule 17), so this one "
         "shows only where that waits for an own transaction that is missing",
     ),

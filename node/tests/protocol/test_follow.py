@@ -1,0 +1,71 @@
+"""A piece of another master's log is taken over only as it must be (rules 13, 17, 18)."""
+
+from __future__ import annotations
+
+import pytest
+
+from txlog.model.entry import KIND_UPDATE, Item, Run, chain_hash, origin_tag
+from txlog.model.errors import Fatal
+from txlog.model.view import Member, View, founding_id
+from txlog.protocol.agreement import Agreement
+from txlog_simulation.plain_journal import recovered_from
+
+MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
+VIEW = View(1, 1, "a", MEMBERS, founding_id(MEMBERS), 0, bytes(16))
+
+
+def agreement() -> Agreement:
+    """Holds a1 (stamp 10), b1 (20), a2 (30); nothing in the log."""
+    made = Agreement("a", VIEW, recovered_from("a", 1, 1, []), 1000)
+    made.hold_foreign(Run("a", 1, 1, [Item(10, KIND_UPDATE, "", b"a1"), Item(30, KIND_UPDATE, "", b"a2")]))
+    made.hold_foreign(Run("b", 2, 1, [Item(20, KIND_UPDATE, "", b"b1")]))
+    made.records.clear()
+    return made
+
+
+def end_hash(made: Agreement, order: bytes) -> bytes:
+    """What a peer with this order would announce."""
+    value, seqs = made.history.hash, [0, 0]
+    for slot in order:
+        seqs[slot] += 1
+        queue = made.queues[slot]
+        value = chain_hash(
+            value, queue.stamp(seqs[slot]), origin_tag(queue.origin), seqs[slot], queue.content(seqs[slot])
+        )
+    return value
+
+
+def test_rule_18_a_right_piece_is_taken_over() -> None:
+    made = agreement()
+    order = bytes([0, 1, 0])
+    assert made.follow(0, order, end_hash(made, order))
+    assert made.history.length == 3
+
+
+@pytest.mark.parametrize("order", [bytes([1, 0, 0]), bytes([0, 0, 1]), bytes([1, 0])])
+def test_rule_13_a_piece_that_is_not_in_the_order_of_stamps_is_a_fork_by_name(order: bytes) -> None:
+    """Though its hash is right: a master whose log was exchanged says it in good faith."""
+    made = agreement()
+    with pytest.raises(Fatal, match="Forked"):
+        made.follow(0, order, end_hash(made, order))
+    assert made.history.length == 0
+    assert made.records == []
+
+
+def test_rule_18_a_piece_whose_hash_is_wrong_is_a_fork_by_name() -> None:
+    made = agreement()
+    with pytest.raises(Fatal, match="Forked"):
+        made.follow(0, bytes([0, 1, 0]), bytes(16))
+    assert made.records == []
+
+
+def test_rule_18_what_is_not_held_waits() -> None:
+    made = agreement()
+    assert not made.follow(0, bytes([0, 1, 0, 1]), bytes(16))
+    assert not made.follow(5, bytes([0]), bytes(16))
+    assert made.history.length == 0
+
+
+def test_rule_17_an_origin_that_nobody_knows_is_a_fork_by_name() -> None:
+    with pytest.raises(Fatal, match="Forked"):
+        agreement().follow(0, bytes([0, 7]), bytes(16))
