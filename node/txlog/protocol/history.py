@@ -88,9 +88,7 @@ class History:
     def spans(self, after: int, upto: int) -> list[Span]:
         """The entries ``after + 1`` to ``upto`` by name, neighbours of one origin together."""
         mark = after // _MARK
-        reached = list(self._reached[mark])
-        for slot in self._order[mark * _MARK : after]:
-            reached[slot] += 1
+        reached = [seqs + self._order.count(slot, mark * _MARK, after) for slot, seqs in enumerate(self._reached[mark])]
         found: list[Span] = []
         for slot, group in groupby(self._order[after:upto]):
             count = sum(1 for _ in group)

@@ -119,11 +119,11 @@ class Loop:
         self._loop = asyncio.get_running_loop()
         self._thread = SyncThread(self._loop, self._sync_done)
         self._syncing = False
-        self._sync_began = 0.0
         self._sync_s = 0.0
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
+        self._wake_ms = NEVER_MS
         self._seal_timer: asyncio.TimerHandle | None = None
         self._levels = {
             Durability.ACCEPTED: self.accepted,
@@ -297,10 +297,10 @@ class Loop:
         wake_ms = executor.poll(now)
         sync = executor.begin_sync()
         if sync is not None:
-            self._sync_began = time.perf_counter()
             if self._sync_s < INLINE_SYNC_S:
+                began = time.perf_counter()
                 sync.run()
-                self._synced()
+                self._synced(time.perf_counter() - began)
             else:
                 self._syncing = True
                 self._thread.run(sync)
@@ -351,14 +351,13 @@ class Loop:
             return
         self._syncing = False
         try:
-            self._synced()
+            self._synced(self._thread.took_s)
             self._step()
         except Exception as wrong:  # noqa: BLE001 - as in receive
             self.end(wrong)
 
-    def _synced(self) -> None:
+    def _synced(self, took_s: float) -> None:
         """The sync under way has run."""
-        took_s = time.perf_counter() - self._sync_began
         self._sync_s += (took_s - self._sync_s) * SYNC_WEIGHT
         self.counts.syncs += 1
         self.counts.sync_seconds += took_s
@@ -416,9 +415,10 @@ class Loop:
                 self._others.append(one)
 
     def _set_timer(self, mono_ms: int, wake_ms: int) -> None:
+        self._wake_ms = wake_ms
         if self._timer is not None:
             if wake_ms >= self._timer_ms:
-                return  # it rings early and finds nothing due: cheaper than setting it anew in each turn
+                return  # it rings early and is set anew then: cheaper than setting it anew in each turn
             self._timer.cancel()
             self._timer = None
         if wake_ms >= NEVER_MS:
@@ -428,7 +428,11 @@ class Loop:
 
     def _ring(self) -> None:
         self._timer = None
-        self._turn()
+        mono_ms = self._now().mono
+        if mono_ms < self._wake_ms:
+            self._set_timer(mono_ms, self._wake_ms)
+        else:
+            self._turn()
 
     def _seal_later(self) -> None:
         if not hasattr(self.executor.journal, "seal") or self._seal_timer is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -15,11 +16,13 @@ from txlog.runtime.executor import Sync
 
 
 class SyncThread:
-    """``done(error)`` is called on the loop's thread after each :meth:`run`; ``error`` is what the sync raised."""
+    """``done(error)`` is called on the loop's thread after each :meth:`run`; ``error`` is what the sync raised.
+    ``took_s`` is how long the last one took by itself, without being handed over and back."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, done: Callable[[BaseException | None], None]) -> None:
         self._loop = loop
         self._done = done
+        self.took_s = 0.0
         self._jobs: SimpleQueue[Sync | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="journal-sync", daemon=True)
         self._thread.start()
@@ -35,10 +38,12 @@ class SyncThread:
     def _work(self) -> None:
         while (sync := self._jobs.get()) is not None:
             error: BaseException | None = None
+            began = time.perf_counter()
             try:
                 sync.run()
             except BaseException as wrong:  # noqa: BLE001 - handed to the owner, who ends the process by its name
                 error = wrong
+            self.took_s = time.perf_counter() - began
             try:
                 self._loop.call_soon_threadsafe(self._done, error)
             except RuntimeError:
