@@ -34,6 +34,12 @@ def bound_ms(plan: Plan, chain: bool) -> int:
     )
 
 
+def named_ms(plan: Plan) -> int:
+    """Milliseconds from the heal until a forked log has been named: a start's round time-out, then two idle rounds
+    that arrive, and one fetch of what their counters wait for."""
+    return 600 + plan.round_timeout_ms + 2 * max(200, plan.round_timeout_ms // 2) + 3 * plan.idle_interval_ms
+
+
 def is_good(world: World) -> bool:
     """Every transaction that any master holds is in every log and stable everywhere."""
     length = len(world.log.entries)

@@ -118,6 +118,7 @@ class Machine:
         self.last_seen = (0, 0)
         self.damaged = False
         self.flipped = False
+        self.forged = False
         self.origin: Origin | None = None
         self.ended_by = ""
 
@@ -275,6 +276,7 @@ class Machine:
         if forged is None or self.origin is None:
             return False
         self.disk.rewrite(forged, self.origin.birth, self.last_seen[1])
+        self.forged = True
         return True
 
     def _forget(self) -> None:
@@ -479,7 +481,7 @@ class Machine:
         if life != self.life or self.state != UP or self.executor is None:
             return
         agreement = self.executor.core.agreement
-        if agreement is None:
+        if agreement is None or self.forged:  # a worker does not follow another log
             return
         worker, history = self.worker, agreement.history
         here = history.hash_at(worker.index) if worker.index <= history.length else None

@@ -22,7 +22,7 @@ from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
 from txlog_simulation.plan import BEGIN_MS, Fault, Plan, Work
 from txlog_simulation.trace import Trace
-from txlog_simulation.violation import LIVENESS, Findings, Violation
+from txlog_simulation.violation import LIVENESS, LOG, Findings, Violation
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 
@@ -361,7 +361,8 @@ class World:
         self._heal()
         began_ms = self.now_ms
         if self.damaged or any(m.state == ENDED for m in self.machines):
-            self._until(began_ms + 300)
+            self._until(began_ms + (liveness.named_ms(self.plan) if self.forged else 300))
+            self._no_fork_unnoticed()
             return 0
         bound_ms = liveness.bound_ms(self.plan, self._links_cut)
         while self.now_ms < began_ms + bound_ms and not self.findings.found:
@@ -374,6 +375,18 @@ class World:
         if not self.findings.found:
             self.findings.add(LIVENESS, "32", f"not good after {bound_ms} ms: {liveness.describe(self)}")
         return self.now_ms - began_ms
+
+    def _no_fork_unnoticed(self) -> None:
+        """Of two masters that run and hear each other, neither has another log than the other (rule 17): one of them
+        has ended by name."""
+        running = [m for m in self.machines if m.state == UP and m.executor is not None]
+        logs = [(m, a.history) for m in running if m.executor and (a := m.executor.core.agreement) is not None]
+        for at, (one, history) in enumerate(logs):
+            for other, theirs in logs[at + 1 :]:
+                index = min(history.length, theirs.length)
+                if history.hash_at(index) != theirs.hash_at(index):
+                    text = f"{one.name} and {other.name} differ at or before index {index}, and both go on"
+                    self.findings.add(LOG, "17", text)
 
     def _heal(self) -> None:
         self._healing = True
@@ -397,7 +410,10 @@ class World:
     # What is reported to the checkers
 
     def durable(self, machine: Machine, record: Record) -> None:
-        """A record has become durable; ``machine.mirror`` is the state just before it."""
+        """A record has become durable; ``machine.mirror`` is the state just before it. What a forged log goes on with
+        is no news until another master takes it over."""
+        if machine.forged and not isinstance(record, Held):
+            return
         match record:
             case Held():
                 self.transactions.held(machine.name, record)
