@@ -9,6 +9,7 @@ import pytest
 from scripted_master import Handler, ScriptedMaster, scripted_master
 
 from txlog.client import MasterClient, Masters, MasterUnreachable, WorkerPlace, WorkerReport, Write
+from txlog.client.connection import Connection
 from txlog.client.faults import error_of
 from txlog.model import errors
 from txlog.model.durability import Durability
@@ -74,6 +75,22 @@ def test_a_kept_connection_that_the_master_closed_is_replaced(master: ScriptedMa
     assert client.metrics() == "first"
     assert client.metrics() == "first"
     assert master.connections == 2
+
+
+def test_a_connection_that_ended_while_idle_is_not_used_for_what_may_not_be_repeated(master: ScriptedMaster) -> None:
+    def close_after(handler: Handler) -> None:
+        handler.answer(200, b"taken")
+        handler.close_connection = True
+
+    master.answers["POST", "/write"] = close_after
+    connection = Connection(master.url, timeout_s=5)
+    assert connection.request("POST", "/write", repeatable=False).body == b"taken"
+    kept = connection._http.sock
+    assert kept is not None
+    assert kept.recv(1, socket.MSG_PEEK) == b""  # waits until the master has closed
+    assert connection.request("POST", "/write", repeatable=False).body == b"taken"
+    assert master.connections == 2
+    connection.close()
 
 
 @pytest.mark.parametrize(

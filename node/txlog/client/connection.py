@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import select
+import socket
 import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +15,13 @@ from urllib.parse import urlsplit
 from txlog.client.faults import MasterUnreachable, error_of
 
 _NO_HEADERS: Mapping[str, str] = {}
+
+
+def _has_bytes(sock: socket.socket) -> bool:
+    """Whether something, or the end, is there to be read."""
+    waiting = select.poll()
+    waiting.register(sock, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 class Reply(NamedTuple):
@@ -88,6 +97,8 @@ class Connection:
         return reply
 
     def _connect(self) -> None:
+        if self._http.sock is not None and _has_bytes(self._http.sock):
+            self.close()  # no answer is due, so what can be read is the master's end of an idle connection
         if self._http.sock is not None:
             return
         try:
