@@ -154,8 +154,8 @@ MUTANTS: tuple[Mutant, ...] = (
             _NO_CLAIM_HASH,
             _NO_ORDER_ASSERTION,
         ),
-        survives="inside one view every own transaction up to the claim's own seq is known by (a), so a base that is not "
-        "reached adds nothing; a forked log is named by whoever follows it. It matters where a view change moves entries",
+        survives="inside one view every own transaction up to the claim's own seq is known by (a), so a base that is "
+        "not reached adds nothing, and whoever follows a forked log names it; it matters where views move entries",
     ),
     Mutant(
         "relayed-counter-by-the-relayers-queue",
