@@ -60,10 +60,9 @@ class WatchedJournal:
         """See the journal."""
         return self.inner.dirty
 
-    @property
-    def has_room_for_work(self) -> bool:
+    def has_room_for(self, length: int) -> bool:
         """See the journal."""
-        return self.inner.has_room_for_work
+        return self.inner.has_room_for(length)
 
     def append(self, record: Record) -> None:
         """See the journal."""

@@ -70,11 +70,14 @@ def _summary(rows: list[tuple[Mutant, float, list[int], str]], most: int, took_s
     dead = [row for row in rows if row[1] <= most]
     alive = [m.name for m, middle, _, _ in rows if middle > most and not m.survives]
     slow = [m.name for m, middle, _, _ in dead if middle > STEERED_SEEDS and not m.survives]
+    covered = [m.name for m, middle, _, _ in rows if middle > most and m.survives]
+    if covered:
+        print(f"not counted, since a second safeguard does the same in one view: {', '.join(covered)}")
     figures = {
-        "mutants": len(rows),
+        "mutants": len(rows) - len(covered),
         "killed": len(dead),
         "alive": alive,
-        "equivalent": [m.name for m, middle, _, _ in rows if middle > most and m.survives],
+        "covered_twice": covered,
         "median_seeds": median([middle for _, middle, _, _ in dead]) if dead else 0,
         "median_seeds_max": max((middle for m, middle, _, _ in dead if not m.survives), default=0),
         "slow": slow,

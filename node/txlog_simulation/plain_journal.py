@@ -69,8 +69,7 @@ class PlainJournal:
         """Whether something was appended that no sync has taken."""
         return len(self.records) > self._taken
 
-    @property
-    def has_room_for_work(self) -> bool:
+    def has_room_for(self, length: int) -> bool:
         """False when clients are refused."""
         return not self.full
 

@@ -281,7 +281,11 @@ class Journal:
     @property
     def has_room_for_work(self) -> bool:
         """Whether a ``Held`` of ordinary size is taken now. True again by itself when there is space again."""
-        size = min(WORK_BYTES_MAX, self._space.segment_bytes // 8)
+        return self.has_room_for(0)
+
+    def has_room_for(self, length: int) -> bool:
+        """Whether a ``Held`` of ``length`` bytes, or of ordinary size if that is more, is taken now."""
+        size = max(length, min(WORK_BYTES_MAX, self._space.segment_bytes // 8))
         if self._has_room(size):
             return True
         self._space.refresh()

@@ -21,7 +21,7 @@ from txlog.protocol.peers import InFlight, Peer
 from txlog.wire.messages import Claim
 
 PACE_MS = 4
-BUSY_MS = 10
+BUSY_MS = 5
 TELL_MS = 5
 RELAY_MS = 20
 IN_FLIGHT_MAX = 64

@@ -19,6 +19,10 @@ from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submissio
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchOrder, FetchRuns, Notice, Order, Post, Runs
 
+ITEM_BYTES = 64
+"""More than a transaction takes in a record beside its payload and key."""
+RECEIVED_GROWTH = 3
+"""A message's transactions take less than this many times its bytes in a record, however small they are."""
 ORDER_MAX = 20_000
 """Entries in one answer about the log's order: at most a megabyte."""
 
@@ -33,8 +37,7 @@ class JournalPort(Protocol):
 
     @property
     def dirty(self) -> bool: ...
-    @property
-    def has_room_for_work(self) -> bool: ...
+    def has_room_for(self, length: int) -> bool: ...
     def append(self, record: Record) -> None: ...
     def begin_sync(self) -> Sync | None: ...
     def end_sync(self, sync: Sync) -> None: ...
@@ -60,6 +63,7 @@ class Executor:
         self._syncing: list[Effects] = []
         self._ready: list[Effects] = []
         self._sync: Sync | None = None
+        self._unwritten = 0
         self._gather()
 
     # In
@@ -67,7 +71,8 @@ class Executor:
     def submit(self, batch: list[Submission], now: Now) -> list[Accepted | Refused]:
         """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so, after the next
         :meth:`poll`: what arrives before it becomes one record."""
-        return self.core.submit(batch, now, self.journal.has_room_for_work)
+        self._unwritten += sum(len(one.payload) + len(one.key) + ITEM_BYTES for one in batch)
+        return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten))
 
     def receive(self, peer: str, data: bytes, now: Now) -> None:
         """One message from a peer; :class:`PeerFault` when it is refused."""
@@ -80,7 +85,8 @@ class Executor:
             case Notice():
                 self.notices.append((peer, message))
             case _:
-                self.core.receive(peer, message, now, self.journal.has_room_for_work)
+                room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
+                self.core.receive(peer, message, now, room)
         self._gather()
 
     def poll(self, now: Now) -> int:
@@ -90,6 +96,7 @@ class Executor:
         return wake
 
     def _gather(self) -> None:
+        self._unwritten = 0
         effects = self.core.drain()
         if effects.empty:
             return
