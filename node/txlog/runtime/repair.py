@@ -64,7 +64,7 @@ class Repair:
         self.mended: list[tuple[Damage, Mended]] = []
         self._recovered = recovered
         self._journal = journal
-        self._todo = [_Wanted(damage) for damage in recovered.damage]
+        self._unmended = [_Wanted(damage) for damage in recovered.damage]
         self._others = [m.node for m in settings.members if m.node != settings.node]
         self._turn = 0
         self._asked_ms = -(1 << 60)
@@ -72,12 +72,12 @@ class Repair:
 
     @property
     def finished(self) -> bool:
-        return not self._todo
+        return not self._unmended
 
     @property
     def names(self) -> list[str]:
         """For the status page: what is damaged and what is still missing."""
-        return [f"{w.damage.where}: records {w.damage.first} to {w.damage.last}" for w in self._todo]
+        return [f"{w.damage.where}: records {w.damage.first} to {w.damage.last}" for w in self._unmended]
 
     def poll(self, now: Now) -> tuple[int, list[tuple[str, Message]]]:
         """When to poll again, and whom to ask for what."""
@@ -96,7 +96,7 @@ class Repair:
     def receive(self, peer: str, data: bytes, now: Now) -> None:
         """An answer, or anything else, which a master that does not vote passes over."""
         message = wire.decode(peer, data)
-        if not self._todo:
+        if not self._unmended:
             return
         match message:
             case Order():
@@ -109,7 +109,7 @@ class Repair:
         self._finish()
 
     def _question(self) -> Message:
-        wanted = self._todo[0]
+        wanted = self._unmended[0]
         if wanted.ordered_to < wanted.damage.log_to:
             return FetchOrder(wanted.ordered_to, wanted.damage.log_to)
         missing = wanted.missing()
@@ -117,12 +117,12 @@ class Repair:
         return FetchRuns(missing)
 
     def _on_order(self, message: Order) -> None:
-        wanted = self._todo[0]
+        wanted = self._unmended[0]
         if message.after == wanted.ordered_to and message.spans:
             wanted.order += message.spans
 
     def _on_runs(self, peer: str, message: Runs) -> None:
-        wanted = self._todo[0]
+        wanted = self._unmended[0]
         missing = wanted.missing()
         if missing is None:
             return
@@ -144,8 +144,8 @@ class Repair:
     # Check and hand over
 
     def _finish(self) -> None:
-        while self._todo:
-            wanted = self._todo[0]
+        while self._unmended:
+            wanted = self._unmended[0]
             if wanted.ordered_to < wanted.damage.log_to or wanted.missing() is not None:
                 return
             hashes = self._proven(wanted)
@@ -154,7 +154,7 @@ class Repair:
                 wanted.items.clear()
                 return
             self.mended.append((wanted.damage, self._mended(wanted, hashes)))
-            self._todo.pop(0)
+            self._unmended.pop(0)
 
     def _proven(self, wanted: _Wanted) -> bytes | None:
         """The chain hashes of the damaged part of the log, if they end where the journal says; empty without one."""
