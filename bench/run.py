@@ -295,7 +295,7 @@ def _measure_spark(options: Options, report: Report) -> None:
 
 def _idle(cluster: Cluster, options: Options, report: Report) -> None:
     """Processor and memory of each master while nobody writes; the worst of them is the figure."""
-    time.sleep(5)
+    time.sleep(5)  # what start-up left to do is no idling
     pids = cluster.pids()
     nodes = list(cluster.nodes)
     console.print(f"idle for {options.idle_s:g} s ...")

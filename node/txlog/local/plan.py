@@ -142,61 +142,52 @@ def make_plan(
         for b in masters
         if a is not b
     )
-    programs = [
-        Program(
-            name=worker.name,
-            role="worker",
-            data_center=worker.data_center,
-            command=(
-                oxigraph,
-                "serve",
-                "-l",
-                str(state.worker(worker.name)),
-                "-b",
-                urlsplit(worker.url).netloc,
-            ),
-            url=worker.url,
-        )
-        for worker in workers
-        if worker.managed
-    ]
+    programs = [_worker_program(worker, state, oxigraph) for worker in workers if worker.managed]
     if links:
         command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
         programs.append(Program(name=LINKS, role="links", data_center="", command=command))
+    programs += [_master_program(master, state, python) for master in masters]
     programs += [
-        Program(
-            name=master.node,
-            role="master",
-            data_center=master.data_center,
-            command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
-            url=master.url,
-            stop_s=15.0,
-        )
-        for master in masters
-    ]
-    programs += [
-        Program(
-            name=name,
-            role="pipeline",
-            data_center=config.data_center,
-            command=(
-                python,
-                "-m",
-                "txlog.pipeline",
-                "--config",
-                str(state.pipeline(config.data_center) / "config.json"),
-            ),
-            environment={
-                "JAVA_HOME": str(java_home),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "PYSPARK_PYTHON": python,
-                "PYSPARK_DRIVER_PYTHON": python,
-            },
-            stop_s=20.0,
-        )
-        for name, config in pipelines.items()
+        _pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
     return Plan(topology, tuple(programs), links, nodes, pipelines)
+
+
+def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> Program:
+    return Program(
+        name=worker.name,
+        role="worker",
+        data_center=worker.data_center,
+        command=(oxigraph, "serve", "-l", str(state.worker(worker.name)), "-b", urlsplit(worker.url).netloc),
+        url=worker.url,
+    )
+
+
+def _master_program(master: MasterPlace, state: StateFolder, python: str) -> Program:
+    return Program(
+        name=master.node,
+        role="master",
+        data_center=master.data_center,
+        command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
+        url=master.url,
+        stop_s=15.0,
+    )
+
+
+def _pipeline_program(name: str, data_center: str, state: StateFolder, python: str, java_home: Path) -> Program:
+    return Program(
+        name=name,
+        role="pipeline",
+        data_center=data_center,
+        command=(python, "-m", "txlog.pipeline", "--config", str(state.pipeline(data_center) / "config.json")),
+        environment={
+            "JAVA_HOME": str(java_home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
+        },
+        stop_s=20.0,
+    )
 
 
 def _worker_places(manifest: Manifest, ports: Mapping[str, int]) -> list[WorkerPlace]:

@@ -2,7 +2,7 @@
 
 Handlers put something in and await an answer; the order inside is fixed (one *turn*)::
 
-    writes that gathered → poll → begin_sync (sync thread) → release: messages, marks → waiters
+    writes that gathered → poll → sync (here while it is short, else on its thread) → release: messages, marks → waiters
 
 Writes of clients gather while a sync is under way, since they could not become durable before the next one anyway:
 so whatever came meanwhile becomes one run, one record, one message. Nothing here awaits between reading the core's
