@@ -25,6 +25,8 @@ _HEAD_END: Final = b"\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 SILENCE_S: Final = 30.0
 """Nobody answers for so long: the masters are stuck, and the round is over."""
+TOO_WRONG: Final = 10
+"""After so many wrong answers nobody is asked any more."""
 
 
 def quad(number: int, run: str = "bench") -> bytes:
@@ -151,7 +153,7 @@ class Load:
         clock, batch, waiting = time.perf_counter, self.requests.batch, len(clients)
         ask = self._ask if until is not None else None
         since_sample = 0
-        while waiting and len(self.wrong) < 10:
+        while waiting and len(self.wrong) < TOO_WRONG:
             ready = epoll.poll(SILENCE_S)
             if not ready:
                 self.wrong.append(f"no answer for {SILENCE_S:g} s")
@@ -184,7 +186,7 @@ class Load:
                         self.samples.append(_sample(client, data, batch))
                 else:
                     self.wrong.append(data[:400].decode(errors="replace"))
-                if ask is not None:
+                if ask is not None and len(self.wrong) < TOO_WRONG:
                     ask(client)
                 else:
                     waiting -= 1
