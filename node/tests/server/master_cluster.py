@@ -84,6 +84,7 @@ class Cluster:
             "durability": "synced",
             "write_timeout_s": 20.0,
             "round_timeout_ms": 1000,
+            "idle_interval_ms": 300,
             **changes,
         }
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, within
+from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, duration_text, within
 from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
@@ -31,6 +31,7 @@ ADDRESS = (
     r"^[A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?"
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
 )
+_LOOKS_SILENT = "else a peer with nothing to do looks silent"
 CRON = r"^(@(hourly|daily|weekly|monthly|yearly)|[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4})$"
 
 
@@ -252,7 +253,11 @@ class ClusterSpec(Shape):
     @model_validator(mode="after")
     def _times_fit_together(self) -> Self:
         if self.idle_interval >= self.round_timeout:
-            raise expected("a duration below roundTimeout, else an idle peer looks silent", "idleInterval")
+            if {"idle_interval", "round_timeout"} & self.model_fields_set == {"round_timeout"}:
+                idle = duration_text(self.idle_interval)
+                raise expected(f"a duration above idleInterval ({idle} unless given), {_LOOKS_SILENT}", "roundTimeout")
+            timeout = duration_text(self.round_timeout)
+            raise expected(f"a duration below roundTimeout ({timeout}), {_LOOKS_SILENT}", "idleInterval")
         if self.round_timeout >= self.max_peer_lag:
             raise expected("a duration below maxPeerLag", "roundTimeout")
         return self

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
@@ -78,7 +79,7 @@ class NodeConfig(Strict):
     peers: list[PeerConfig] = Field(min_length=1)
     workers: list[WorkerConfig] = []
     round_timeout_ms: int = Field(default=2000, ge=50)
-    idle_interval_ms: int = Field(default=1000, ge=10)
+    idle_interval_ms: int = Field(default=1000, ge=10, validate_default=True)
     max_peer_lag_ms: int = Field(default=60_000, ge=1000)
     max_clock_skew_ms: int = Field(default=60_000, ge=0)
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
@@ -86,6 +87,17 @@ class NodeConfig(Strict):
     write_timeout_s: float = Field(default=30.0, gt=0)
     limits: Limits = Limits()
     last_seen: LastSeen | None = None
+
+    @field_validator("idle_interval_ms")
+    @classmethod
+    def _below_the_round_timeout(cls, idle_ms: int, info: ValidationInfo) -> int:
+        timeout_ms = info.data.get("round_timeout_ms")
+        if timeout_ms is not None and idle_ms >= timeout_ms:
+            what = (
+                f"{idle_ms} is not below round_timeout_ms ({timeout_ms}): a peer with nothing to do would look silent"
+            )
+            raise PydanticCustomError("expected", "{what}", {"what": what})
+        return idle_ms
 
 
 class PipelineConfig(Strict):
