@@ -17,6 +17,9 @@ RESENDS = 4
 """What was sent before the heal is taken for lost after one resend time; a fetch may ask two silent holders in turn;
 one more for the order in which these begin."""
 
+REPEAT_MS = 330
+"""``runtime/repair.py`` asks the next master after 300 ms of a clock that may be slow."""
+
 
 def bound_ms(plan: Plan, chain: bool) -> int:
     """Milliseconds from the heal to all good. A master that cannot reach everybody waits a round time-out before
@@ -40,6 +43,20 @@ def named_ms(plan: Plan) -> int:
     return 600 + plan.round_timeout_ms + 2 * max(200, plan.round_timeout_ms // 2) + 3 * plan.idle_interval_ms
 
 
+def mending_ms(world: World) -> int:
+    """How much longer it takes when journals were damaged: each question may meet masters that do not know, one after
+    the other, and what was mended is started once more."""
+    if not any(machine.flipped for machine in world.machines):
+        return 0
+    questions = 2 * max(1, *(len(m.repair.names) if m.repair else 1 for m in world.machines))
+    return world.plan.round_timeout_ms + questions * world.plan.masters * REPEAT_MS
+
+
+def stays_damaged(world: World) -> bool:
+    """Whether what a damaged master asks for is at no master that runs: it stays stopped (rule 28)."""
+    return any(machine.repair is not None and not machine.can_be_mended() for machine in world.machines)
+
+
 def is_good(world: World) -> bool:
     """Every transaction that any master holds is in every log and stable everywhere."""
     length = len(world.log.entries)
@@ -59,7 +76,7 @@ def describe(world: World) -> str:
     parts = []
     for machine in world.machines:
         agreement = machine.executor.core.agreement if machine.executor else None
-        state = machine.executor.core.state if machine.executor else machine.state
+        state = machine.executor.core.state if machine.executor else "mending" if machine.repair else machine.state
         waiting = {q.origin.node: len(q) for q in agreement.queues} if agreement else {}
         parts.append(f"{machine.name} {state} log={machine.mirror.log} stable={machine.mirror.stable} queue={waiting}")
     return f"log={len(world.log.entries)}; " + "; ".join(parts)

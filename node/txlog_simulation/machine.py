@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal import Sync as JournalSync
 from txlog.journal.memory import Crashed
-from txlog.model.entry import KIND_UPDATE, Run
+from txlog.model.entry import KIND_UPDATE, content_hash
 from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull, PeerFault, Refused
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.runtime.executor import Executor, Sync
+from txlog.runtime.repair import Repair
 from txlog.wire import messages as wire
-from txlog.wire.messages import Post
+from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
-from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, PROCESS
+from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LOG, PROCESS
 
 if TYPE_CHECKING:
     from txlog_simulation.world import World
@@ -54,15 +55,13 @@ class WatchedJournal:
     def __init__(self, machine: Machine, inner: Journal) -> None:
         self.machine = machine
         self.inner = inner
+        self.has_room_for = inner.has_room_for
+        self.read = inner.read
 
     @property
     def dirty(self) -> bool:
         """See the journal."""
         return self.inner.dirty
-
-    def has_room_for(self, length: int) -> bool:
-        """See the journal."""
-        return self.inner.has_room_for(length)
 
     def append(self, record: Record) -> None:
         """See the journal."""
@@ -82,14 +81,11 @@ class WatchedJournal:
         assert isinstance(sync, WatchedSync)
         self.inner.end_sync(sync.inner)
 
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
-        """See the journal."""
-        return self.inner.read(node, birth, first_seq, count_max, bytes_max)
-
 
 class Machine:
     """``state`` is one of the four words above. ``mirror`` is what its disk holds durably; ``pending`` what was
-    appended behind that. ``fuse`` counts the steps to a crash."""
+    appended behind that. ``fuse`` counts the steps to a crash. ``repair`` is there instead of an ``executor`` while a
+    damaged journal is mended."""
 
     def __init__(self, world: World, slot: int, name: str) -> None:
         self.world = world
@@ -102,6 +98,9 @@ class Machine:
         self.state = DOWN
         self.life = 0
         self.executor: Executor | None = None
+        self.repair: Repair | None = None
+        self.asked: Message | None = None
+        self.known_elsewhere: list[tuple[Machine, dict[Origin, int]]] = []
         self.mirror = Mirror()
         self.pending: list[Record] = []
         self.written: list[Record] = []
@@ -116,10 +115,12 @@ class Machine:
         self.syncing: Sync | None = None
         self.last_seen = (0, 0)
         self.damaged = False
-        self.flipped = False
+        self.flipped = self.mended = False
         self.forged = False
         self.origin: Origin | None = None
         self.ended_by = ""
+        self.disk.on_error = self._disk_failed
+        self._guard = _Guard(self)
 
     # Time
 
@@ -146,50 +147,147 @@ class Machine:
         """Start the process, unless it runs, ended by name, or ``life`` is over."""
         if self.state != DOWN or (life >= 0 and life != self.life):
             return
-        world = self.world
-        plan = world.plan
         self.life += 1
         self.turn_at = -1
         self.state = UP
-        with self._guard():
+        with self._guard:
             journal, recovered = self._open()
-            self.pending = []
-            if plan.supervised:
-                last_birth, last_start = self.last_seen
+            if recovered.damage:
+                self._mend(journal, recovered)
             else:
-                last_birth, last_start = 0, 0
-            self.last_seen = (recovered.birth, recovered.start)
-            if self.origin is None:
-                self.origin = Origin(self.name, recovered.birth)
-                world.mirrors[self.origin] = self.mirror
-            settings = Settings(
-                node=self.name,
-                members=world.members,
-                round_timeout_ms=plan.round_timeout_ms,
-                idle_interval_ms=plan.idle_interval_ms,
-                key_retention_ms=plan.key_retention_ms,
-                last_seen_birth=last_birth,
-                last_seen_start=last_start,
-            )
-            world.note(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
-            core = Core(settings, recovered, self.now())
-            self.executor = Executor(core, WatchedJournal(self, journal))
-            self.turn_soon(world.now_ms)
+                self._check_recovered(recovered)
+                self._begin(journal, recovered)
+
+    def _begin(self, journal: Journal, recovered: Recovered) -> None:
+        world = self.world
+        self.pending = []
+        settings = self._settings()
+        self.last_seen = (recovered.birth, recovered.start)
+        if self.origin is None:
+            self.origin = Origin(self.name, recovered.birth)
+            world.mirrors[self.origin] = self.mirror
+        world.note(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
+        self.executor = Executor(Core(settings, recovered, self.now()), WatchedJournal(self, journal))
+        self.turn_soon(world.now_ms)
+
+    def _settings(self) -> Settings:
+        plan = self.world.plan
+        last_birth, last_start = self.last_seen if plan.supervised else (0, 0)
+        return Settings(
+            node=self.name,
+            members=self.world.members,
+            round_timeout_ms=plan.round_timeout_ms,
+            idle_interval_ms=plan.idle_interval_ms,
+            key_retention_ms=plan.key_retention_ms,
+            last_seen_birth=last_birth,
+            last_seen_start=last_start,
+        )
 
     def _open(self) -> tuple[Journal, Recovered]:
-        """Read the journal. A damaged one may say so and end this process; it may never pass for whole (rule 28)."""
+        """Read the journal. One damaged beyond repair says so and ends this process; it may never pass for whole
+        (rule 28)."""
         try:
-            journal, recovered = self.disk.open()
+            return self.disk.open()
         except JournalDamaged:
-            if self.flipped:
-                self.world.lose(self)
+            self._beyond_repair()
             raise
+
+    # A damaged journal (rule 28), as server/mending.py does it
+
+    def _mend(self, journal: Journal, recovered: Recovered) -> None:
+        self.repair = Repair(self._settings(), recovered, journal)
+        self.world.note(self.name, "damaged", f"{'; '.join(self.repair.names)}")
+        self.world.met["damaged journal"] += 1
+        self.known_elsewhere = [(m, dict(m.mirror.held)) for m in self.world.machines if m is not self]
+        if not self.fuse and self.rng.random() < 0.4 and not self.world.healing:
+            self.fuse = self.rng.randint(1, 10)
+        self.turn_soon(self.world.now_ms)
+
+    def _mending_turn(self, repair: Repair, inbox: list[tuple[int, bytes]]) -> None:
+        world, now = self.world, self.now()
+        try:
+            for source, data in inbox:
+                repair.receive(world.machines[source].name, data, now)
+                self.step("receive")
+            wake_mono_ms, sends = repair.poll(now)
+        except Fatal:
+            self._check_given_up()
+            self._beyond_repair()
+            raise
+        for peer, message in sends:
+            self.asked = message
+            world.note(self.name, "ask", f"{peer} {type(message).__name__}")
+            world.network.send(world.now_ms, self.slot, world.slots[peer], wire.encode(message))
+            self.step("send")
+        if repair.finished:
+            self._mended(repair)
+        else:
+            self._turn_by(wake_mono_ms)
+
+    def _mended(self, repair: Repair) -> None:
+        """What came is written; the journal is opened anew and must be what it was."""
+        journal = self.disk.journal
+        assert journal is not None
+        for damage, mended in repair.mended:
+            journal.repair(damage, mended.runs, mended.contents, mended.added)
+            self.step("repair")
+        journal.sync()
+        journal.close()
+        self.repair = None
+        journal, recovered = self._open()
         if recovered.damage:
-            if self.flipped:
-                self.world.lose(self)
-            raise Fatal("Damaged", f"{recovered.damage[0].where}: others would have to repair this journal")
+            raise Fatal("Damaged", f"{recovered.damage[0].where}: it is damaged still, although it was mended")
+        self.world.note(self.name, "repaired", f"{len(repair.mended)} places")
+        self.world.met["repaired"] += 1
+        self.mended = True
+        if recovered.accepted is None and self.mirror.accepted is not None:
+            # both copies of the view's record were hit, one after the other: it is not written again by a repair
+            self.world.met["view lost to two flips"] += 1
+            self.world.lose(self)
         self._check_recovered(recovered)
-        return journal, recovered
+        if not self.damaged:
+            self._check_readable(journal)
+        self._begin(journal, recovered)
+
+    def _beyond_repair(self) -> None:
+        if self.flipped and not self.damaged:
+            self.world.met["beyond repair"] += 1
+            self.world.lose(self)
+
+    def can_be_mended(self) -> bool:
+        """Whether a master that runs has what was asked for last."""
+        others = [m.mirror for m in self.world.machines if m is not self and m.executor is not None]
+        match self.asked:
+            case FetchOrder():
+                return any(mirror.log > self.asked.after for mirror in others)
+            case FetchRuns(span):
+                return any(mirror.held.get(Origin(span.node, span.birth), 0) >= span.first_seq for mirror in others)
+            case _:
+                return True
+
+    def _check_given_up(self) -> None:
+        """Beyond repair is only what nobody else had when the repair began."""
+        if isinstance(self.asked, FetchRuns):
+            span = self.asked.span
+            for other, held in self.known_elsewhere:
+                if not other.damaged and held.get(Origin(span.node, span.birth), 0) >= span.first_seq:
+                    self.world.findings.add(JOURNAL, "28", f"{self.name} gives up on {span}, {other.name} holds it")
+
+    def _check_readable(self, journal: Journal) -> None:
+        """Every transaction that this disk held is what its origin made."""
+        world = self.world
+        for origin, last in sorted(self.mirror.held.items()):
+            made, seq = world.transactions.made[origin], 1
+            while seq <= last:
+                run = journal.read(origin.node, origin.birth, seq, last, 1 << 20)
+                for item in run.items:
+                    there = (item.stamp, content_hash(item.kind, item.key, item.payload))
+                    if there != made[seq - 1][:2]:
+                        world.findings.add(LOG, "28", f"{self.name} mended {origin}.{seq}: another stamp or content")
+                    seq += 1
+                if not run.items:
+                    world.findings.add(LOG, "28", f"{self.name} is mended and does not hold {origin}.{seq}")
+                    break
 
     def _check_recovered(self, recovered: Recovered) -> None:
         """What was durable is still there, and nothing that was never written (rules 8, 15, 28)."""
@@ -222,17 +320,15 @@ class Machine:
                 text = f"{self.name} told {name} {said}, after a crash it knows {kept}"
                 self.world.findings.add(ACKNOWLEDGEMENT, "15", text)
 
-    def _guard(self) -> _Guard:
-        return _Guard(self)
-
     def step(self, name: str) -> None:
         """A step of the process is done; it may have been the last."""
         if self.fuse:
             self.fuse -= 1
             if not self.fuse:
-                founded = self.executor is not None and self.executor.core.agreement is not None
                 self.world.met[f"crash after {name}"] += 1
-                if not founded:
+                if self.repair is not None:
+                    self.world.met["crash while mending"] += 1
+                elif self.executor is None or self.executor.core.agreement is None:
                     self.world.met["crash while founding"] += 1
                 raise Crashed(name)
 
@@ -254,26 +350,28 @@ class Machine:
             self.crash("behind a failed fsync")
             self.world.at(self.world.now_ms + 20, self.start, self.life)
 
-    def rest(self) -> bool:
-        """Stopped in order, everything synced. True when a seal stands behind it."""
+    def rest(self, *, sealed: bool) -> bool:
+        """Stopped in order, everything synced. False when it did not run or, if that is asked for, no seal stands
+        behind its last record."""
         if self.state != UP or self.executor is None:
             return False
         self.world.note(self.name, "rest")
-        sealed = False
-        with self._guard():
+        has_seal = False
+        with self._guard:
             self._finish_sync()
-            sealed = self.disk.rest()
+            has_seal = self.disk.rest()
             self.durable(len(self.pending))
             self.state = DOWN
             self._forget()
-        return sealed and self.state == DOWN
+        return self.state == DOWN and (has_seal or not sealed)
 
     def forge(self) -> bool:
         """Put another log in the place of this one: two neighbours exchanged, hashes and all. No crash does this; a
         restored folder of another branch does."""
-        forged = forged_records(self.written)
-        if forged is None or self.origin is None:
+        if self.origin is None or forged_records(self.written) is None or not self.rest(sealed=False):
             return False
+        forged = forged_records(self.written)
+        assert forged is not None
         self.disk.rewrite(forged, self.origin.birth, self.last_seen[1])
         self.forged = True
         return True
@@ -281,6 +379,7 @@ class Machine:
     def _forget(self) -> None:
         self.life += 1
         self.executor = None
+        self.repair = None
         self.syncing = None
         self.fuse = 0
         self.inbox.clear()
@@ -313,7 +412,7 @@ class Machine:
         """What SIGTERM leads to: no new work since ``closing``, what was said is durable, then the end."""
         if life != self.life or self.state != UP or self.executor is None:
             return
-        with self._guard():
+        with self._guard:
             self.executor.poll(self.now())
             self._finish_sync()
             self._flush()
@@ -334,10 +433,12 @@ class Machine:
             return
         self.turn_at = -1
         executor = self.executor
-        if executor is None:
-            return
-        with self._guard():
+        with self._guard:
             inbox, self.inbox = self.inbox, []
+            if executor is None:
+                if self.repair is not None:
+                    self._mending_turn(self.repair, inbox)
+                return
             now = self.now()
             for source, data in inbox:
                 self._receive_one(executor, source, data, now)
@@ -352,6 +453,8 @@ class Machine:
         except PeerFault as fault:
             world.note(self.name, "refused", f"{peer.name} {fault.reason}")
             world.refused[fault.reason] += 1
+            if fault.reason == "Misplaced" and self.mended:
+                return  # an answer to what it asked before it was mended
             if fault.reason in NEVER_WITHOUT_DAMAGE and not world.damaged:
                 world.findings.add(PROCESS, "9", f"{self.name} refuses {fault}")
         if world.trace.wanted:
@@ -363,7 +466,7 @@ class Machine:
         if self.state != UP or self.executor is None:
             return False
         world = self.world
-        with self._guard():
+        with self._guard:
             world.transactions.submit(self.name, batch)
             answers = self.executor.submit(batch, self.now())
             refused = [answer for answer in answers if isinstance(answer, Refused)]
@@ -438,7 +541,7 @@ class Machine:
     def _synced(self, life: int) -> None:
         if life != self.life or self.state != UP or self.executor is None or self.syncing is None:
             return
-        with self._guard():
+        with self._guard:
             self._finish_sync()
             self._release(self.executor)
             self._flush()
@@ -451,8 +554,8 @@ class Machine:
         for peer, data in released.messages:
             target = world.slots[peer]
             message = wire.decode(peer, data)
-            if isinstance(message, Post) and self.mirror.accepted is not None and self.origin and not self.damaged:
-                world.promises.post(self.origin, message.claim, self.mirror, self.mirror.accepted)
+            if isinstance(message, Post) and self.mirror.members and self.origin and not self.damaged:
+                world.promises.post(self.origin, message.claim, self.mirror)
             if world.trace.wanted:
                 world.note(self.name, "send", f"{peer} {type(message).__name__} {len(data)} bytes")
             world.network.send(world.now_ms, self.slot, target, data)
@@ -486,7 +589,7 @@ class Machine:
         here = history.hash_at(worker.index) if worker.index <= history.length else None
         if not worker.offered(self.told.stable, here):
             return
-        with self._guard():
+        with self._guard:
             for span in history.spans(worker.index, min(self.told.stable, history.length)):
                 origin = Origin(span.node, span.birth)
                 seq, left = span.first_seq, span.count
@@ -543,8 +646,6 @@ class _Guard:
 
 def submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:
     """A transaction as the front door hands it in."""
-    from txlog.model.entry import content_hash
-
     payload = text.encode()
     return Submission(kind, key, payload, content_hash(kind, key, payload))
 

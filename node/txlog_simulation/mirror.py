@@ -15,7 +15,8 @@ Summary = tuple[object, ...]
 
 
 class Mirror:
-    """``held``: last seq per origin. ``log`` counts entries, ``hash`` is the chain hash at its end."""
+    """``held``: last seq per origin. ``log`` counts entries, ``hash`` is the chain hash at its end. ``members`` are the
+    origins of the view's members, by slot."""
 
     def __init__(self) -> None:
         self.held: dict[Origin, int] = {}
@@ -24,6 +25,7 @@ class Mirror:
         self.stable = 0
         self.ceiling = 0
         self.accepted: View | None = None
+        self.members: list[Origin] = []
         self.installed = False
 
     def apply(self, record: Record) -> None:
@@ -41,6 +43,7 @@ class Mirror:
                 self.ceiling = record.stamp
             case ViewAccepted():
                 self.accepted = record.view
+                self.members = [member.origin for member in record.view.members]
                 self.installed = False
             case ViewInstalled():
                 self.installed = True
@@ -60,6 +63,7 @@ def mirror_of(recovered: Recovered) -> Mirror:
     assert isinstance(held, tuple)
     mirror.held = dict(held)
     mirror.accepted = recovered.accepted
+    mirror.members = [member.origin for member in recovered.accepted.members] if recovered.accepted else []
     return mirror
 
 

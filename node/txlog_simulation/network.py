@@ -10,19 +10,22 @@ from txlog_simulation.plan import Plan
 
 
 class Network:
-    """``deliver(at_ms, source, target, data)`` puts a message on the calendar. ``cuts`` counts the reasons for
-    which a direction is cut."""
+    """``deliver(at_ms, source, target, data)`` puts a message on the calendar. ``cuts`` counts per link (a pair, one
+    way) the reasons for which it is cut, ``slow`` those for which it is slow."""
 
     def __init__(self, plan: Plan, rng: Random, met: Counter[str], deliver: Callable[[int, int, int, bytes], None]):
         self.plan = plan
-        self.cuts: Counter[tuple[int, int]] = Counter()
-        self.slow: Counter[tuple[int, int]] = Counter()
+        links = [(a, b) for a in range(plan.masters) for b in range(plan.masters)]
+        self.cuts = dict.fromkeys(links, 0)
+        self.slow = dict.fromkeys(links, 0)
         self.healed = False
         self.sent = 0
         self._random = rng.random
         self._met = met
         self._deliver = deliver
-        self._last_at: dict[tuple[int, int], int] = {}
+        self._last_at = dict.fromkeys(links, 0)
+        centres = plan.centres
+        self._base_ms = {(a, b): plan.near_ms if centres[a] == centres[b] else plan.far_ms for a, b in links}
 
     def send(self, now_ms: int, a: int, b: int, data: bytes) -> None:
         """One message leaves ``a`` for ``b``."""
@@ -32,7 +35,7 @@ class Network:
             self._met["message cut off"] += 1
             return
         if self.healed:
-            self._deliver(now_ms + self._base_ms(a, b), a, b, data)
+            self._deliver(now_ms + self._base_ms[link], a, b, data)
             return
         plan = self.plan
         if plan.loss and self._random() < plan.loss:
@@ -43,16 +46,12 @@ class Network:
             self._met["message repeated"] += 1
             self._deliver(self._arrival_ms(now_ms, link) + int(self._random() * 200), a, b, data)
 
-    def _base_ms(self, a: int, b: int) -> int:
-        centres = self.plan.centres
-        return self.plan.near_ms if centres[a] == centres[b] else self.plan.far_ms
-
     def _arrival_ms(self, now_ms: int, link: tuple[int, int]) -> int:
-        at_ms = now_ms + self._base_ms(*link) + int(self._random() * self.plan.jitter_ms)
+        at_ms = now_ms + self._base_ms[link] + int(self._random() * self.plan.jitter_ms)
         if self.slow[link]:
             self._met["message slow"] += 1
             at_ms += 50 + int(self._random() * 250)
-        before = self._last_at.get(link, 0)
+        before = self._last_at[link]
         if at_ms < before:
             if self.plan.reorder:
                 self._met["message overtaken"] += 1

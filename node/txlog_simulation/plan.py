@@ -119,9 +119,13 @@ def draw(seed: int, only: str = "") -> Plan:
         masters = rng.choices((3, 4, 5), (3, 4, 1))[0]
     if profile == "forgetful":
         masters = rng.choice((3, 3, 3, 4))
+    if profile == "forged":
+        masters = rng.choice((2, 3, 3, 4))
     centres = rng.randint(1, min(4, masters))
     forgetful = profile == "forgetful"
     safety_ms = 1600 if forgetful else rng.choice((900, 1200, 1600))
+    if masters > 4:  # their posts grow with the square
+        safety_ms = 900
     skewed = profile in ("clocks", "isolated") or rng.random() < 0.4
     calm_network = forgetful or rng.random() < 0.4
     return Plan(
@@ -213,7 +217,7 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
             lasts_ms = rng.choice((30, 100, 250, 500))
         if kind == "forge":  # late enough that the log has neighbours to exchange, early enough to be relied on
-            at_ms, lasts_ms = rng.randrange(BEGIN_MS + 150, max(BEGIN_MS + 151, safety_ms - 500)), 20
+            at_ms, lasts_ms = rng.randrange(BEGIN_MS, max(BEGIN_MS + 1, safety_ms - 600)), 20
         if kind == "full":
             lasts_ms = rng.choice((300, 600, 1000))
         if kind == "deaf":

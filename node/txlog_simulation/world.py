@@ -66,10 +66,11 @@ class World:
         self.slots = {name: slot for slot, name in enumerate(names)}
         self.members = configured(plan.masters, plan.centres, plan.weights, names)
         self.machines = [Machine(self, slot, name) for slot, name in enumerate(names)]
+        self._receivers = [machine.receive for machine in self.machines]
         self.damaged = False
         self.forged = False
         self.faults = 0
-        self._healing = False
+        self.healing = False
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._count = 0
         self._keys: list[tuple[str, str]] = []
@@ -153,7 +154,7 @@ class World:
         self.met["single submission" if work.many == 1 else "batch"] += 1
         if (
             not machine.submit(batch)
-            and not self._healing
+            and not self.healing
             and self.now_ms + 150 < self.plan.safety_ms
             and work.at_ms + 500 > self.now_ms
         ):
@@ -245,7 +246,7 @@ class World:
         self.at(begin_ms + hops_ms + 8, self._crash, machine, begin_ms + hops_ms + 20)
 
     def _forget(self, machine: Machine) -> None:
-        if not self._healing:
+        if not self.healing:
             machine.offset_ms -= 30_000
             self._crash(machine, self.now_ms + 10)
 
@@ -262,7 +263,7 @@ class World:
                 self.at(end_ms, self._restore, machine, machine.disk.image())
             case "flip":
                 # only behind a seal: without one a flipped last record reads as a torn tail, as the journal says
-                if machine.rest() and machine.disk.flip():
+                if machine.rest(sealed=True) and machine.disk.flip():
                     machine.flipped = True
                     self.met["bit flipped"] += 1
                 self.at(end_ms, machine.start, machine.life)
@@ -291,22 +292,24 @@ class World:
         forge_ms = begin_ms + 2 * hops_ms + 60
         back_ms = forge_ms + lasts_ms
         self.at(crash_ms, self._crash, self.machines[behind], back_ms)
-        self.at(forge_ms, self._put_forged, machine, back_ms)
+        self.at(forge_ms, self._put_forged, machine, lasts_ms, 10)
         for later_ms in (60, 150):  # what is added behind a forged log shows it
             for slot in (machine.slot, third):
                 self.at(back_ms + later_ms, self._work, Work(back_ms, slot, 2, False, False, False))
 
-    def _put_forged(self, machine: Machine, back_ms: int) -> None:
-        if self._healing:
+    def _put_forged(self, machine: Machine, lasts_ms: int, tries: int) -> None:
+        if self.healing:
             return
-        if machine.rest() and machine.forge():
+        if machine.forge():
             self.met["log forged"] += 1
             self.forged = True
             self.lose(machine)
-        self.at(back_ms, machine.start, machine.life)
+            self.at(self.now_ms + lasts_ms, machine.start, machine.life)
+        elif tries:  # it is down, or its log has no such neighbours yet
+            self.at(self.now_ms + 60, self._put_forged, machine, lasts_ms, tries - 1)
 
     def _restore(self, machine: Machine, image: dict[str, bytes]) -> None:
-        if self._healing:
+        if self.healing:
             return
         self._crash(machine, self.now_ms + 50)
         self.lose(machine)
@@ -335,7 +338,7 @@ class World:
         self.at(end_ms, self._mend, links)
 
     def _mend(self, links: list[tuple[int, int]]) -> None:
-        if not self._healing:
+        if not self.healing:
             for link in links:
                 self.network.cuts[link] -= 1
 
@@ -346,7 +349,7 @@ class World:
     def _cut_links(self) -> None:
         """The cuts that last, once the cluster is founded (founding asks every master directly)."""
         if self._links_cut or not all(m.mirror.installed for m in self.machines):
-            if not self._links_cut and not self._healing:
+            if not self._links_cut and not self.healing:
                 self.at(self.now_ms + 50, self._cut_links)
             return
         self._links_cut = True
@@ -361,10 +364,11 @@ class World:
         self._heal()
         began_ms = self.now_ms
         if self.damaged or any(m.state == ENDED for m in self.machines):
-            self._until(began_ms + (liveness.named_ms(self.plan) if self.forged else 300))
-            self._no_fork_unnoticed()
+            self._until(began_ms + 300)
+            if self.forged:
+                self._until_named(began_ms + liveness.named_ms(self.plan))
             return 0
-        bound_ms = liveness.bound_ms(self.plan, self._links_cut)
+        bound_ms = liveness.bound_ms(self.plan, self._links_cut) + liveness.mending_ms(self)
         while self.now_ms < began_ms + bound_ms and not self.findings.found:
             self._until(self.now_ms + 20)
             if any(m.state == ENDED for m in self.machines):
@@ -372,27 +376,40 @@ class World:
                 return 0
             if liveness.is_good(self):
                 return self.now_ms - began_ms
-        if not self.findings.found:
+        if not self.findings.found and liveness.stays_damaged(self):
+            self.damaged = True
+            self.met["damage that nobody can mend"] += 1
+        elif not self.findings.found:
             self.findings.add(LIVENESS, "32", f"not good after {bound_ms} ms: {liveness.describe(self)}")
         return self.now_ms - began_ms
 
-    def _no_fork_unnoticed(self) -> None:
+    def _until_named(self, end_ms: int) -> None:
         """Of two masters that run and hear each other, neither has another log than the other (rule 17): one of them
         has ended by name."""
+        fork = self._fork()
+        while self.now_ms < end_ms and not self.findings.found:
+            if not fork and any(m.ended_by == "Forked" for m in self.machines):
+                return
+            self._until(min(end_ms, self.now_ms + 50))
+            fork = self._fork()
+        if fork and not self.findings.found:
+            self.findings.add(LOG, "17", fork)
+
+    def _fork(self) -> str:
         running = [m for m in self.machines if m.state == UP and m.executor is not None]
         logs = [(m, a.history) for m in running if m.executor and (a := m.executor.core.agreement) is not None]
         for at, (one, history) in enumerate(logs):
             for other, theirs in logs[at + 1 :]:
                 index = min(history.length, theirs.length)
                 if history.hash_at(index) != theirs.hash_at(index):
-                    text = f"{one.name} and {other.name} differ at or before index {index}, and both go on"
-                    self.findings.add(LOG, "17", text)
+                    return f"{one.name} and {other.name} differ at or before index {index}, and both go on"
+        return ""
 
     def _heal(self) -> None:
-        self._healing = True
+        self.healing = True
         self.note("run", "heal", "")
         self.network.healed = True
-        self.network.cuts.clear()
+        self.network.cuts = dict.fromkeys(self.network.cuts, 0)
         if self._links_cut:
             for link in self.plan.links:
                 self.network.cuts[link] = 1
@@ -437,10 +454,8 @@ class World:
         return {m.origin for m in self.machines if m.damaged and m.origin is not None}
 
     def _deliver(self, at_ms: int, source: int, target: int, data: bytes) -> None:
-        self.at(at_ms, self._arrive, source, target, data)
-
-    def _arrive(self, source: int, target: int, data: bytes) -> None:
-        self.machines[target].receive(source, data)
+        self._count += 1
+        heappush(self._calendar, (at_ms, self._count, self._receivers[target], (source, data)))
 
 
 def run(plan: Plan, *, trace: bool = False, counting: tuple[str, ...] | None = None) -> Result:

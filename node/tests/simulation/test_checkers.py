@@ -157,10 +157,10 @@ def test_promises() -> None:
     history = two_held()
     mirror = history.mirrors[A]
     mirror.apply(Ceiling(15))
-    history.promises.post(A, Claim(0, 1, 1, 1, 0, b"", 12, 1, [1, 1], 3, False), mirror, VIEW)
+    history.promises.post(A, Claim(0, 1, 1, 1, 0, b"", 12, 1, [1, 1], 3, False), mirror)
     assert history.said == set()
     history.promises.made(A, 12, 2)
-    history.promises.post(A, Claim(0, 1, 1, 2, 1, b"", 40, 0, [2, 1], 3, False), mirror, VIEW)
+    history.promises.post(A, Claim(0, 1, 1, 2, 1, b"", 40, 0, [2, 1], 3, False), mirror)
     assert history.said == {"promise 4", "promise 5", "promise 7", "promise 8"}
 
 

@@ -32,6 +32,12 @@ def test_no_violation_and_every_listed_fault_is_met() -> None:
     assert [name for name in LISTED if not met[name]] == []
 
 
+def test_a_damaged_journal_is_mended_and_the_run_judged_like_any_other() -> None:
+    results = [run(draw(seed, "flips")) for seed in range(20)]
+    assert [result.violations for result in results if result.violations] == []
+    assert sum(1 for result in results if result.met["repaired"] and result.judged) >= 5
+
+
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_same_seed_same_trace(profile: str) -> None:
     one, other = (run(draw(9_000, profile), trace=True) for _ in range(2))

@@ -79,20 +79,21 @@ class Promises:
         self.transactions = transactions
         self.counter: dict[Origin, int] = {}
 
-    def post(self, origin: Origin, claim: Claim, mirror: Mirror, view: View) -> None:
+    def post(self, origin: Origin, claim: Claim, mirror: Mirror) -> None:
         """A post has left a master."""
         if claim.counter > mirror.ceiling:
             self._wrong("5", f"{origin.node} posts counter {claim.counter}, its disk has {mirror.ceiling}")
         if claim.log_index > mirror.log:
             self._wrong("8", f"{origin.node} posts a log up to {claim.log_index}, its disk has {mirror.log}")
-        held = mirror.held
-        for member, seq in zip(view.members, claim.held, strict=True):
-            if seq and seq > held.get(member.origin, 0):
-                self._wrong("8", f"{origin.node} posts held {seq} of {member.node}, its disk has {held}")
-        rows = self.transactions.made.get(origin, [])
+        durable = mirror.held.get
+        for member, seq in zip(mirror.members, claim.held, strict=True):
+            if seq and seq > durable(member, 0):
+                self._wrong("8", f"{origin.node} posts held {seq} of {member.node}, its disk has {mirror.held}")
+        rows = self.transactions.made.get(origin, ())
         if claim.own_seq < len(rows) and rows[claim.own_seq].stamp <= claim.counter:
             self._wrong("7", f"{origin.node} posts counter {claim.counter} above a stamp behind seq {claim.own_seq}")
-        self.counter[origin] = max(self.counter.get(origin, 0), claim.counter)
+        if claim.counter > self.counter.get(origin, 0):
+            self.counter[origin] = claim.counter
 
     def made(self, origin: Origin, stamp: int, seq: int) -> None:
         """A master makes a transaction (not durable yet)."""
