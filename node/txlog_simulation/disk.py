@@ -138,9 +138,10 @@ class Disk:
         self._files.capacity = sum(len(data) for data in self._files.dump().values()) if full else 1 << 40
 
 
-def forged_records(written: Sequence[Record]) -> list[Record] | None:
-    """The same records with two late neighbours of the log exchanged (of different origins, so that each origin's
-    seqs still rise) and every hash behind them anew; None where the log has no such neighbours."""
+def forged_records(written: Sequence[Record], above: int) -> list[Record] | None:
+    """The same records with two neighbours of the log exchanged and every hash behind them anew; None where the log has
+    no such neighbours. They are the first ones above an index (0: the last ones of all), of different origins, so that
+    each origin's seqs still rise."""
     made: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
     order: list[tuple[str, int, int]] = []
     stable = 0
@@ -158,10 +159,10 @@ def forged_records(written: Sequence[Record]) -> list[Record] | None:
                 view = record.view
             case _:
                 pass
-    late = [i for i in range(len(order) - 1) if order[i][:2] != order[i + 1][:2]]
-    if not late or view is None:
+    apart = [i for i in range(above, len(order) - 1) if order[i][:2] != order[i + 1][:2]]
+    if not apart or view is None:
         return None
-    at = late[-1]
+    at = apart[0] if above else apart[-1]
     order[at], order[at + 1] = order[at + 1], order[at]
     value, cells, spans = chain_start(view.cluster_id), [], []
     for node, birth, seq in order:

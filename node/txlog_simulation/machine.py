@@ -365,12 +365,13 @@ class Machine:
             self._forget()
         return self.state == DOWN and (has_seal or not sealed)
 
-    def forge(self) -> bool:
-        """Put another log in the place of this one: two neighbours exchanged, hashes and all. No crash does this; a
-        restored folder of another branch does."""
-        if self.origin is None or forged_records(self.written) is None or not self.rest(sealed=False):
+    def forge(self, above: int) -> bool:
+        """Put another log in the place of this one: two neighbours above an index exchanged, hashes and all. No crash
+        does this; a restored folder of another branch does."""
+        forged = forged_records(self.written, above)
+        if forged is None or self.origin is None or not self.rest(sealed=False):
             return False
-        forged = forged_records(self.written)
+        forged = forged_records(self.written, above)
         assert forged is not None
         self.disk.rewrite(forged, self.origin.birth, self.last_seen[1])
         self.forged = True

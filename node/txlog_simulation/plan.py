@@ -120,26 +120,26 @@ def draw(seed: int, only: str = "") -> Plan:
     if profile == "forgetful":
         masters = rng.choice((3, 3, 3, 4))
     if profile == "forged":
-        masters = rng.choice((2, 3, 3, 4))
+        masters = rng.choice((3, 3, 3, 4))
     centres = rng.randint(1, min(4, masters))
-    forgetful = profile == "forgetful"
+    forgetful, forged = profile == "forgetful", profile == "forged"
     safety_ms = 1600 if forgetful else rng.choice((900, 1200, 1600))
     if masters > 4:  # their posts grow with the square
         safety_ms = 900
     skewed = profile in ("clocks", "isolated") or rng.random() < 0.4
-    calm_network = forgetful or rng.random() < 0.4
+    calm_network = forgetful or rng.random() < (0.9 if forged else 0.4)
     return Plan(
         seed=seed,
         profile=profile,
         masters=masters,
         centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
         weights=tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters)),
-        round_timeout_ms=100 if forgetful else rng.choice((100, 200, 300, 600)),
+        round_timeout_ms=100 if forgetful else rng.choice((100, 200) if forged else (100, 200, 300, 600)),
         idle_interval_ms=60 if forgetful else rng.choice((100, 200, 400)),
         key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
         near_ms=rng.choice((1, 1, 2)),
-        far_ms=rng.choice((1, 5, 20, 60)),
-        jitter_ms=rng.choice((0, 2)) if forgetful else rng.choice((0, 2, 10, 40)),
+        far_ms=rng.choice((1, 5, 20) if forged else (1, 5, 20, 60)),
+        jitter_ms=rng.choice((0, 2)) if forgetful or forged else rng.choice((0, 2, 10, 40)),
         loss=0.0 if calm_network else rng.choice((0.01, 0.05, 0.1, 0.3)),
         repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
         reorder=rng.random() < 0.6,

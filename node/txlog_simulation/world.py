@@ -281,32 +281,52 @@ class World:
                 raise AssertionError(fault.kind)
 
     def _forge(self, machine: Machine, behind: int, lasts_ms: int) -> None:
-        """One master comes back with another log, another one with a shorter log, which the first may offer to mend."""
+        """One master comes back with another log, another one with a shorter log, which the first may offer to mend.
+        That one had crashed; or it was deaf, so that it holds what the others have ordered since, and hears of their
+        order from the first alone."""
         plan = self.plan
-        hops_ms = 2 * (max(plan.near_ms, plan.far_ms) + plan.jitter_ms)
+        hop_ms = max(plan.near_ms, plan.far_ms) + plan.jitter_ms
         begin_ms = self.now_ms + 5
         third = next((slot for slot in range(plan.masters) if slot not in (machine.slot, behind)), behind)
         for slot in (machine.slot, third):
             self.at(begin_ms, self._work, Work(begin_ms, slot, 4, False, False, False))
-        crash_ms = begin_ms + hops_ms + self.rng.randint(1, 12)
-        forge_ms = begin_ms + 2 * hops_ms + 60
+        if self.rng.random() < 0.2:
+            crash_ms = begin_ms + 2 * hop_ms + self.rng.randint(1, 12)
+            self.at(crash_ms, self._crash, self.machines[behind], crash_ms + 300)
+        else:
+            self.at(begin_ms + 1, self._deafen, self.machines[behind], {machine.name, NAMES[third]}, machine.slot, 150)
+        forge_ms = begin_ms + 3 * hop_ms + 2 * plan.disk_ms + 20
+        self.at(forge_ms, self._put_forged, machine, self.machines[behind], lasts_ms, 30)
         back_ms = forge_ms + lasts_ms
-        self.at(crash_ms, self._crash, self.machines[behind], back_ms)
-        self.at(forge_ms, self._put_forged, machine, lasts_ms, 10)
         for later_ms in (60, 150):  # what is added behind a forged log shows it
             for slot in (machine.slot, third):
                 self.at(back_ms + later_ms, self._work, Work(back_ms, slot, 2, False, False, False))
 
-    def _put_forged(self, machine: Machine, lasts_ms: int, tries: int) -> None:
+    def _deafen(self, machine: Machine, waiting: set[str], speaker: int, tries: int) -> None:
+        """As soon as it holds transactions of these that are not in its log; ``speaker`` is heard again first."""
+        plan = self.plan
+        agreement = machine.executor.core.agreement if machine.executor else None
+        if tries and not (agreement and {q.origin.node for q in agreement.queues if len(q)} >= waiting):
+            self.at(self.now_ms + 1, self._deafen, machine, waiting, speaker, tries - 1)
+            return
+        others = [slot for slot in range(plan.masters) if slot != machine.slot]
+        end_ms = self.now_ms + 4 * plan.round_timeout_ms + 200
+        self._cut([(slot, machine.slot) for slot in others if slot != speaker], end_ms)
+        self._cut([(speaker, machine.slot)], self.now_ms + plan.round_timeout_ms + 50)
+
+    def _put_forged(self, machine: Machine, behind: Machine, lasts_ms: int, tries: int) -> None:
         if self.healing:
             return
-        if machine.forge():
+        if machine.forge(behind.mirror.log if tries else 0):
             self.met["log forged"] += 1
             self.forged = True
             self.lose(machine)
+            rest = [slot for slot in range(self.plan.masters) if slot not in (machine.slot, behind.slot)]
+            away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
+            self._cut(away, self.now_ms + lasts_ms + self.plan.round_timeout_ms + 150)
             self.at(self.now_ms + lasts_ms, machine.start, machine.life)
         elif tries:  # it is down, or its log has no such neighbours yet
-            self.at(self.now_ms + 60, self._put_forged, machine, lasts_ms, tries - 1)
+            self.at(self.now_ms + 20, self._put_forged, machine, behind, lasts_ms, tries - 1)
 
     def _restore(self, machine: Machine, image: dict[str, bytes]) -> None:
         if self.healing:

@@ -42,13 +42,17 @@ def check_key(key: str, name: str = "Idempotency-Key") -> str:
 def asked_of(request: Request, level: Durability, seconds: float) -> Asked:
     """The headers of a request over the cluster's defaults. :class:`BadInput` names the header that is wrong."""
     headers = request.headers
-    key = ""
-    if "TxLog-Durability" in headers:
-        level = level_of(headers["TxLog-Durability"])
-    if "Prefer" in headers:
-        found = _WAIT.search(headers["Prefer"])
+    return asked_from(
+        headers.get("TxLog-Durability"), headers.get("Prefer"), headers.get("Idempotency-Key"), level, seconds
+    )
+
+
+def asked_from(durability: str | None, prefer: str | None, key: str | None, level: Durability, seconds: float) -> Asked:
+    """The same of the headers' values; None for one that was not sent."""
+    if durability is not None:
+        level = level_of(durability)
+    if prefer is not None:
+        found = _WAIT.search(prefer)
         if found is not None:
             seconds = seconds_of(found[1], "Prefer: wait", seconds, WAIT_S_MAX)
-    if "Idempotency-Key" in headers:
-        key = check_key(headers["Idempotency-Key"])
-    return Asked(level, seconds, key)
+    return Asked(level, seconds, "" if key is None else check_key(key))

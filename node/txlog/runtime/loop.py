@@ -27,7 +27,7 @@ from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Now, Submission
 from txlog.runtime.executor import Executor
 from txlog.runtime.sync_thread import SyncThread
-from txlog.runtime.watermark import Watermark
+from txlog.runtime.watermark import Waiter, Watermark
 
 NEVER_MS = 1 << 60
 INLINE_SYNC_S = 0.002
@@ -45,17 +45,26 @@ def system_now() -> Now:
 
 
 class Write:
-    """Transactions of one request on their way. ``reached`` gives True when the last of them has reached the level
-    asked, or all were refused; False when the time was over before. ``answers`` stand in the batch's order and are
-    there at the latest when ``reached`` is True."""
+    """Transactions of one request on their way. ``waiter`` is told True when the last of them has reached the level
+    asked, or all were refused. ``answers`` stand in the batch's order and are there when it is told."""
 
-    __slots__ = ("answers", "batch", "level", "reached")
+    __slots__ = ("answers", "batch", "level", "waiter")
 
-    def __init__(self, batch: list[Submission], level: Durability, reached: asyncio.Future[bool]) -> None:
+    def __init__(self, batch: list[Submission], level: Durability, waiter: Waiter) -> None:
         self.batch = batch
         self.level = level
-        self.reached = reached
+        self.waiter = waiter
         self.answers: list[Accepted | Refused] = []
+
+
+class AwaitedWrite(Write):
+    """``reached`` gives what the waiter is told; False when the time was over before."""
+
+    __slots__ = ("reached",)
+
+    def __init__(self, batch: list[Submission], level: Durability, reached: asyncio.Future[bool]) -> None:
+        super().__init__(batch, level, reached)
+        self.reached = reached
 
 
 class Counts:
@@ -117,7 +126,7 @@ class Loop:
         self._writes: list[Write] = []
         self._others: list[Waiting] = []
         self._loop = asyncio.get_running_loop()
-        self._thread = SyncThread(self._loop, self._sync_done)
+        self._sync_thread = SyncThread(self._loop, self._sync_done)
         self._syncing = False
         self._sync_s = 0.0
         self._scheduled = False
@@ -192,22 +201,27 @@ class Loop:
 
     # In: clients
 
-    def write(self, batch: list[Submission], level: Durability) -> Write:
+    def write(self, batch: list[Submission], level: Durability) -> AwaitedWrite:
         """Hand over transactions. ``level`` above ``synced`` means synced here; go on with :meth:`wait_index`.
 
         :class:`Unavailable` when too many requests wait already. What the core refuses stands in ``answers``."""
+        write = AwaitedWrite(batch, level, self._loop.create_future())
+        self.take(write)
+        return write
+
+    def take(self, write: Write) -> None:
+        """The same for a request that is told by its own waiter; never before this call has returned, unless this
+        master is ending."""
         if self.in_flight >= self._in_flight_max:
             self._count_refused("RequestsInFlight")
             raise Unavailable("QueueFull", f"{self.in_flight} write requests wait already; come back with fewer")
-        write = Write(batch, level, self._loop.create_future())
         if self.dead is not None:
-            write.answers = [Unavailable("Closing", "this master is ending")] * len(batch)
-            write.reached.set_result(True)
-            return write
+            write.answers = [Unavailable("Closing", "this master is ending")] * len(write.batch)
+            write.waiter.set_result(True)
+            return
         self._writes.append(write)
         if not self._scheduled and not self._syncing:
             self._schedule()
-        return write
 
     def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
         """True as soon as the transaction, whoever's it is, has reached accepted, quorum or synced."""
@@ -303,7 +317,7 @@ class Loop:
                 self._synced(time.perf_counter() - began)
             else:
                 self._syncing = True
-                self._thread.run(sync)
+                self._sync_thread.run(sync)
         self._release()
         self._set_timer(now.mono, wake_ms)
 
@@ -336,12 +350,12 @@ class Loop:
                 target = answer.txid.seq
                 break
         self.counts.transactions += len(write.answers)
-        if write.reached.done():
+        if write.waiter.done():
             return
         if target:
-            self._levels[write.level].tell(target, write.reached)
+            self._levels[write.level].tell(target, write.waiter)
         else:
-            write.reached.set_result(True)
+            write.waiter.set_result(True)
 
     def _sync_done(self, error: BaseException | None) -> None:
         if self.dead is not None:
@@ -351,7 +365,7 @@ class Loop:
             return
         self._syncing = False
         try:
-            self._synced(self._thread.took_s)
+            self._synced(self._sync_thread.took_s)
             self._step()
         except Exception as wrong:  # noqa: BLE001 - as in receive
             self.end(wrong)
@@ -482,7 +496,7 @@ class Loop:
             if handle is not None:
                 handle.cancel()
         with contextlib.suppress(RuntimeError):
-            await self._loop.run_in_executor(None, self._thread.close, timeout_s)
+            await self._loop.run_in_executor(None, self._sync_thread.close, timeout_s)
 
 
 def _give_up(future: asyncio.Future[bool]) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
+from typing import Protocol
+
+
+class Waiter(Protocol):
+    """Who waits: an ``asyncio.Future[bool]``, or whoever behaves like one. ``set_result`` must not raise."""
+
+    def done(self) -> bool: ...
+    def set_result(self, reached: bool, /) -> None: ...
 
 
 class Watermark:
@@ -15,7 +22,7 @@ class Watermark:
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
-        self._heap: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._heap: list[tuple[int, int, Waiter]] = []
         self._number = 0
 
     def __len__(self) -> int:
@@ -30,7 +37,7 @@ class Watermark:
             if not future.done():
                 future.set_result(True)
 
-    def tell(self, target: int, future: asyncio.Future[bool]) -> None:
+    def tell(self, target: int, future: Waiter) -> None:
         """Resolve ``future`` with ``True`` as soon as the number is at least ``target``; at once if it is."""
         if target <= self.value:
             if not future.done():

@@ -61,17 +61,19 @@ class RawResponse(web.StreamResponse):
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._kept = request.keep_alive
+        transport.write(self.encode(self._kept))
+
+    def encode(self, keep_alive: bool) -> bytes:
+        """All of it, as it goes over the wire."""
         length = b"" if self._code == 204 else b"Content-Length: %d\r\n" % len(self._body_bytes)
-        transport.write(
-            b"".join(
-                (
-                    self._status_line,
-                    self._headers_bytes,
-                    length,
-                    b"Date: %s\r\n" % rfc822_formatted_time().encode(),
-                    b"\r\n" if self._kept else b"Connection: close\r\n\r\n",
-                    self._body_bytes,
-                )
+        return b"".join(
+            (
+                self._status_line,
+                self._headers_bytes,
+                length,
+                b"Date: %s\r\n" % rfc822_formatted_time().encode(),
+                b"\r\n" if keep_alive else b"Connection: close\r\n\r\n",
+                self._body_bytes,
             )
         )
 
@@ -82,6 +84,29 @@ class RawResponse(web.StreamResponse):
         return self is other
 
     __hash__ = object.__hash__
+
+
+class TakenOver(RawResponse):
+    """The answer of a handler whose connection speaks another protocol now: there is nothing to write any more."""
+
+    def __init__(self) -> None:
+        super().__init__(204, b"")
+
+    async def prepare(self, request: Request) -> Any:
+        raise ConnectionResetError("the connection was taken over")
+
+
+def encode_answer(answer: Response) -> bytes:
+    """The bytes of an answer that is whole, for a connection that stays open and has no request of aiohttp's."""
+    if isinstance(answer, RawResponse):
+        return answer.encode(True)
+    assert isinstance(answer, web.Response)
+    body = answer.body if isinstance(answer.body, bytes) else b""
+    headers = b"".join(b"%s: %s\r\n" % (name.encode(), text.encode()) for name, text in answer.headers.items())
+    status = b"HTTP/1.1 %d %s\r\n" % (answer.status, answer.reason.encode())
+    return b"%s%sContent-Length: %d\r\nDate: %s\r\n\r\n%s" % (
+        *(status, headers, len(body), rfc822_formatted_time().encode(), body),
+    )
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> Response:

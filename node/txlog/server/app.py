@@ -33,6 +33,7 @@ from txlog.server.admin.skipping import Skipping
 from txlog.server.admin.status import Status
 from txlog.server.feed.pages import Pages
 from txlog.server.feed.workers import Workers
+from txlog.server.frontdoor.direct import DirectWrites
 from txlog.server.frontdoor.lines import Lines
 from txlog.server.frontdoor.reads import Reads
 from txlog.server.frontdoor.writes import Writes
@@ -109,8 +110,9 @@ class App:
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
         self.reads = Reads(self.site)
+        self._writes = Writes(self.site)
         rooms = (
-            Writes(self.site),
+            self._writes,
             self.reads,
             Lines(self.site),
             Pages(self.site),
@@ -122,13 +124,21 @@ class App:
         )
         self.door = Door([route for room in rooms for route in room.routes()], log)
         self._runner: web.ServerRunner | None = None
+        self._listening: asyncio.Server | None = None
+        self._direct: DirectWrites | None = None
 
     async def start(self) -> None:
         """Open the door and begin to speak with the peers."""
         server = web.Server(self.door.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.config.host, self.config.port, backlog=1024, reuse_address=True).start()
+        config = self.config
+        self._direct = DirectWrites(
+            self._writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server
+        )
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._direct.connection, config.host, config.port, backlog=1024, reuse_address=True
+        )
         forever = {**self.links.tasks(self.loop), **self.feed.tasks(), **self.skipping.tasks()}
         for name, coroutine in forever.items():
             self._run(name, coroutine)
@@ -154,15 +164,16 @@ class App:
         # Looked at now and then: the core has no event for it, and it happens once.
         while self.loop.dead is None and not self.loop.held_by_all() and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        if self._runner is not None:
-            for site in list(self._runner.sites):
-                await site.stop()
+        if self._listening is not None:
+            self._listening.close()
         self._stopped = True
         await self.links.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        if self._direct is not None:
+            await self._direct.close(CLOSE_S)
         if self._runner is not None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)

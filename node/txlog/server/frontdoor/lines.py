@@ -20,7 +20,7 @@ from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogErro
 from txlog.model.ids import Txid
 from txlog.protocol.events import Accepted, Submission
 from txlog.runtime.asked import Asked, asked_of, check_key
-from txlog.runtime.loop import Write
+from txlog.runtime.loop import AwaitedWrite
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED
 from txlog.runtime.web import RawResponse, Request, Response, Route, begin_body, encode_json
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
 
     lines: int
     refused: dict[int, TxLogError]
-    write: Write | None
+    write: AwaitedWrite | None
     deadline: float
 
 
@@ -162,7 +162,7 @@ class Lines:
                 continue
             kind, payload = prepared.kind, prepared.payload
             add(Submission(kind, key, payload, content_hash(kind, key, payload)))
-        write: Write | None = None
+        write: AwaitedWrite | None = None
         if submissions:
             try:
                 write = self._loop.write(submissions, asked.level)

@@ -14,6 +14,7 @@ from txlog.model.errors import BadInput, NotFound, Refused, Unsupported
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
 from txlog.runtime.asked import Asked, asked_of
+from txlog.runtime.loop import Write
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED, Outcome
 from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
@@ -45,11 +46,12 @@ class Writes:
         self._seconds = site.config.write_timeout_s
         self._bytes_max = site.config.limits.body_bytes
 
+        self.own_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
+
     def routes(self) -> list[Route]:
         base = [f"{prefix}/repositories/{{id}}/statements" for prefix in ("", "/rdf4j-server")]
         # The one repository's own path is looked up without an expression: it is the hot one.
-        own = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
-        return [Route("POST", path, self.post) for path in own + base]
+        return [Route("POST", path, self.post) for path in self.own_paths + base]
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
         if names and names.get("id") != self._repository:
@@ -66,24 +68,35 @@ class Writes:
         loop.in_flight += 1
         try:
             reached = await loop.within(write.reached, asked.seconds)
-            if not write.answers:
-                return _late()
-            answer = write.answers[0]
-            if isinstance(answer, Refused):
-                raise answer
-            txid = answer.txid
-            if answer.repeat or asked.level not in BELOW_APPLIED:
-                reached = await self._site.transactions.reach(txid, asked.level, asked.seconds)
-            elif reached:
-                return self._done(txid, asked.level)
+            return self.at_once(write, asked, reached) or await self.answer(write, asked, reached)
         finally:
             loop.in_flight -= 1
+
+    def at_once(self, write: Write, asked: Asked, reached: bool) -> RawResponse | None:
+        """The answer of the usual case: a transaction that is no repeat has reached its level."""
+        if not reached or not write.answers or asked.level not in BELOW_APPLIED:
+            return None
+        answer = write.answers[0]
+        if isinstance(answer, Refused) or answer.repeat:
+            return None
+        return self._done(answer.txid, asked.level)
+
+    async def answer(self, write: Write, asked: Asked, reached: bool) -> Response:
+        """The answer of every other case. Raises what the core refused it with."""
+        if not write.answers:
+            return _late()
+        answer = write.answers[0]
+        if isinstance(answer, Refused):
+            raise answer
+        txid = answer.txid
+        if answer.repeat or asked.level not in BELOW_APPLIED:
+            reached = await self._site.transactions.reach(txid, asked.level, asked.seconds)
         outcome = self._site.transactions.outcome(txid)
         if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
             return _refused_by_workers(outcome)
         return self._done(txid, outcome.level or Durability.ACCEPTED) if reached else self._pending(outcome)
 
-    def _done(self, txid: Txid, level: Durability) -> Response:
+    def _done(self, txid: Txid, level: Durability) -> RawResponse:
         return RawResponse(204, self._headers(txid, level))
 
     def _pending(self, outcome: Outcome) -> Response:
@@ -105,6 +118,16 @@ class Writes:
         return head
 
     # The body
+
+    def prepare_plain(self, body: bytes, kind: str) -> Prepared:
+        """A body without parameters: an update or RDF. Raises what :meth:`post` would answer with, or something else
+        that says *not plain*."""
+        if kind.partition(";")[0].strip().lower() != _UPDATE:
+            return prepare_rdf(body, kind, base=None, contexts=[], draw=draw_blank_name)
+        text = _text(body, "MALFORMED QUERY")
+        if not text.strip():
+            raise BadInput("MALFORMED QUERY: the update is empty")
+        return prepare_update(text, base=None, now=now_text(), draw=draw_blank_name)
 
     async def _prepare(self, request: Request) -> Prepared:
         headers = request.headers

@@ -1,43 +1,45 @@
-"""WebSockets between masters: one to every other, binary frames of :mod:`txlog.wire`.
+"""The links to the other masters: one connection to every other, frames of :mod:`txlog.wire` (:mod:`.frames`).
 
-Each link has its own sender, so that a slow or dead peer delays nobody else, and a bounded queue that forgets its
-oldest messages: the protocol repairs what is lost. What a peer sends counts whichever socket it comes over; messages
-leave over the socket that this master opened, or, while there is none, over the one that the peer opened.
+A slow or dead peer delays nobody else: what its connection does not take waits in a bounded queue that forgets its
+oldest messages; the protocol repairs what is lost. What a peer sends counts whichever connection it comes over;
+messages leave over the one that this master opened, or, while there is none, over the one that the peer opened.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import random
+import ssl
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Protocol
-
-from aiohttp import ClientError, ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType, web
-from aiohttp.http_websocket import WebSocketError
+from urllib.parse import urlsplit
 
 from txlog.config.process import NodeConfig, PeerConfig
 from txlog.model.errors import PeerFault
 from txlog.runtime.events import EventLog
-from txlog.runtime.web import Request, Response, Route, json_answer, peer_fault_status
+from txlog.runtime.web import Request, Response, Route, TakenOver, json_answer, peer_fault_status
+from txlog.server.peers.frames import UPGRADE, Frames, Handshake
 
 PATH = "/txlog/peer"
 NODE_HEADER = "TxLog-Node"
 QUEUE_BYTES_MAX = 32 << 20
-"""Waiting for one peer's socket: eight full frames; more only delays what is newer."""
+"""Waiting for one peer's connection: eight full frames; more only delays what is newer."""
 QUEUE_MESSAGES_MAX = 256
 QUEUE_UNCONNECTED_MAX = 8
-"""Messages kept for a peer without a socket: a post is worth little when it is old."""
+"""Messages kept for a peer without a connection: a post is worth little when it is old."""
 BACK_OFF_S = (0.05, 2.0)
 CONNECT_S = 3.0
-HEARTBEAT_S = 10.0
+ALIVE_S = 5.0
+"""An empty frame leaves so often, whatever else does."""
+SILENCE_S = 15.0
 """Finds a connection that died without a word. Whether a master is present is the core's business, not this."""
 CLOSE_S = 0.5
 
 
-class Receiver(Protocol):
+class Ears(Protocol):
     """Who takes what peers send: the loop, or the repair of a damaged journal before there is one."""
 
     def receive(self, peer: str, data: bytes) -> None:
@@ -46,16 +48,13 @@ class Receiver(Protocol):
     def count_fault(self, peer: str, reason: str) -> None: ...
 
 
-_Socket = ClientWebSocketResponse | web.WebSocketResponse
-
-
 class Link:
     """One peer. ``dropped`` counts messages forgotten because the queue was full."""
 
     def __init__(self, config: PeerConfig) -> None:
         self.config = config
-        self.outgoing: ClientWebSocketResponse | None = None
-        self.incoming: web.WebSocketResponse | None = None
+        self.outgoing: Frames | None = None
+        self.incoming: Frames | None = None
         self.last_error: str | None = None
         self.last_heard: float | None = None
         self.sent_messages = 0
@@ -65,58 +64,42 @@ class Link:
         self.last_fault: str | None = None
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
-        self._filled = asyncio.Event()
 
     @property
-    def socket(self) -> _Socket | None:
+    def connection(self) -> Frames | None:
         for one in (self.outgoing, self.incoming):
             if one is not None and not one.closed:
                 return one
         return None
 
     def put(self, data: bytes) -> None:
-        """Queue a message. Never blocks."""
+        """Send a message, or queue it. Never blocks."""
+        connection = self.connection
+        if connection is not None and not connection.paused and not self._queue:
+            connection.send(data)
+            self.sent_messages += 1
+            self.sent_bytes += len(data)
+            return
         self._queue.append(data)
         self._queue_bytes += len(data)
-        most = QUEUE_MESSAGES_MAX if self.socket is not None else QUEUE_UNCONNECTED_MAX
+        most = QUEUE_MESSAGES_MAX if connection is not None else QUEUE_UNCONNECTED_MAX
         while len(self._queue) > 1 and (len(self._queue) > most or self._queue_bytes > QUEUE_BYTES_MAX):
             self._queue_bytes -= len(self._queue.popleft())
             self.dropped += 1
-        self._filled.set()
 
-    def connected(self) -> None:
-        """A socket is there: look at the queue."""
-        self._filled.set()
-
-    async def send_for_ever(self) -> None:
-        while True:
-            await self._filled.wait()
-            self._filled.clear()
-            while self._queue and (socket := self.socket) is not None:
-                data = self._queue.popleft()
-                self._queue_bytes -= len(data)
-                try:
-                    await socket.send_bytes(data)
-                except (ConnectionError, ClientError, RuntimeError) as gone:
-                    self.dropped += 1
-                    self.last_error = f"{type(gone).__name__}: {gone}"
-                    with contextlib.suppress(Exception):
-                        await asyncio.wait_for(socket.close(), CLOSE_S)
-                    continue
-                self.sent_messages += 1
-                self.sent_bytes += len(data)
+    def flush(self) -> None:
+        """There is a connection, or room in it: send what waits."""
+        while self._queue and (connection := self.connection) is not None and not connection.paused:
+            data = self._queue.popleft()
+            self._queue_bytes -= len(data)
+            connection.send(data)
+            self.sent_messages += 1
+            self.sent_bytes += len(data)
 
     @property
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that wait."""
         return len(self._queue), self._queue_bytes
-
-
-class Ears(Protocol):
-    """Who hears what peers say: the loop, or a journal's repair."""
-
-    def receive(self, peer: str, data: bytes) -> None: ...
-    def count_fault(self, peer: str, reason: str) -> None: ...
 
 
 class Links:
@@ -129,7 +112,6 @@ class Links:
         self._token = token
         self._log = log
         self._loop: Ears | None = None
-        self._session: ClientSession | None = None
         self._message_bytes_max = 2 * (config.limits.frame_bytes + config.limits.body_bytes) + (16 << 20)
         self._closing = False
 
@@ -143,26 +125,20 @@ class Links:
         return [Route("GET", PATH, self.accept)]
 
     def tasks(self, loop: Ears) -> dict[str, Any]:
-        """What runs for ever, by name: two tasks for each peer."""
+        """What runs for ever, by name: a task for each peer."""
         self._loop = loop
-        running: dict[str, Any] = {}
-        for node, link in self.links.items():
-            running[f"peer-sender-{node}"] = link.send_for_ever()
-            running[f"peer-connector-{node}"] = self._connect_for_ever(link)
-        return running
+        return {f"peer-{node}": self._connect_for_ever(link) for node, link in self.links.items()}
 
     # Outwards
 
     async def _connect_for_ever(self, link: Link) -> None:
-        if self._session is None:
-            self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_S), trust_env=False)
         wait_s = BACK_OFF_S[0]
         while True:
             if self._closing:
                 await asyncio.Event().wait()  # until this task is cancelled
             try:
-                socket = await asyncio.wait_for(self._open(link), CONNECT_S)
-            except (ClientError, OSError, TimeoutError, ValueError, RuntimeError) as failed:
+                frames = await asyncio.wait_for(self._open(link), CONNECT_S)
+            except (OSError, TimeoutError, ValueError) as failed:
                 text = f"{type(failed).__name__}: {failed}"
                 if text != link.last_error:
                     self._log.limited("PeerUnreachable", link.config.node, peer=link.config.node, error=text[:300])
@@ -171,37 +147,66 @@ class Links:
                 wait_s = min(2 * wait_s, BACK_OFF_S[1])
                 continue
             began = time.monotonic()
-            link.outgoing, link.last_error = socket, None
-            link.connected()
+            link.outgoing, link.last_error = frames, None
+            link.flush()
             self._log.info("PeerConnected", peer=link.config.node)
             try:
-                await self._read(link, socket)
+                link.last_error = await self._keep(frames)
             finally:
                 link.outgoing = None
-                with contextlib.suppress(Exception):
-                    await asyncio.wait_for(socket.close(), CLOSE_S)
-            link.last_error = "the connection ended"
+                frames.abort("this master lets go of it")
             if self._closing:
                 continue
-            self._log.limited("PeerDisconnected", link.config.node, peer=link.config.node)
+            self._log.limited("PeerDisconnected", link.config.node, peer=link.config.node, error=link.last_error)
             if time.monotonic() - began > BACK_OFF_S[1]:
                 wait_s = BACK_OFF_S[0]
             await asyncio.sleep(wait_s)
 
-    async def _open(self, link: Link) -> ClientWebSocketResponse:
-        assert self._session is not None
-        return await self._session.ws_connect(
-            link.config.url.rstrip("/") + PATH,
-            headers={NODE_HEADER: self._config.node, "Authorization": f"Bearer {self._token.decode()}"},
-            heartbeat=HEARTBEAT_S,
-            compress=0,
-            max_msg_size=self._message_bytes_max,
+    async def _open(self, link: Link) -> Frames:
+        """Connect and ask for the upgrade. ``OSError`` or ``ValueError`` (a wrong URL) when there is none."""
+        url = urlsplit(link.config.url)
+        secure = url.scheme == "https"
+        port = url.port or (443 if secure else 80)
+        request = (
+            f"GET {url.path.rstrip('/')}{PATH} HTTP/1.1\r\nHost: {url.netloc}\r\n"
+            f"Connection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
+            f"{NODE_HEADER}: {self._config.node}\r\nAuthorization: Bearer {self._token.decode()}\r\n\r\n"
+        ).encode("ascii")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        frames = self._frames(link)
+        transport, _ = await loop.create_connection(
+            partial(Handshake, request, frames, done),
+            url.hostname or "",
+            port,
+            ssl=ssl.create_default_context() if secure else None,
         )
+        try:
+            await done
+        except BaseException:
+            transport.abort()
+            raise
+        return frames
+
+    def _frames(self, link: Link, under: asyncio.BaseProtocol | None = None) -> Frames:
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return Frames(partial(self._receive, link), link.flush, ended, self._message_bytes_max, under)
+
+    @staticmethod
+    async def _keep(frames: Frames) -> str:
+        """Say *alive* now and then until the connection ends; returns why it did."""
+        while not frames.ended.done():
+            await asyncio.wait((frames.ended,), timeout=ALIVE_S)
+            if time.monotonic() - frames.heard > SILENCE_S:
+                frames.abort(f"nothing was heard for {SILENCE_S:g} s")
+            elif not frames.paused:
+                frames.send(b"")
+        return frames.ended.result()
 
     # Inwards
 
     async def accept(self, request: Request, _: Any) -> Response:
-        """A peer opens its socket."""
+        """A peer opens its connection."""
         if self._closing:
             return json_answer({"error": "Unavailable", "reason": "Closing", "message": "stopping"}, 503)
         try:
@@ -215,19 +220,25 @@ class Links:
                 self._loop.count_fault(fault.peer, fault.reason)
             body = {"error": "PeerFault", "reason": fault.reason, "message": str(fault)}
             return json_answer(body, peer_fault_status(fault))
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, compress=False, max_msg_size=self._message_bytes_max)
-        if not socket.can_prepare(request).ok:
-            body = {"error": "BadInput", "reason": "", "message": "masters connect here with a WebSocket"}
+        transport = request.transport
+        if request.headers.get("Upgrade", "").lower() != UPGRADE or transport is None:
+            body = {"error": "BadInput", "reason": "", "message": f"masters connect here with Upgrade: {UPGRADE}"}
             return json_answer(body, 400)
-        await socket.prepare(request)
-        link.incoming = socket
-        link.connected()
+        frames = self._frames(link, request.protocol)
+        transport.set_protocol(frames)
+        frames.connection_made(transport)
+        transport.write(
+            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n".encode()
+        )
+        link.incoming = frames
+        link.flush()
         try:
-            await self._read(link, socket)
+            await self._keep(frames)
         finally:
-            if link.incoming is socket:
+            if link.incoming is frames:
                 link.incoming = None
-        return socket
+            frames.abort("this master lets go of it")
+        return TakenOver()
 
     def _authenticated(self, request: Request) -> Link:
         node = request.headers.get(NODE_HEADER, "")[:80]
@@ -239,27 +250,17 @@ class Links:
             raise PeerFault(node or "?", "UnknownPeer", "it is no peer of this master's configuration")
         return link
 
-    async def _read(self, link: Link, socket: _Socket) -> None:
-        loop, node = self._loop, link.config.node
+    def _receive(self, link: Link, data: bytes) -> None:
+        loop = self._loop
         assert loop is not None
-        receive = socket.receive
-        while True:
-            try:
-                message = await receive()
-            except (WebSocketError, ClientError, ConnectionError, RuntimeError) as broken:
-                link.last_error = f"{type(broken).__name__}: {broken}"
-                return
-            if message.type is not WSMsgType.BINARY:
-                if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
-                    return
-                continue
-            link.last_heard = time.time()
-            try:
-                loop.receive(node, message.data)
-            except PeerFault as fault:
-                link.faults += 1
-                link.last_fault = str(fault)[:500]
-                self._log.limited(fault.reason, node, peer=node, message=str(fault)[:1000])
+        link.last_heard = time.time()
+        try:
+            loop.receive(link.config.node, data)
+        except PeerFault as fault:
+            link.faults += 1
+            link.last_fault = str(fault)[:500]
+            node = link.config.node
+            self._log.limited(fault.reason, node, peer=node, message=str(fault)[:1000])
 
     # What it shows
 
@@ -288,13 +289,12 @@ class Links:
         return {"peers": peers, "refused": refused}
 
     async def close(self) -> None:
-        """Say good-bye on every socket; whoever does not answer is left after :data:`CLOSE_S`."""
+        """Let go of every connection; what does not take its last bytes is left after :data:`CLOSE_S`."""
         self._closing = True
-        sockets = [s for link in self.links.values() for s in (link.outgoing, link.incoming) if s is not None]
-        closing = [asyncio.ensure_future(s.close()) for s in sockets]
-        if closing:
-            await asyncio.wait(closing, timeout=CLOSE_S)
-            for one in closing:
-                one.cancel()
-        if self._session is not None:
-            await self._session.close()
+        open_ones = [f for link in self.links.values() for f in (link.outgoing, link.incoming) if f is not None]
+        for frames in open_ones:
+            frames.close("this master stops")
+        if open_ones:
+            await asyncio.wait([frames.ended for frames in open_ones], timeout=CLOSE_S)
+        for frames in open_ones:
+            frames.abort("this master stops")

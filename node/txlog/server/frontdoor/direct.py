@@ -1,0 +1,285 @@
+"""The short way for plain writes: what most requests are, answered without a task, a stream or a request object.
+
+A connection begins here. A whole, ordinary ``POST`` to the repository's statements is recognised by its bytes, prepared
+and handed to the loop; the loop tells its place in the watermark, and the answer is written in that very turn. With the
+first request of any other kind (another path, a query string, a chunked or large body, ``Expect``, a header that is not
+plain, anything that must be refused before it was taken) the connection becomes aiohttp's for good, with every byte
+that has come. So there is one judge of HTTP, and this room only knows the one shape it may take without asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from txlog.model.durability import Durability
+from txlog.model.entry import content_hash
+from txlog.model.errors import TxLogError
+from txlog.protocol.events import Submission
+from txlog.runtime.asked import Asked, asked_from
+from txlog.runtime.loop import Loop, Write
+from txlog.runtime.transactions import BELOW_APPLIED
+from txlog.runtime.web import encode_answer, error_answer
+from txlog.server.frontdoor.writes import Writes
+
+HEAD_BYTES_MAX = 4096
+BODY_BYTES_MAX = 64 << 10
+AHEAD_BYTES_MAX = 256 << 10
+"""Of further requests that a client sends before it has its answer; then it is not read from for a while."""
+PATIENCE_S_MIN = 5.0
+"""A client with less patience is aiohttp's: here time-outs are looked at only every :data:`TICK_S`."""
+TICK_S = 0.5
+HEADS_MAX = 512
+"""Recognised heads that are remembered: a client sends the same one again and again."""
+
+_HEAD = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+)++)")
+_OTHERWISE = frozenset(
+    b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key".split()
+)
+"""Headers whose meaning is aiohttp's to know."""
+
+
+class Head(NamedTuple):
+    """What a recognised head says. ``length``: of the body."""
+
+    kind: str
+    length: int
+    asked: Asked
+
+
+class DirectWrites:
+    """All connections that have spoken nothing but plain writes. ``level`` and ``seconds``: what counts for a request that
+    does not say; ``idle_s``: how long a connection may be silent; ``hand_over``: makes aiohttp's protocol."""
+
+    def __init__(
+        self,
+        writes: Writes,
+        loop: Loop,
+        level: Durability,
+        seconds: float,
+        idle_s: float,
+        hand_over: Callable[[], asyncio.Protocol],
+    ) -> None:
+        self.loop = loop
+        self.writes = writes
+        self.hand_over = hand_over
+        self.connections: set[Connection] = set()
+        self.closing = False
+        self._level = level
+        self._seconds = seconds
+        self._paths = frozenset(path.encode() for path in writes.own_paths)
+        self._heads: dict[bytes, Head] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_s = idle_s
+
+    def connection(self) -> Connection:
+        """The protocol of a new connection."""
+        return Connection(self)
+
+    def head(self, data: bytes) -> Head | None:
+        """What this head says, or None when it is not of the one shape."""
+        known = self._heads.get(data)
+        if known is not None:
+            return known
+        head = self._read(data)
+        if head is not None:
+            if len(self._heads) >= HEADS_MAX:
+                self._heads.clear()
+            self._heads[data] = head
+        return head
+
+    def _read(self, data: bytes) -> Head | None:
+        found = _HEAD.fullmatch(data)
+        if found is None or found[1] not in self._paths:
+            return None
+        headers: dict[bytes, str] = {}
+        for line in found[2].split(b"\r\n")[1:]:
+            name, _, value = line.partition(b":")
+            name = name.lower()
+            if name in headers or name in _OTHERWISE:
+                return None
+            headers[name] = value.strip(b" \t").decode()
+        length, connection = headers.get(b"content-length", ""), headers.get(b"connection", "keep-alive")
+        if not re.fullmatch("[0-9]{1,9}", length) or connection.lower() != "keep-alive" or b"host" not in headers:
+            return None
+        try:
+            asked = asked_from(
+                headers.get(b"txlog-durability"),
+                headers.get(b"prefer"),
+                headers.get(b"idempotency-key"),
+                self._level,
+                self._seconds,
+            )
+        except TxLogError:
+            return None  # aiohttp's side refuses it by name
+        if asked.level not in BELOW_APPLIED or asked.seconds < PATIENCE_S_MIN or int(length) > BODY_BYTES_MAX:
+            return None
+        return Head(headers.get(b"content-type", ""), int(length), asked)
+
+    # Time
+
+    def opened(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        """Whose patience is over gets 202; who says nothing for long is let go."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in list(self.connections):
+            connection.look(now, self._idle_s)
+        self._timer = loop.call_later(TICK_S, self._tick) if self.connections else None
+
+    async def close(self, timeout_s: float) -> None:
+        """Take no more; answers on their way get ``timeout_s``."""
+        self.closing = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        # Looked at now and then: it happens once, and answers have no event for it.
+        while any(c.waiting for c in self.connections) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Connection(asyncio.Protocol):
+    """One client. It is its own waiter: there is one request at a time, the next ones wait as bytes."""
+
+    def __init__(self, all_: DirectWrites) -> None:
+        self._all = all_
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+        self._asked: Asked | None = None
+        self._write: Write | None = None
+        self._seen = asyncio.get_running_loop().time()
+        self._paused = False
+
+    @property
+    def waiting(self) -> bool:
+        return self._write is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._all.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._all.connections.discard(self)
+        self._over()
+
+    def data_received(self, data: bytes) -> None:
+        self._data = self._data + data if self._data else data
+        if self._write is None:
+            self._next()
+        elif len(self._data) > AHEAD_BYTES_MAX and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _next(self) -> None:
+        """The next request, as soon as all of it is there."""
+        data = self._data
+        split = data.find(b"\r\n\r\n")
+        if split < 0:
+            if not data.startswith(b"POST "[: len(data)]) or len(data) > HEAD_BYTES_MAX:
+                self._hand_over()
+            return
+        head = None if self._all.closing else self._all.head(data[:split])
+        if head is None:
+            self._hand_over()
+            return
+        end = split + 4 + head.length
+        if len(data) < end:
+            return
+        if self._take(head, data[split + 4 : end]):
+            self._data = data[end:]
+        else:
+            self._hand_over()
+
+    def _take(self, head: Head, body: bytes) -> bool:
+        """False when it must be refused: aiohttp's side finds the same and says so."""
+        asked, loop = head.asked, self._all.loop
+        if loop.dead is not None:
+            return False
+        try:
+            prepared = self._all.writes.prepare_plain(body, head.kind)
+            content = content_hash(prepared.kind, asked.key, prepared.payload)
+            write = Write([Submission(prepared.kind, asked.key, prepared.payload, content)], asked.level, self)
+            loop.take(write)
+        except TxLogError:
+            return False
+        loop.in_flight += 1
+        self._write, self._asked = write, asked
+        self._seen = asyncio.get_running_loop().time()
+        return True
+
+    def _hand_over(self) -> None:
+        transport, data = self._transport, self._data
+        assert transport is not None
+        self._all.connections.discard(self)
+        self._transport, self._data = None, b""
+        protocol = self._all.hand_over()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self._paused:
+            transport.resume_reading()
+        protocol.data_received(data)
+
+    # As a waiter
+
+    def done(self) -> bool:
+        return self._write is None
+
+    def set_result(self, reached: bool, /) -> None:
+        write, asked = self._write, self._asked
+        if write is None or asked is None:
+            return
+        answer = self._all.writes.at_once(write, asked, reached)
+        if answer is not None:
+            self._reply(answer.encode(True))
+        else:
+            self._asked = None  # told once
+            asyncio.get_running_loop().create_task(self._answer(write, asked, reached))
+
+    async def _answer(self, write: Write, asked: Asked, reached: bool) -> None:
+        try:
+            answer = await self._all.writes.answer(write, asked, reached)
+        except TxLogError as refused:
+            answer = error_answer(refused, plain=True)
+        if self._write is write:
+            self._reply(encode_answer(answer))
+
+    def _reply(self, answer: bytes) -> None:
+        self._over()
+        if self._transport is None:
+            return
+        self._transport.write(answer)
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._data:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport is not None and self._write is None and self._data:
+            self._next()
+
+    def _over(self) -> None:
+        if self._write is not None:
+            self._write, self._asked = None, None
+            self._all.loop.in_flight -= 1
+
+    def look(self, now: float, idle_s: float) -> None:
+        asked = self._asked
+        if asked is not None and now - self._seen >= asked.seconds:
+            self.set_result(False)
+        elif self._write is None and now - self._seen > idle_s:
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
