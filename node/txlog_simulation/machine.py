@@ -65,7 +65,14 @@ class WatchedJournal:
 
     def append(self, record: Record) -> None:
         """See the journal."""
-        self.inner.append(record)
+        try:
+            self.inner.append(record)
+        except JournalFull as full:
+            # a full disk is refused at the door; what was taken there has room
+            self.machine.world.findings.add(
+                ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}"
+            )
+            raise
         self.machine.appended(record)
         self.machine.step("append")
 

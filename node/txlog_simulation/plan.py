@@ -85,7 +85,7 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "disks": (5, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
     "damage": (2, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
     "flips": (4, {"crash": 1, "flip": 5}),
-    "forged": (6, {"crash": 1, "forge": 5, "cut": 1}),
+    "forged": (7, {"crash": 1, "forge": 5, "cut": 1}),
     "everything": (
         3,
         {

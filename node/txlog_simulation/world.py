@@ -69,6 +69,7 @@ class World:
         self._receivers = [machine.receive for machine in self.machines]
         self.damaged = False
         self.forged = False
+        self._quiet = False
         self.faults = 0
         self.healing = False
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
@@ -132,6 +133,8 @@ class World:
     # Work
 
     def _work(self, work: Work) -> None:
+        if self._quiet:
+            return
         machine = self.machines[work.a]
         batch: list[Submission] = []
         for _ in range(work.many):
@@ -320,6 +323,7 @@ class World:
         if machine.forge(behind.mirror.log if tries else 0):
             self.met["log forged"] += 1
             self.forged = True
+            self._quiet = self.rng.random() < 0.6  # then idle posts alone can tell
             self.lose(machine)
             rest = [slot for slot in range(self.plan.masters) if slot not in (machine.slot, behind.slot)]
             away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
