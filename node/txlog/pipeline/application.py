@@ -30,6 +30,9 @@ STOP_S = 8.0
 
 MASTER_RETRY_S = 0.5
 
+PROGRESS = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "60000"}
+"""Nobody waits for the checkpoint's files, and there are few: it is a cache of one number, deleted at each start."""
+
 
 def run(config: PipelineConfig) -> int:
     """Run until SIGTERM or SIGINT (0) or until the query dies (:data:`QUERY_ENDED`)."""
@@ -122,12 +125,11 @@ def start_query(spark: Any, config: PipelineConfig) -> Any:
     from txlog.pipeline.source import CONFIG_OPTION, DoorbellSource
 
     spark.dataSource.register(DoorbellSource)
-    spark.dataSource.register(WorkersSink)
     told = config.model_dump_json()
     rings = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, told).load()
     return (
-        rings.writeStream.format(WorkersSink.name())
-        .option(CONFIG_OPTION, told)
+        rings.writeStream.foreach(WorkersSink(told))
+        .options(**PROGRESS)
         .option("checkpointLocation", str(config.scratch_folder.resolve() / "checkpoint"))
         .start()
     )

@@ -32,11 +32,17 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         # the default manager starts about eight processes in each micro-batch (readlink, chmod)
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager",
-        "spark.sql.streaming.minBatchesToRetain": "2",  # the checkpoint is a cache of one number
+        # the checkpoint is a cache of one number: no checksums, neither Spark's nor Hadoop's, each in a file of its own
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.minBatchesToRetain": "2",
         # compiling a plan of one row into byte code never pays
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.lightweightPlanChangeValidation": "false",  # of every rule of the optimizer, for developers of Spark
+        "spark.broadcast.compress": "false",  # a task of some kilobytes
+        "spark.broadcast.checksum": "false",
         "spark.sql.shuffle.partitions": str(max(2, workers)),
         "spark.speculation": "false",  # never two tasks on one worker
         "spark.task.maxFailures": str(TASK_ATTEMPTS),

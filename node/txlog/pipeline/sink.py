@@ -1,56 +1,34 @@
-"""The sink ``txlog_workers``: on the executor, brings each worker of its rows up to the log."""
+"""The sink: on the executor, brings each worker of its rows up to the log.
+
+A ``ForeachWriter``, not a Python data source: Spark would start a planning and a commit of a data source's writer in
+Python processes of the driver for each micro-batch, and both have nothing to say here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from pyspark.sql import Row
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 
 from txlog.pipeline.garbage import set_aside
 from txlog.pipeline.lanes import drive
-from txlog.pipeline.source import CONFIG_OPTION, SCHEMA
 
 
-@dataclass
-class Driven(WriterCommitMessage):  # type: ignore[misc]
-    """The workers of this task. How far they are, stands in them and was reported to the masters."""
+class WorkersSink:
+    """``.writeStream.foreach(WorkersSink(<PipelineConfig as JSON>))``. Travels to each task by name and configuration;
+    the lanes are the process'."""
 
-    workers: tuple[str, ...]
-
-
-class WorkersWriter(DataSourceStreamWriter):  # type: ignore[misc]
     def __init__(self, config_json: str) -> None:
         self._config_json = config_json
+        self._rows: list[tuple[str, int]] = []
 
-    def write(self, iterator: Iterator[Row]) -> Driven:
-        # drained before anything else: Spark throws the Python process of an undrained iterator away, and with it
-        # every connection (0.7 s for each micro-batch)
-        rows = [(str(row[0]), int(row[1])) for row in iterator]
-        set_aside()
-        drive(self._config_json, rows)
-        return Driven(tuple(worker for worker, _ in rows))
+    def process(self, row: Row) -> None:
+        """One worker and how far. Nothing is done yet: Spark throws the Python process of rows that were not all
+        read away, and with it every connection (0.7 s for each micro-batch)."""
+        self._rows.append((str(row[0]), int(row[1])))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing: what was applied is in the workers already."""
-        set_aside()
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing: what was applied stays applied; the batch that follows goes on from there."""
-
-
-class WorkersSink(DataSource):  # type: ignore[misc]
-    """``.writeStream.format("txlog_workers").option("config", <PipelineConfig as JSON>)``."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "txlog_workers"
-
-    def schema(self) -> str:
-        return SCHEMA
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> WorkersWriter:  # noqa: N802
-        set_aside()
-        return WorkersWriter(self.options[CONFIG_OPTION])
+    def close(self, error: Exception | None) -> None:
+        """All rows were read. Never raises for a fault of a worker or a master: what was applied is in the workers,
+        how far they are was reported to the masters, and the micro-batch that follows goes on from there."""
+        rows, self._rows = self._rows, []
+        if rows and error is None:
+            set_aside()
+            drive(self._config_json, rows)
