@@ -2,8 +2,8 @@
 
 The offset is only a doorbell: ``{"pos": stable index, "tick": n}``. Where a worker really is, stands in the worker.
 So a lost checkpoint, a replayed batch or two applications at once change nothing. ``tick`` rings without a new
-transaction: when the master says that a worker is behind, when the application starts, and every
-:data:`RECHECK_S`, because a worker that was restored from an older copy tells nobody.
+transaction: when the master says that a worker is behind, when the application starts, when an idle worker is gone or
+is not where it was (:mod:`txlog.pipeline.watch`), and every :data:`RECHECK_S`, whatever was missed.
 
 The reader lives in a Python process of the driver and is called by one thread.
 """
@@ -11,6 +11,7 @@ The reader lives in a Python process of the driver and is called by one thread.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from txlog.client.master import MasterClient
 from txlog.config.process import PipelineConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline.garbage import set_aside
+from txlog.pipeline.watch import WATCH_S, Watch
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +34,8 @@ CONFIG_OPTION = "config"
 """The option of source and sink that carries the whole :class:`PipelineConfig` as JSON."""
 
 RECHECK_S = 30.0
-"""How long a worker may be idle before its own position is read again. A micro-batch costs about 0.2 s of CPU, so
-this is well under 1 % of a core."""
+"""How long all may be idle before everybody is looked at again. A micro-batch costs about 0.1 s of CPU, so this is well
+under 1 % of a core."""
 
 NOBODY_WAIT_S = 1.0
 """The wait before the masters are asked again when none of them answered at once."""
@@ -53,10 +55,19 @@ class Doorman:
     A master's tick counts by itself and starts anew with the master; the offset's tick is ours and grows whenever
     a master's has changed."""
 
-    def __init__(self, masters: Masters, workers: Sequence[str], poll_s: float, clock: Any = time.monotonic) -> None:
+    def __init__(
+        self,
+        masters: Masters,
+        workers: Sequence[str],
+        poll_s: float,
+        watch: Watch | None = None,
+        clock: Any = time.monotonic,
+    ) -> None:
         self._masters = masters
         self._workers = list(workers)
-        self._poll_s = poll_s
+        self._watch = watch
+        self._pieces = math.ceil(poll_s / WATCH_S) if watch else 1
+        self._poll_s = poll_s / self._pieces
         self._clock = clock
         self._ticks: dict[str, int] = {}
         self._holds: Mapping[str, int] = {}
@@ -66,26 +77,36 @@ class Doorman:
     def wait(self, pos: int, tick: int) -> tuple[int, int]:
         """The next ``(pos, tick)``, after at most ``poll_s``; the same again when nothing happened. Never raises
         for masters that cannot be reached: their logs wait, and so do we."""
-        due = self._ring_at - self._clock()
-        try:
-            ring = self._masters.first(lambda master: self._ring(master, pos, max(0.0, min(due, self._poll_s))))
-        except TxLogError as nobody:
-            if not self._silent:
-                log.warning("no master answers: %s", nobody)
-            self._silent = True
-            time.sleep(NOBODY_WAIT_S)
-            return pos, tick
-        if self._silent:
-            log.info("a master answers again")
-            self._silent = False
-        url, bell = ring
+        for _ in range(self._pieces):
+            due = self._ring_at - self._clock()
+            try:
+                url, bell = self._masters.first(
+                    lambda master: self._ring(master, pos, max(0.0, min(due, self._poll_s)))  # noqa: B023 - asked now
+                )
+            except TxLogError as nobody:
+                if not self._silent:
+                    log.warning("no master answers: %s", nobody)
+                self._silent = True
+                time.sleep(NOBODY_WAIT_S)
+                return pos, tick
+            if self._silent:
+                log.info("a master answers again")
+                self._silent = False
+            if self._hears(url, bell, pos):
+                self._ring_at = self._clock() + RECHECK_S
+                return bell.stable.index, tick + 1
+        return pos, tick
+
+    def _hears(self, url: str, bell: Doorbell, pos: int) -> bool:
+        """Whether there is something to do."""
         self._holds = {w.name: w.hold for w in bell.workers if w.hold is not None}
         moved = self._ticks.get(url, 0) != bell.tick
         self._ticks[url] = bell.tick
-        if bell.stable.index != pos or moved or self._clock() >= self._ring_at:
-            self._ring_at = self._clock() + RECHECK_S
-            return bell.stable.index, tick + 1
-        return pos, tick
+        strayed = False
+        if self._watch is not None:
+            self._watch.expect(bell.stable.index, bell.workers)
+            strayed = self._watch.rang()
+        return bell.stable.index != pos or moved or strayed or bool(self._clock() >= self._ring_at)
 
     def _ring(self, master: MasterClient, pos: int, timeout_s: float) -> tuple[str, Doorbell]:
         return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)
@@ -98,14 +119,22 @@ class Doorman:
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
-        self._doorman: Doorman | None = None  # made where it is used: its connections cannot be pickled
+        # made where they are used: their connections cannot be pickled
+        self._doorman: Doorman | None = None
+        self._watch: Watch | None = None
 
     @property
     def doorman(self) -> Doorman:
         if self._doorman is None:
             masters = Masters(self._config.masters, timeout_s=2.0)
-            self._doorman = Doorman(masters, [w.name for w in self._config.workers], self._config.poll_s)
+            self._watch = Watch(self._config.workers)
+            self._watch.start()
+            self._doorman = Doorman(masters, [w.name for w in self._config.workers], self._config.poll_s, self._watch)
         return self._doorman
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"pos": 0, "tick": 0}
