@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from txlog.native import prefer_native
 from txlog_simulation import patching
 from txlog_simulation.mutant_table import MUTANTS
 
@@ -20,24 +21,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
+    parser.add_argument("--shrink", action="store_true", help="with --mutant or --trace: the smallest plan that fails")
     options = parser.parse_args(arguments)
     if options.mutant:
         patching.install(next(m.edits for m in MUTANTS if m.name == options.mutant))
+    else:
+        prefer_native()
     from txlog_simulation import runner  # not before the patch
 
-    if options.trace:
-        return runner.show_trace(options.start, options.profile)
-    return runner.run_all(
-        runner.Job(
-            options.seeds,
-            options.start,
-            options.jobs or runner.processors(),
-            options.mutant,
-            options.stop_at_first,
-            options.profile,
-            not options.quiet,
-        )
+    job = runner.Job(
+        options.seeds,
+        options.start,
+        options.jobs or runner.processors(),
+        options.mutant,
+        options.stop_at_first,
+        options.profile,
+        not options.quiet,
+        options.shrink or not (options.mutant or options.trace),
     )
+    return runner.show_trace(job) if options.trace else runner.run_all(job)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ class Network:
         self._met = met
         self._deliver = deliver
         self._last_at = dict.fromkeys(links, 0)
-        centres = plan.centres
-        self._base_ms = {(a, b): plan.near_ms if centres[a] == centres[b] else plan.far_ms for a, b in links}
+        self._base_ms = {(a, b): plan.network_ms(a, b) for a, b in links}
 
     def send(self, now_ms: int, a: int, b: int, data: bytes) -> None:
         """One message leaves ``a`` for ``b``."""

@@ -6,10 +6,12 @@ of the seeds. Times are milliseconds since the run began.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import textwrap
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import NamedTuple
 
+NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 DATA_CENTRES = ("uk", "us", "de", "jp")
 BEGIN_MS = 250
 """Work and faults begin near here, so that most clusters are founded; some begin at once."""
@@ -66,26 +68,42 @@ class Plan:
     work: tuple[Work, ...]
     faults: tuple[Fault, ...] = field(repr=False)
 
+    def network_ms(self, a: int, b: int) -> int:
+        """How long a message takes from one master to another, when nothing is wrong."""
+        return self.near_ms if self.centres[a] == self.centres[b] else self.far_ms
+
     def describe(self) -> str:
-        """Every parameter, for a failing run."""
-        faults = "\n".join(f"    {fault}" for fault in self.faults)
-        return f"{self}\n  faults:\n{faults}"
+        """Every parameter on a few lines, then what happens when, for whoever reads a failing run."""
+        plain = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in ("work", "faults")]
+        events = [(w.at_ms, f"{NAMES[w.a]} work {_words(w, ('many', 'keyed', 'repeat', 'skip'))}") for w in self.work]
+        for fault in self.faults:
+            events.append((fault.at_ms, f"{NAMES[fault.a]} {fault.kind} b={NAMES[fault.b]} {_words(fault, _SIZES)}"))
+        lines = textwrap.wrap(" ".join(plain), 110, break_long_words=False, break_on_hyphens=False)
+        return "\n".join([*lines, *(f"  {at_ms:>6} ms  {text}" for at_ms, text in sorted(events))])
+
+
+_SIZES = ("lasts_ms", "size")
+
+
+def _words(event: Fault | Work, names: tuple[str, ...]) -> str:
+    return " ".join(f"{name}={value}" for name in names if (value := getattr(event, name)))
 
 
 PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     # name: (share of seeds, fault kind -> how often relative to the others)
     "calm": (1, {"crash": 1, "cut": 1, "pause": 1}),
+    "hearsay": (4, {"hearsay": 2, "crash": 1, "pause": 1}),
     "links": (3, {"cut": 4, "cut-one-way": 4, "partition": 2, "slow": 2, "pause": 1, "crash": 1}),
-    "chain": (4, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
+    "chain": (5, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
     "crashes": (4, {"crash": 2, "crash-at-step": 5, "restart-all": 1, "cut": 1, "pause": 1, "clock": 1}),
     "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
-    "forgetful": (16, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
+    "forgetful": (17, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
     "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
-    "disks": (5, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
+    "disks": (6, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
     "damage": (2, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
-    "flips": (4, {"crash": 1, "flip": 5}),
-    "forged": (7, {"crash": 1, "forge": 5, "cut": 1}),
+    "flips": (5, {"crash": 1, "flip": 5}),
+    "forged": (9, {"crash": 1, "forge": 5, "cut": 1}),
     "everything": (
         3,
         {
@@ -116,37 +134,38 @@ def draw(seed: int, only: str = "") -> Plan:
     profile = only or profile
     masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
     if profile == "chain":
-        masters = rng.choices((3, 4, 5), (3, 4, 1))[0]
+        masters = rng.choice((3, 3, 4))
     if profile == "forgetful":
         masters = rng.choice((3, 3, 3, 4))
-    if profile == "forged":
+    if profile in ("forged", "hearsay"):
         masters = rng.choice((3, 3, 3, 4))
     centres = rng.randint(1, min(4, masters))
-    forgetful, forged = profile == "forgetful", profile == "forged"
+    forgetful, forged, hearsay = (profile == name for name in ("forgetful", "forged", "hearsay"))
+    steered = forgetful or forged or hearsay
     safety_ms = 1600 if forgetful else rng.choice((900, 1200, 1600))
     if masters > 4:  # their posts grow with the square
         safety_ms = 900
-    skewed = profile in ("clocks", "isolated") or rng.random() < 0.4
-    calm_network = forgetful or rng.random() < (0.9 if forged else 0.4)
+    skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
+    calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
     return Plan(
         seed=seed,
         profile=profile,
         masters=masters,
         centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
         weights=tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters)),
-        round_timeout_ms=100 if forgetful else rng.choice((100, 200) if forged else (100, 200, 300, 600)),
+        round_timeout_ms=100 if forgetful or hearsay else rng.choice((100, 200) if forged else (100, 200, 300, 600)),
         idle_interval_ms=60 if forgetful else rng.choice((100, 200, 400)),
         key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
         near_ms=rng.choice((1, 1, 2)),
-        far_ms=rng.choice((1, 5, 20) if forged else (1, 5, 20, 60)),
-        jitter_ms=rng.choice((0, 2)) if forgetful or forged else rng.choice((0, 2, 10, 40)),
+        far_ms=rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60)),
+        jitter_ms=rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40)),
         loss=0.0 if calm_network else rng.choice((0.01, 0.05, 0.1, 0.3)),
         repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
         reorder=rng.random() < 0.6,
-        disk_ms=15 if forgetful else rng.choice((0, 0, 1, 3, 15)),
+        disk_ms=15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15)),
         segment_bytes=rng.choice((4 << 10, 24 << 10)) if profile != "disks" else 4 << 10,
         clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
-        clock_rates=tuple(rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
+        clock_rates=tuple(1.0 if hearsay else rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
         supervised=rng.random() < 0.5,
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),

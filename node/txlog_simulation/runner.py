@@ -6,17 +6,21 @@ import json
 import multiprocessing
 import os
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from txlog_simulation.plan import draw
+from txlog_simulation.plan import Plan, draw
+from txlog_simulation.shrink import shrink
 from txlog_simulation.violation import COUNTS_FOR_MUTANTS
 from txlog_simulation.world import Result, run
 
 TWICE_EVERY = 20
 """Every so many seeds, one is run twice and the traces are compared (rule 31)."""
+SHRUNK_MAX = 2
+"""Of many seeds that fail, the first ones are made small."""
 COVERAGE_FROM_SEEDS = 200
 """With fewer seeds a rare fault may well not be met."""
 LISTED = (
@@ -44,6 +48,7 @@ LISTED = (
     "bit flipped",
     "log forged",
     "full",
+    "hearsay",
     "idempotency key repeated",
     "isolate",
     "lasting cut",
@@ -80,6 +85,7 @@ class Job:
     stop_at_first: bool = False
     profile: str = ""
     progress: bool = True
+    shrink: bool = True
 
 
 @dataclass
@@ -116,11 +122,9 @@ _job = Job(0)
 
 
 def _one(seed: int) -> tuple[Result, list[str]]:
-    plan = draw(seed)
-    if _job.profile:
-        plan = replace(draw(seed, _job.profile))
+    plan = draw(seed, _job.profile)
     twice = seed % TWICE_EVERY == 0 and not _job.mutant
-    result = run(plan, trace=twice, counting=COUNTS_FOR_MUTANTS if _job.mutant else None)
+    result = run(plan, trace=twice, counting=_counting())
     texts = [str(violation) for violation in result.violations]
     if twice:
         again = run(plan, trace=True)
@@ -128,6 +132,10 @@ def _one(seed: int) -> tuple[Result, list[str]]:
             texts.append(f"determinism (rule 31): two runs differ, first at: {_difference(result.trace, again.trace)}")
         result.trace = []
     return result, texts
+
+
+def _counting() -> tuple[str, ...] | None:
+    return COUNTS_FOR_MUTANTS if _job.mutant else None
 
 
 def _difference(one: list[str], other: list[str]) -> str:
@@ -157,6 +165,8 @@ def run_all(job: Job) -> int:
         total.add(result, texts)
         if texts and not job.mutant:
             _print_failure(result.seed, texts, job)
+        if result.violations and job.shrink and len(total.failed) <= SHRUNK_MAX:
+            _print_smallest(result.seed, job)
         if job.progress and total.seeds % 100 == 0:
             print(f"{total.seeds} seeds, {len(total.failed)} with violations", file=sys.stderr, flush=True)
         if texts and job.stop_at_first:
@@ -173,11 +183,33 @@ def _print_failure(seed: int, texts: Iterable[str], job: Job) -> None:
     print(f"seed {seed} fails")
     for text in texts:
         print(f"  {text}")
-    print(f"  {plan.describe()}")
+    print(textwrap.indent(plan.describe(), "  "))
     profile = f" --profile {job.profile}" if job.profile else ""
     print(
         f"  again, with every event: python -m txlog_simulation --seeds 1 --start {seed}{profile} --trace", flush=True
     )
+
+
+def smallest(seed: int, profile: str) -> Plan:
+    """The smallest plan that fails as this seed does: by the same rule, seen in the same way."""
+    plan = draw(seed, profile)
+    first = run(plan, counting=_counting()).violations[0]
+
+    def fails(candidate: Plan) -> bool:
+        found = run(candidate, counting=_counting()).violations
+        return bool(found) and (found[0].kind, found[0].rule) == (first.kind, first.rule)
+
+    return shrink(plan, fails)
+
+
+def _print_smallest(seed: int, job: Job) -> None:
+    plan, whole = smallest(seed, job.profile), draw(seed, job.profile)
+    events, of = len(plan.work) + len(plan.faults), len(whole.work) + len(whole.faults)
+    print(f"the smallest plan found that fails like seed {seed} ({events} events of {of}):")
+    print(textwrap.indent(plan.describe(), "  "))
+    print(f"  {run(plan, counting=_counting()).violations[0]}")
+    extra = (f" --profile {job.profile}" if job.profile else "") + (f" --mutant {job.mutant}" if job.mutant else "")
+    print(f"  its trace: python -m txlog_simulation --start {seed}{extra} --trace --shrink", flush=True)
 
 
 def _missed(total: Sum, job: Job) -> list[str]:
@@ -218,9 +250,12 @@ def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str
     }
 
 
-def show_trace(seed: int, profile: str) -> int:
-    """One seed, every event on a line."""
-    result = run(draw(seed, profile), trace=True)
+def show_trace(job: Job) -> int:
+    """One seed, every event on a line; with ``job.shrink`` the smallest plan that fails like it."""
+    global _job
+    _job = job
+    plan = smallest(job.start, job.profile) if job.shrink else draw(job.start, job.profile)
+    result = run(plan, trace=True, counting=_counting())
     for line in result.trace:
         print(line)
     for violation in result.violations:

@@ -20,11 +20,9 @@ from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, submission
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
-from txlog_simulation.plan import BEGIN_MS, Fault, Plan, Work
+from txlog_simulation.plan import BEGIN_MS, NAMES, Fault, Plan, Work
 from txlog_simulation.trace import Trace
 from txlog_simulation.violation import LIVENESS, LOG, Findings, Violation
-
-NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 
 
 @dataclass
@@ -191,6 +189,8 @@ class World:
                 self._cut([(o, a) for o in range(self.plan.masters) if o != a], end_ms)
             case "amnesia":
                 self._amnesia(machine)
+            case "hearsay":
+                self._hearsay(machine)
             case "relapse":
                 self._relapse(machine, b)
             case "slow":
@@ -226,6 +226,23 @@ class World:
         self.at(crash_ms, self._forget, machine)
         for later_ms in (0, 30):
             self.at(again_ms + later_ms, self._work, Work(again_ms, a, 2, False, False, False))
+
+    def _hearsay(self, machine: Machine) -> None:
+        """What makes a counter do harm that is read apart from what came with it: two masters that have not heard each
+        other for a while submit in one instant, and a third, the first to hear of it, tells one the other's counter."""
+        plan, a = self.plan, machine.slot
+        between, *_, other = [slot for slot in range(plan.masters) if slot != a] * 2
+        self.machines[other].offset_ms = machine.offset_ms
+        begin_ms = self.now_ms + plan.round_timeout_ms + 40
+        told_ms = begin_ms + plan.network_ms(a, between) + plan.disk_ms
+        self._cut([(a, other), (other, a)], told_ms + plan.round_timeout_ms)
+        for at_ms, slot, many in (
+            (begin_ms, a, 20),
+            (begin_ms, other, 5),
+            (told_ms, between, 1),
+            (told_ms + 1, between, 1),
+        ):
+            self.at(at_ms, self._work, Work(at_ms, slot, many, False, False, False))
 
     def _relapse(self, machine: Machine, lost: int) -> None:
         """What makes counters kept over a restart do harm: two masters that do not hear each other submit in one
@@ -285,15 +302,19 @@ class World:
 
     def _forge(self, machine: Machine, behind: int, lasts_ms: int) -> None:
         """One master comes back with another log, another one with a shorter log, which the first may offer to mend.
-        That one had crashed; or it was deaf, so that it holds what the others have ordered since, and hears of their
-        order from the first alone."""
+        That one was deaf, so that it holds what the others have ordered since, and hears of their order from the first
+        alone; or it had crashed. Or nobody is behind, and nothing is written any more: idle posts alone can tell."""
         plan = self.plan
         hop_ms = max(plan.near_ms, plan.far_ms) + plan.jitter_ms
         begin_ms = self.now_ms + 5
         third = next((slot for slot in range(plan.masters) if slot not in (machine.slot, behind)), behind)
         for slot in (machine.slot, third):
             self.at(begin_ms, self._work, Work(begin_ms, slot, 4, False, False, False))
-        if self.rng.random() < 0.2:
+        how = self.rng.random()
+        if how < 0.35:
+            self.at(begin_ms + 5 * hop_ms + 4 * plan.disk_ms + 60, self._put_forged, machine, machine, lasts_ms, 30)
+            return
+        if how < 0.45:
             crash_ms = begin_ms + 2 * hop_ms + self.rng.randint(1, 12)
             self.at(crash_ms, self._crash, self.machines[behind], crash_ms + 300)
         else:
@@ -320,15 +341,16 @@ class World:
     def _put_forged(self, machine: Machine, behind: Machine, lasts_ms: int, tries: int) -> None:
         if self.healing:
             return
-        if machine.forge(behind.mirror.log if tries else 0):
+        quiet = behind is machine
+        if machine.forge(behind.mirror.log if tries and not quiet else 0):
             self.met["log forged"] += 1
-            self.forged = True
-            self._quiet = self.rng.random() < 0.6  # then idle posts alone can tell
+            self.forged, self._quiet = True, quiet
             self.lose(machine)
-            rest = [slot for slot in range(self.plan.masters) if slot not in (machine.slot, behind.slot)]
-            away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
-            self._cut(away, self.now_ms + lasts_ms + self.plan.round_timeout_ms + 150)
             self.at(self.now_ms + lasts_ms, machine.start, machine.life)
+            if not quiet:
+                rest = [slot for slot in range(self.plan.masters) if slot not in (machine.slot, behind.slot)]
+                away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
+                self._cut(away, self.now_ms + lasts_ms + self.plan.round_timeout_ms + 150)
         elif tries:  # it is down, or its log has no such neighbours yet
             self.at(self.now_ms + 20, self._put_forged, machine, behind, lasts_ms, tries - 1)
 

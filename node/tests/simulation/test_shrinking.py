@@ -1,0 +1,59 @@
+"""A failing plan is made small: what is left is what it takes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+from txlog_simulation.plan import Plan, draw
+from txlog_simulation.shrink import shrink
+
+
+def of_five_masters() -> Plan:
+    return next(plan for plan in map(draw, range(1000)) if plan.masters == 5 and len(plan.faults) > 5)
+
+
+def test_only_what_it_takes_is_left() -> None:
+    plan = of_five_masters()
+    crash, work = plan.faults[3]._replace(a=1, b=0), plan.work[-1]._replace(a=1, many=9, keyed=True)
+    plan = replace(plan, faults=(*plan.faults[:3], crash, *plan.faults[4:]), work=(*plan.work[:-1], work))
+    small = shrink(plan, lambda p: crash in p.faults and any(w.at_ms == work.at_ms and w.many for w in p.work))
+    assert small.faults == (crash,)
+    assert small.work == (work._replace(many=1, keyed=False, repeat=False, skip=False),)
+    assert (small.masters, len(small.centres), len(small.clock_rates)) == (2, 2, 2)
+    assert (small.loss, small.repeat, small.jitter_ms, small.disk_ms, small.links) == (0.0, 0.0, 0, 0, ())
+
+
+def test_a_plan_of_which_all_is_needed_stays() -> None:
+    plan = of_five_masters()
+    assert shrink(plan, lambda p: p == plan) == plan
+
+
+def test_runs_are_bounded() -> None:
+    tried: list[Plan] = []
+
+    def fails(plan: Plan) -> bool:
+        tried.append(plan)
+        return False
+
+    shrink(of_five_masters(), fails, runs_max=7)
+    assert len(tried) == 7
+
+
+def test_a_mutant_fails_with_a_plan_that_a_person_can_read() -> None:
+    command = [sys.executable, "-m", "txlog_simulation", "--mutant", "present-members-holds-ignored", "--seeds", "20"]
+    done = subprocess.run(
+        [*command, "--stop-at-first", "--jobs", "1", "--quiet", "--shrink"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    head, *plan = done.stdout[done.stdout.index("the smallest plan") :].splitlines()
+    found = re.search(r"\((\d+) events of (\d+)\)", head)
+    assert found is not None, head
+    assert int(found[1]) <= 4 < int(found[2])
+    assert sum(" ms  " in line for line in plan if "(rule" not in line) == int(found[1])
+    assert any(line.startswith("  log (rule 12)") for line in plan)
