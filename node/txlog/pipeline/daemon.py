@@ -2,13 +2,16 @@
 
 Each of its children would otherwise load this room and all that it imports again (half a second of CPU and 30 MB,
 and there are as many as tasks at once). Not pyarrow: it starts a thread, and a thread does not survive a fork. What is
-loaded is also set aside from garbage collection (:mod:`txlog.pipeline.garbage`).
+loaded is also set aside from garbage collection (:mod:`txlog.pipeline.garbage`), and a child that Spark lets go ends
+without a word.
 """
 
 from __future__ import annotations
 
 import importlib
+import socket
 import sys
+from collections.abc import Callable
 
 from pyspark import daemon
 
@@ -17,7 +20,24 @@ from txlog.pipeline.garbage import set_aside
 FOR_TASKS = "pyspark.worker"
 """The kind of daemon that forks many; Spark starts the others for one child each."""
 
+LET_GO = 1
+"""Any code but 0: this child takes no more tasks."""
+
 LOADED = (FOR_TASKS, "txlog.pipeline.sink", "txlog.pipeline.source")
+
+
+def until_let_go(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """``work`` of pyspark's daemon, but not for a connection that was closed while it was idle, as Spark does after a
+    minute: pyspark would take that for a broken task and print how its answer to it broke, too."""
+
+    def next_work(connection: socket.socket, authenticated: bool) -> int:
+        try:
+            told = connection.recv(1, socket.MSG_PEEK)
+        except ConnectionError:
+            told = b""
+        return work(connection, authenticated) if told else LET_GO
+
+    return next_work
 
 
 def main() -> None:
@@ -26,6 +46,7 @@ def main() -> None:
         for module in LOADED:
             importlib.import_module(module)
     set_aside()
+    daemon.worker = until_let_go(daemon.worker)
     daemon.manager()
 
 
