@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +48,7 @@ def up(
     more: Annotated[list[Path] | None, typer.Argument(help="more of them", show_default=False)] = None,
     state: StateOption = DEFAULT_STATE,
     detached: Annotated[bool, typer.Option("--detach", "-d", help="leave it running and come back")] = False,
-    wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 120.0,
+    wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 240.0,
     json: JsonOption = False,
 ) -> None:
     """Run what the manifests say as processes on this machine, until Ctrl-C (or `txlog down`)."""
@@ -70,7 +71,7 @@ def up(
         return
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if not json:
-        threading.Thread(target=_announce, args=(folder, wait or 120.0), daemon=True).start()
+        threading.Thread(target=_announce, args=(folder, wait or 240.0), daemon=True).start()
     asyncio.run(supervise(paths, folder))
 
 
@@ -91,8 +92,11 @@ def _announce(folder: StateFolder, wait: float) -> None:
             return
 
 
-def ready(process: dict[str, Any]) -> bool:
-    """Whether a process that runs also answers. A pipeline has no door; what it does shows in its workers."""
+def ready(process: dict[str, Any], masters: Sequence[str] = ()) -> bool:
+    """Whether a process that runs also does its work: it answers, or, a pipeline, has told one of ``masters``, those
+    of its data centre, of every worker."""
+    if process["role"] == "pipeline":
+        return any(_told_of_all(url, process["since"]) for url in masters)
     if not process["url"]:
         return True
     path = "/health/ready" if process["role"] == "master" else "/"
@@ -103,13 +107,25 @@ def ready(process: dict[str, Any]) -> bool:
         return False
 
 
+def _told_of_all(master: str, since: float) -> bool:
+    with MasterClient(master, timeout_s=2.0) as client:
+        try:
+            return all(float(worker.reported_at or 0) >= since for worker in client.workers())
+        except (TxLogError, ValueError):
+            return False
+
+
 def _watch(folder: StateFolder, wait: float, quiet: bool) -> None:
+    def is_ready(process: dict[str, Any]) -> bool:
+        pipeline = process["role"] == "pipeline"
+        return ready(process, [m.url for m in folder.topology().masters_of(process["dataCenter"])] if pipeline else ())
+
     if quiet:
-        for _ in wait_ready(folder, wait, ready):
+        for _ in wait_ready(folder, wait, is_ready):
             pass
         return
     with Live(console=err, transient=True, refresh_per_second=8) as live:
-        for processes in wait_ready(folder, wait, ready):
+        for processes in wait_ready(folder, wait, is_ready):
             table = Table(box=None, pad_edge=False, show_header=False)
             for process in processes:
                 table.add_row(
