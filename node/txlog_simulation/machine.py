@@ -55,23 +55,28 @@ class WatchedJournal:
     def __init__(self, machine: Machine, inner: Journal) -> None:
         self.machine = machine
         self.inner = inner
-        self.has_room_for = inner.has_room_for
         self.read = inner.read
+        self.room = True
 
     @property
     def dirty(self) -> bool:
         """See the journal."""
         return self.inner.dirty
 
+    def has_room_for(self, length: int) -> bool:
+        """See the journal."""
+        self.room = self.inner.has_room_for(length)
+        return self.room
+
     def append(self, record: Record) -> None:
         """See the journal."""
         try:
             self.inner.append(record)
         except JournalFull as full:
-            # a full disk is refused at the door; what was taken there has room
-            self.machine.world.findings.add(
-                ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}"
-            )
+            world = self.machine.world
+            world.met["room for work asked for too small"] += self.room
+            if not self.room:
+                world.findings.add(ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}")
             raise
         self.machine.appended(record)
         self.machine.step("append")
@@ -122,7 +127,7 @@ class Machine:
         self.syncing: Sync | None = None
         self.last_seen = (0, 0)
         self.damaged = False
-        self.flipped = self.mended = False
+        self.flipped = False
         self.forged = False
         self.origin: Origin | None = None
         self.ended_by = ""
@@ -246,11 +251,6 @@ class Machine:
             raise Fatal("Damaged", f"{recovered.damage[0].where}: it is damaged still, although it was mended")
         self.world.note(self.name, "repaired", f"{len(repair.mended)} places")
         self.world.met["repaired"] += 1
-        self.mended = True
-        if recovered.accepted is None and self.mirror.accepted is not None:
-            # both copies of the view's record were hit, one after the other: it is not written again by a repair
-            self.world.met["view lost to two flips"] += 1
-            self.world.lose(self)
         self._check_recovered(recovered)
         if not self.damaged:
             self._check_readable(journal)
@@ -298,6 +298,10 @@ class Machine:
 
     def _check_recovered(self, recovered: Recovered) -> None:
         """What was durable is still there, and nothing that was never written (rules 8, 15, 28)."""
+        if self.flipped and recovered.accepted is None and self.mirror.accepted is not None and not self.damaged:
+            # both copies of the view's record were hit, one after the other: it is not written again by a repair
+            self.world.met["view lost to two flips"] += 1
+            self.world.lose(self)
         if self.damaged:
             self.mirror = mirror_of(recovered)
             self.world.another_disk(self)
@@ -461,7 +465,7 @@ class Machine:
         except PeerFault as fault:
             world.note(self.name, "refused", f"{peer.name} {fault.reason}")
             world.refused[fault.reason] += 1
-            if fault.reason == "Misplaced" and self.mended:
+            if fault.reason == "Misplaced" and self.flipped:
                 return  # an answer to what it asked before it was mended
             if fault.reason in NEVER_WITHOUT_DAMAGE and not world.damaged:
                 world.findings.add(PROCESS, "9", f"{self.name} refuses {fault}")
@@ -643,6 +647,10 @@ class _Guard:
                 machine.end(reason, str(wrong))
                 if not machine.damaged and not (world.forged and reason == "Forked"):
                     world.findings.add(PROCESS, "2", f"{machine.name} ends without cause: {wrong}")
+            case AssertionError() if world.old and "rule 13" in str(wrong):
+                # A master with an old disk asked, and nobody answered: it makes stamps below its forgotten promise.
+                world.met["stopped by rule 13 against an old disk"] += 1
+                machine.end("AssertionError", str(wrong))
             case Exception():
                 where = "".join(traceback.format_exception(wrong)[-3:])
                 machine.end(type(wrong).__name__, str(wrong))

@@ -66,7 +66,7 @@ class World:
         self.machines = [Machine(self, slot, name) for slot, name in enumerate(names)]
         self._receivers = [machine.receive for machine in self.machines]
         self.damaged = False
-        self.forged = False
+        self.forged = self.old = False
         self._quiet = False
         self.faults = 0
         self.healing = False
@@ -359,6 +359,7 @@ class World:
             return
         self._crash(machine, self.now_ms + 50)
         self.lose(machine)
+        self.old = True
         machine.disk.restore(image)
 
     def another_disk(self, machine: Machine) -> None:
