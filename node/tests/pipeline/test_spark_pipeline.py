@@ -19,6 +19,7 @@ from store_process import COUNT_ONE, COUNTED, Store, until
 from txlog.config.process import PipelineConfig
 from txlog.pipeline.application import QUERY_ENDED, spark_session, start_query
 from txlog.pipeline.settings import TASK_ATTEMPTS, spark_settings
+from txlog.pipeline.source import RECHECK_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 WORKERS = ["w1", "w2"]
@@ -129,6 +130,10 @@ def test_workers_and_masters_come_and_go(site: DataCentre, query: Any) -> None:
     site.stores["w1"].put_back(site.folder / "copy")
     site.wait_for(site.count_one())
     assert site.counts() == [13, 13]
+
+    # the same while nothing new arrives: long before everybody is looked at anyway
+    site.stores["w1"].put_back(site.folder / "copy")
+    until(lambda: site.counts() == [13, 13], RECHECK_S / 2)
 
 
 def test_poison_and_hold_stop_one_worker_only(site: DataCentre, query: Any) -> None:

@@ -48,9 +48,12 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         "spark.task.maxFailures": str(TASK_ATTEMPTS),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.ui.retainedExecutions": "5",
-        "spark.ui.retainedJobs": "5",
-        "spark.ui.retainedStages": "5",
+        # few, for the memory; not fewer, since above it they are counted and thrown away in each micro-batch
+        "spark.sql.ui.retainedExecutions": "100",
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
+        "spark.ui.liveUpdate.period": "-1",  # there is nobody to show it to
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
