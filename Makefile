@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev lock demo test lint types simulate mutants bench faults clean up down
+.PHONY: help install install-dev native lock demo test lint types simulate mutants bench faults clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
@@ -31,6 +31,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 install: $(VENV)/.installed ## everything that TxLog needs, into ./.venv
 install-dev: $(VENV)/.installed-dev ## and what its tests need
 
+native: install-dev ## compile the hot rooms of a master with mypyc (needs a C compiler; without it they are interpreted)
+	@$(BIN)/python -m txlog.native
+
 lock: $(VENV)/.uv ## compile the lock files anew
 	for f in requirements requirements-uv requirements-dev requirements-demo; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
@@ -40,15 +43,15 @@ lint: install-dev ## ruff and the import contracts
 types: install-dev ## mypy, strict
 	$(BIN)/mypy
 
-test: install-dev lint types ## all tests, on the real components
+test: native lint types ## all tests, on the real components
 	$(BIN)/pytest
 
 SEEDS ?= 1000
 START ?= 0
-simulate: install ## the masters under simulated faults: SEEDS=n [START=n]
+simulate: native ## the masters under simulated faults: SEEDS=n [START=n]
 	@$(BIN)/python -m txlog_simulation --seeds $(SEEDS) --start $(START)
 
-mutants: install ## take each safeguard out of the code; the simulator must notice
+mutants: native ## take each safeguard out of the code; the simulator must notice
 	@$(BIN)/python -m txlog_simulation.mutants
 
 up: install ## run examples/two-data-centres on this machine
@@ -73,8 +76,8 @@ $(OLD_RELEASE)/.installed: $(VENV)/.uv requirements-demo.lock
 demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in real data and its changes (KEEP=1: leave them running)
 	$(BIN)/python -m e2e.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
 
-bench: install-dev ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
+bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
 
-faults: install-dev ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
+faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
 	$(BIN)/python -m e2e.faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))

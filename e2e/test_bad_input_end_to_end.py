@@ -139,9 +139,7 @@ def test_a_stranger_is_no_peer(alone: Masters, node: str, token: str | None, rea
         TxLog_Node=node,
         Authorization=f"Bearer {given}",
         Connection="Upgrade",
-        Upgrade="websocket",
-        Sec_WebSocket_Version="13",
-        Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==",
+        Upgrade="txlog-frames",
     )
     assert answer.status in (401, 403)
     assert json.loads(answer.text)["reason"] == reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from txlog.native import prefer_native
 from txlog_simulation import patching
 from txlog_simulation.mutant_table import MUTANTS
 
@@ -24,6 +25,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.mutant:
         patching.install(next(m.edits for m in MUTANTS if m.name == options.mutant))
+    else:
+        prefer_native()
     from txlog_simulation import runner  # not before the patch
 
     job = runner.Job(

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import ClientError, WSServerHandshakeError
+from aiohttp import ClientError
 from master_cluster import TOKEN, Cluster, until
 
 PEER = "/txlog/peer"
@@ -35,9 +36,8 @@ async def test_strangers_are_refused_by_name_and_counted(
     three: Cluster, node: str, token: str, status: int, reason: str
 ) -> None:
     headers = {"TxLog-Node": node, "Authorization": f"Bearer {token}"}
-    with pytest.raises(WSServerHandshakeError) as refused:
-        await three.session.ws_connect(three.url(0, PEER), headers=headers)
-    assert refused.value.status == status
+    told = await three.get(0, PEER, status, headers={**headers, "Connection": "Upgrade", "Upgrade": "txlog-frames"})
+    assert (told["error"], told["reason"]) == ("PeerFault", reason)
     told = await three.get(0, PEER, status, headers=headers)
     assert (told["error"], told["reason"]) == ("PeerFault", reason)
     shown = await three.get(0, "/txlog/peers")
@@ -46,17 +46,54 @@ async def test_strangers_are_refused_by_name_and_counted(
     assert reason in three.logged(0)
 
 
+async def as_peer(cluster: Cluster, at: int, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that speaks frames, as that master."""
+    url = urlsplit(cluster.url(at, PEER))
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    writer.write(
+        f"GET {PEER} HTTP/1.1\r\nHost: {url.netloc}\r\nConnection: Upgrade\r\nUpgrade: txlog-frames\r\n"
+        f"TxLog-Node: {node}\r\nAuthorization: Bearer {TOKEN.decode()}\r\n\r\n".encode()
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101 "), head
+    return reader, writer
+
+
+def frame(message: bytes) -> bytes:
+    return len(message).to_bytes(4, "big") + message
+
+
 async def test_nonsense_of_a_peer_is_named_and_dropped(three: Cluster) -> None:
-    headers = {"TxLog-Node": "uk-2", "Authorization": f"Bearer {TOKEN.decode()}"}
-    async with three.session.ws_connect(three.url(0, PEER), headers=headers) as socket:
-        await socket.send_bytes(b"\xffunknown format")
-        await socket.send_bytes(b"\x01broken")
-        await socket.send_str("text means nothing")
-        await until(lambda: {"UnknownFormat", "Malformed"} <= set(three.logged(0)))
+    _, writer = await as_peer(three, 0, "uk-2")
+    nonsense = frame(b"\xffunknown format") + frame(b"") + frame(b"\x01broken")
+    for at in range(0, len(nonsense), 3):  # whatever pieces it comes in
+        writer.write(nonsense[at : at + 3])
+        await writer.drain()
+    await until(lambda: {"UnknownFormat", "Malformed"} <= set(three.logged(0)))
     shown = (await three.get(0, "/txlog/peers"))["peers"]
     assert next(p for p in shown if p["node"] == "uk-2")["faultsByReason"] == {"UnknownFormat": 1, "Malformed": 1}
     await three.write(0, insert(1))
     assert not three.ended
+    writer.close()
+
+
+async def test_a_frame_that_is_too_long_ends_the_connection(three: Cluster) -> None:
+    reader, writer = await as_peer(three, 0, "uk-2")
+    writer.write((1 << 31).to_bytes(4, "big"))
+    await asyncio.wait_for(_end_of(reader), 10)
+    await three.write(0, insert(1))
+    writer.close()
+
+
+async def _end_of(reader: asyncio.StreamReader) -> None:
+    while await reader.read(1 << 16):
+        pass
+
+
+async def test_who_asks_for_no_frames_is_told_what_to_ask_for(three: Cluster) -> None:
+    headers = {"TxLog-Node": "uk-2", "Authorization": f"Bearer {TOKEN.decode()}"}
+    told = await three.get(0, PEER, 400, headers=headers)
+    assert "txlog-frames" in told["message"]
 
 
 async def test_a_stopped_master_comes_back_and_follows(three: Cluster) -> None:

@@ -47,7 +47,7 @@ async def served(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncItera
     await cluster.start()
     driver = Driver(cluster.url(0), "w-1", store)
     yield Served(cluster, store, driver)
-    driver.close()
+    await asyncio.to_thread(driver.close)  # its last question is answered on this loop
     store.kill()
 
 

@@ -11,21 +11,13 @@ import msgspec
 
 from txlog.journal import format as fmt
 from txlog.journal.format import Body
-from txlog.model.entry import HASH_BYTES, Item, Run, Span
+from txlog.journal.fronts import AddedFront
+from txlog.model.entry import HASH_BYTES, Item, Run
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Ceiling, Record, Stable, ViewAccepted, ViewInstalled
 from txlog.model.view import View
 
 _U64 = Struct("<Q")
-
-
-class AddedFront(msgspec.Struct, array_like=True):
-    """On disk."""
-
-    spans: list[Span]
-    hashes: bytes
-    stable: int
-
 
 _decode_added = msgspec.msgpack.Decoder(AddedFront).decode
 _decode_view = msgspec.msgpack.Decoder(View).decode

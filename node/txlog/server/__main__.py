@@ -1,85 +1,11 @@
-"""``python -m txlog.server --config FILE.json``.
+"""``python -m txlog.server``: :mod:`txlog.server.main` over the compiled rooms, where they are there and fit."""
 
-Exit codes: 0 stopped as asked, 64 what it was given is wrong, 70 ended by name (the last line of the log says it),
-74 the journal cannot be opened.
-"""
-
-from __future__ import annotations
-
-import argparse
-import asyncio
-import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
-from pydantic import ValidationError
-
-from txlog.config.process import NodeConfig
-from txlog.model.errors import Fatal, JournalFault
-from txlog.runtime.events import EventLog
-from txlog.server.app import BadStart, serve
-
-EX_USAGE = 64
-EX_IOERR = 74
-
-
-def read_config(path: Path) -> NodeConfig:
-    """The file as a configuration; :class:`BadStart` with one line for each thing that is wrong."""
-    try:
-        config = NodeConfig.model_validate_json(path.read_bytes())
-    except OSError as wrong:
-        raise BadStart(f"{path}: {wrong.strerror}") from None
-    except ValidationError as wrong:
-        lines = (f"{'.'.join(str(at) for at in e['loc']) or 'the file'}: {e['msg']}" for e in wrong.errors())
-        raise BadStart("\n".join(f"{path}: {line}" for line in lines)) from None
-    if config.node not in [p.node for p in config.peers]:
-        raise BadStart(f"{path}: peers: {config.node} itself must be among them, at its place in the order")
-    return config
-
-
-def main(arguments: list[str] | None = None) -> int:
-    if not __debug__:
-        print("txlog.server does not run without its assertions: leave -O and PYTHONOPTIMIZE away", file=sys.stderr)
-        return EX_USAGE
-    parser = argparse.ArgumentParser(prog="python -m txlog.server", description="One TxLog master.")
-    parser.add_argument("--config", required=True, type=Path, help="the JSON file that the supervisor wrote")
-    told = parser.parse_args(arguments)
-    try:
-        config = read_config(told.config)
-    except BadStart as wrong:
-        print(wrong, file=sys.stderr)
-        return EX_USAGE
-    log = EventLog(config.node)
-
-    def end(error: BaseException) -> None:
-        name = error.reason if isinstance(error, Fatal) else type(error).__name__
-        log.error(name, message=str(error)[:2000])
-        os._exit(Fatal.EXIT_CODE)  # at once: whatever ran on could say what is not true any more
-
-    try:
-        return _run(config, log, end)
-    except BadStart as wrong:
-        log.error("BadStart", message=str(wrong))
-        return EX_USAGE
-    except JournalFault as wrong:
-        log.error(wrong.name, message=str(wrong))
-        return EX_IOERR
-    except Fatal as wrong:
-        log.error(wrong.reason, message=str(wrong))
-        return Fatal.EXIT_CODE
-    except OSError as wrong:
-        log.error("CannotListen", address=f"{config.host}:{config.port}", message=str(wrong))
-        return EX_IOERR
-
-
-def _run(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> int:
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, log, end))
-    return 0
-
+from txlog.native import prefer_native
 
 if __name__ == "__main__":
+    prefer_native()
+    from txlog.server.main import main
+
     sys.exit(main())

@@ -9,6 +9,7 @@ from typing import Any
 
 from txlog.model.errors import NotFound
 from txlog.model.ids import parse_txid
+from txlog.native import is_native
 from txlog.runtime.asked import WAIT_S_MAX, level_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, seconds_of, text_answer
@@ -49,6 +50,7 @@ class Status:
                 "birth": f"{core.birth:016x}",
                 "start": core.start,
                 "version": VERSION,
+                "native": is_native(),
                 "state": site.state,
                 "epoch": view.epoch if view is not None else 0,
                 "clusterId": view.cluster_id.hex() if view is not None else None,

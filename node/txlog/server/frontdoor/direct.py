@@ -50,8 +50,10 @@ class Head(NamedTuple):
 
 
 class DirectWrites:
-    """All connections that have spoken nothing but plain writes. ``level`` and ``seconds``: what counts for a request that
-    does not say; ``idle_s``: how long a connection may be silent; ``hand_over``: makes aiohttp's protocol."""
+    """All connections that have spoken nothing but plain writes.
+
+    ``level`` and ``seconds``: what counts for a request that does not say; ``idle_s``: how long a connection may be
+    silent; ``hand_over``: makes aiohttp's protocol."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class DirectWrites:
         self._heads: dict[bytes, Head] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
+        self._bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
 
     def connection(self) -> Connection:
         """The protocol of a new connection."""
@@ -114,7 +117,7 @@ class DirectWrites:
             )
         except TxLogError:
             return None  # aiohttp's side refuses it by name
-        if asked.level not in BELOW_APPLIED or asked.seconds < PATIENCE_S_MIN or int(length) > BODY_BYTES_MAX:
+        if asked.level not in BELOW_APPLIED or asked.seconds < PATIENCE_S_MIN or int(length) > self._bytes_max:
             return None
         return Head(headers.get(b"content-type", ""), int(length), asked)
 

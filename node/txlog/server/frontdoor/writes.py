@@ -44,7 +44,7 @@ class Writes:
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
-        self._bytes_max = site.config.limits.body_bytes
+        self.bytes_max = site.config.limits.body_bytes
 
         self.own_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
@@ -133,7 +133,7 @@ class Writes:
         headers = request.headers
         kind = headers.get("Content-Type", "")
         media = kind.partition(";")[0].strip().lower()
-        body = await read_body(request, self._bytes_max)
+        body = await read_body(request, self.bytes_max)
         if media == _UPDATE:
             query = dict(request.query) if "?" in request.raw_path else {}
             return await self._update(_text(body, "MALFORMED QUERY"), query)

@@ -1,0 +1,87 @@
+"""Finds the compiled modules, if they were made of exactly the sources that are here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent.parent
+"""The folder that holds the package."""
+FOLDER: Final = Path(sys.prefix) / "txlog-native"
+MANIFEST: Final = "manifest.json"
+SWITCH: Final = "TXLOG_NATIVE"
+"""Set to 0: the sources are interpreted."""
+
+MODULES: Final = tuple(
+    f"txlog.{name}"
+    for name in (
+        *("protocol.agreement", "protocol.core", "protocol.founding", "protocol.history", "protocol.keys"),
+        *("protocol.peers", "protocol.queue", "protocol.rounds"),
+        *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
+        *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
+        *("runtime.executor", "runtime.loop", "runtime.watermark"),
+    )
+)
+"""What is compiled: the way of a transaction between the doors and the disk."""
+
+
+def source_of(module: str) -> Path:
+    return ROOT / (module.replace(".", "/") + ".py")
+
+
+def digest() -> str:
+    """Of everything that the compiled code depends on: these sources, those whose types they use, this interpreter."""
+    found = hashlib.sha256(sys.version.encode())
+    for room in ("model", "native", "wire", "protocol", "journal", "runtime"):
+        for path in sorted((ROOT / "txlog" / room).glob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+class Finder(MetaPathFinder):
+    """``files``: module name to extension."""
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        self._files = files
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        file = self._files.get(fullname)
+        if file is None:
+            return None
+        return spec_from_file_location(fullname, file, loader=ExtensionFileLoader(fullname, str(file)))
+
+
+def prefer_native() -> bool:
+    """From now on import the compiled modules, where they fit; call it before any of them is imported.
+
+    False, and nothing changes, when they were not made, were made of other sources, or ``TXLOG_NATIVE=0``."""
+    if os.environ.get(SWITCH) == "0":
+        return False
+    try:
+        made = json.loads((FOLDER / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    if made.get("digest") != digest():
+        return False
+    files = {name: FOLDER / file for name, file in made["files"].items()}
+    if not all(file.name.endswith(tuple(EXTENSION_SUFFIXES)) and file.exists() for file in files.values()):
+        return False
+    sys.meta_path.insert(0, Finder(files))
+    return True
+
+
+def is_native() -> bool:
+    """Whether the core of this process is compiled."""
+    core = sys.modules.get("txlog.protocol.core")
+    return core is not None and isinstance(core.__spec__.loader if core.__spec__ else None, ExtensionFileLoader)
