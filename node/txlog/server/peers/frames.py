@@ -2,7 +2,7 @@
 
 A frame is four bytes of length (big-endian) and so many bytes of :mod:`txlog.wire`; an empty one says *alive*. There
 is no task and no queue between the socket and the core: what comes is handed over as it is read, what is said is
-written at once. Measured against WebSockets, that is a fifth of the processor for each message.
+written at once.
 """
 
 from __future__ import annotations
