@@ -14,6 +14,9 @@ from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered, Stable, ViewAccepted
 from txlog.model.view import View
 
+LATE = (500, 1200)
+"""Bytes before the end of the last segment: there are the seals, and in front of them what was written last."""
+
 
 class Disk:
     """What outlives a master's process. ``step`` is told of every operation on the files and may end the process
@@ -122,14 +125,15 @@ class Disk:
         """The disk is what it was when the image was made."""
         self._files = self._hooked(MemoryFiles.load(image))
 
-    def flip(self) -> bool:
-        """One bit at rest turns; False when there is nothing to turn."""
+    def flip(self, late: bool) -> bool:
+        """One bit at rest turns; False when there is nothing to turn. ``late``: in one of the last records."""
         segments = [(name, data) for name, data in self._files.dump().items() if name.startswith("segment")]
         if not segments:
             return False
-        name, data = self._rng.choice(segments)
+        name, data = segments[-1] if late else self._rng.choice(segments)
         used = max(1, len(data.rstrip(b"\0")))
-        self._files.flip(name, self._rng.randrange(used), self._rng.randrange(8))
+        at = max(0, used - self._rng.randint(LATE[0], LATE[1])) if late else self._rng.randrange(used)
+        self._files.flip(name, at, self._rng.randrange(8))
         return True
 
     def fill(self, full: bool) -> None:

@@ -23,7 +23,7 @@ from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
-from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LOG, PROCESS
+from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS
 
 if TYPE_CHECKING:
     from txlog_simulation.world import World
@@ -96,8 +96,8 @@ class WatchedJournal:
 
 class Machine:
     """``state`` is one of the four words above. ``mirror`` is what its disk holds durably; ``pending`` what was
-    appended behind that. ``fuse`` counts the steps to a crash. ``repair`` is there instead of an ``executor`` while a
-    damaged journal is mended."""
+    appended behind that. ``fuse`` counts the steps to a crash, of those called ``fuse_step`` if that is set. ``repair``
+    is there instead of an ``executor`` while a damaged journal is mended."""
 
     def __init__(self, world: World, slot: int, name: str) -> None:
         self.world = world
@@ -120,6 +120,7 @@ class Machine:
         self.told = Marks(0, 0, 0, 0, 0)
         self.inbox: list[tuple[int, bytes]] = []
         self.fuse = 0
+        self.fuse_step = ""
         self.disk_stalls_until = 0
         self.offset_ms = world.plan.clock_offsets_ms[slot]
         self.rate = world.plan.clock_rates[slot]
@@ -278,7 +279,7 @@ class Machine:
             span = self.asked.span
             for other, held in self.known_elsewhere:
                 if not other.damaged and held.get(Origin(span.node, span.birth), 0) >= span.first_seq:
-                    self.world.findings.add(JOURNAL, "28", f"{self.name} gives up on {span}, {other.name} holds it")
+                    self.world.findings.add(LIVENESS, "28", f"{self.name} gives up on {span}, {other.name} holds it")
 
     def _check_readable(self, journal: Journal) -> None:
         """Every transaction that this disk held is what its origin made."""
@@ -333,7 +334,7 @@ class Machine:
 
     def step(self, name: str) -> None:
         """A step of the process is done; it may have been the last."""
-        if self.fuse:
+        if self.fuse and self.fuse_step in ("", name):
             self.fuse -= 1
             if not self.fuse:
                 self.world.met[f"crash after {name}"] += 1
@@ -394,6 +395,7 @@ class Machine:
         self.repair = None
         self.syncing = None
         self.fuse = 0
+        self.fuse_step = ""
         self.inbox.clear()
         self.told = Marks(0, 0, 0, 0, 0)
 

@@ -21,7 +21,7 @@ TWICE_EVERY = 20
 """Every so many seeds, one is run twice and the traces are compared (rule 31)."""
 SHRUNK_MAX = 2
 """Of many seeds that fail, the first ones are made small."""
-COVERAGE_FROM_SEEDS = 200
+COVERAGE_FROM_SEEDS = 400
 """With fewer seeds a rare fault may well not be met."""
 LISTED = (
     "amnesia",

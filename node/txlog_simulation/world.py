@@ -24,6 +24,9 @@ from txlog_simulation.plan import BEGIN_MS, NAMES, Fault, Plan, Work
 from txlog_simulation.trace import Trace
 from txlog_simulation.violation import LIVENESS, LOG, Findings, Violation
 
+STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "release")
+"""At which a process may end; see ``machine.py``."""
+
 
 @dataclass
 class Result:
@@ -200,7 +203,9 @@ class World:
             case "crash":
                 self._crash(machine, end_ms)
             case "crash-at-step":
-                machine.fuse = fault.size
+                machine.fuse, machine.fuse_step = fault.size, ""
+                if fault.size % 2:  # a certain step, soon
+                    machine.fuse, machine.fuse_step = 1 + fault.size % 3, STEPS[fault.size // 2 % len(STEPS)]
             case "restart-all":
                 for each in self.machines:
                     self._crash(each, self.now_ms + self.rng.choice((10, 100, 300)))
@@ -281,12 +286,16 @@ class World:
                 machine.disk.wipe()
             case "old-image":
                 self.at(end_ms, self._restore, machine, machine.disk.image())
+            case "flip" if self.rng.random() < 0.5 and self.plan.masters > 2:
+                # what is lost is news that the first one to be asked has not heard of
+                away, plan = min(slot for slot in range(self.plan.masters) if slot != fault.a), self.plan
+                flip_ms = self.now_ms + 2 * (max(plan.near_ms, plan.far_ms) + plan.jitter_ms + plan.disk_ms) + 5
+                links = [pair for o in range(plan.masters) if o != away for pair in ((o, away), (away, o))]
+                self._cut(links, flip_ms + 20)
+                self.at(self.now_ms + 1, self._work, Work(self.now_ms, fault.a, 9, False, False, False))
+                self.at(flip_ms, self._flip, machine, flip_ms + 20, True)
             case "flip":
-                # only behind a seal: without one a flipped last record reads as a torn tail, as the journal says
-                if machine.rest(sealed=True) and machine.disk.flip():
-                    machine.flipped = True
-                    self.met["bit flipped"] += 1
-                self.at(end_ms, machine.start, machine.life)
+                self._flip(machine, end_ms, False)
             case "forge":
                 self._forge(machine, fault.b, fault.lasts_ms)
             case "disk-error":
@@ -299,6 +308,13 @@ class World:
                     self.at(end_ms + 50, machine.start)
             case _:
                 raise AssertionError(fault.kind)
+
+    def _flip(self, machine: Machine, back_ms: int, late: bool) -> None:
+        """Only behind a seal: without one a flipped last record reads as a torn tail, as the journal says."""
+        if not self.healing and machine.rest(sealed=True) and machine.disk.flip(late):
+            machine.flipped = True
+            self.met["bit flipped"] += 1
+        self.at(back_ms, machine.start, machine.life)
 
     def _forge(self, machine: Machine, behind: int, lasts_ms: int) -> None:
         """One master comes back with another log, another one with a shorter log, which the first may offer to mend.
@@ -367,6 +383,7 @@ class World:
         origin = machine.origin
         if origin is None:
             return
+        self.transactions.lost.add(origin)
         self.mirrors[origin] = machine.mirror
         kept = max(mirror.held.get(origin, 0) for mirror in self.mirrors.values())
         del self.transactions.made.get(origin, [])[kept:]

@@ -21,7 +21,8 @@ class Made(NamedTuple):
 
 
 class Transactions:
-    """``made``: per origin, index ``seq - 1``. ``submitted``: content hashes per node that clients brought."""
+    """``made``: per origin, index ``seq - 1``. ``submitted``: content hashes per node that clients brought. ``lost``:
+    origins whose disk is not what it was."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
@@ -29,6 +30,7 @@ class Transactions:
         self.submitted: dict[str, set[bytes]] = {}
         self.accepted: dict[Origin, int] = {}
         self.accepted_count = 0
+        self.lost: set[Origin] = set()
 
     def submit(self, node: str, batch: list[Submission]) -> None:
         """A client brought this to a master."""
@@ -45,6 +47,8 @@ class Transactions:
             if seq <= len(rows):
                 if rows[seq - 1].content != content:
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} has another content at {node} than at its origin")
+            elif run.node != node and run.origin in self.lost and seq == len(rows) + 1:
+                rows.append(made)  # it was on the way when its origin's disk was lost
             elif run.node != node:
                 self.findings.add(
                     PROMISE, "8", f"{node} holds {run.origin}.{seq}, which is not durable at its origin (yet)"
