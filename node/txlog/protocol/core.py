@@ -23,6 +23,8 @@ from txlog.wire.messages import Claim, FetchRuns, Known, KnownBirth, Message, Po
 CEILING_BLOCK = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
+NOTHING = Effects()
+"""What most calls have to say; nobody writes into it."""
 ORDER_MAX = 65_536
 """Entries of the log's order in one post, a byte each: a bounded piece of catching up (rule 18)."""
 
@@ -55,10 +57,13 @@ class Core:
         leaves."""
         self._gather()
         marks = self._current_marks()
-        if marks != self._marks:
+        if marks is not self._marks:
             self._marks = marks
             self._effects.marks = marks
-        effects, self._effects = self._effects, Effects()
+        effects = self._effects
+        if effects.empty:
+            return NOTHING
+        self._effects = Effects()
         return effects
 
     def _gather(self) -> None:
@@ -209,7 +214,7 @@ class Core:
             sender.answered(post.answers, sender.held_of_mine)
         self._advance()
         if post.ask:
-            self._post(sender, now, ask=False, answers=post.claim.number)
+            sender.owed = post.claim.number
 
     def _check_view(self, peer: str, post: Post, now: Now) -> None:
         view = self.founding.accepted
@@ -364,8 +369,8 @@ class Core:
         for peer in self.peers:
             peer.expire(now.mono - self._rounds.resend_ms)
             due_ms = self._rounds.due_ms(self.agreement, peer)
-            if due_ms <= now.mono:
-                self._post(peer, now, ask=True, answers=0)
+            if due_ms <= now.mono or peer.owed:
+                self._post(peer, now, due_ms <= now.mono)
                 due_ms = self._rounds.due_ms(self.agreement, peer)
             wake = min(wake, max(due_ms, now.mono + 1))
         return min(wake, self._fetch_missing(now))
@@ -430,13 +435,15 @@ class Core:
             full=self.full,
         )
 
-    def _post(self, peer: Peer, now: Now, ask: bool, answers: int) -> None:
+    def _post(self, peer: Peer, now: Now, due: bool) -> None:
+        """One post, which also answers all that this peer has asked. It asks for an answer itself when it was due, or
+        brings transactions."""
         agreement = self.agreement
         assert agreement is not None
-        if not self.founding.admitted:
-            return
         claim = self._claim(now)
         push = self._rounds.push(agreement, peer)
+        ask = due or push is not None
+        answers, peer.owed = peer.owed, 0
         known = peer.claim.log_index if peer.claim else 0
         order = order_hash = b""
         if known < claim.log_index:
@@ -483,13 +490,11 @@ class Core:
         if agreement is None:
             return self._marks
         own, synced = agreement.own.held, agreement.own_synced
-        return Marks(
-            accepted=own,
-            quorum=own if own == synced else max(self._quorum(agreement), synced),
-            synced=synced,
-            log=agreement.history.length,
-            stable=agreement.stable,
-        )
+        quorum = own if own == synced else max(self._quorum(agreement), synced)
+        last, log, stable = self._marks, agreement.history.length, agreement.stable
+        if (own, quorum, synced, log, stable) == last:
+            return last
+        return Marks(own, quorum, synced, log, stable)
 
     def _quorum(self, agreement: Agreement) -> int:
         """The last own seq held by more than half of all configured weight."""

@@ -25,7 +25,8 @@ class Peer:
     """A member of the view other than this master.
 
     ``claim`` is the newest taken from it, direct or relayed. ``usable_counter`` obeys rule 10 and never falls in
-    one start of this process. ``pushed`` ≥ what it holds of ours, unless something was lost on the way."""
+    one start of this process. ``pushed`` ≥ what it holds of ours, unless something was lost on the way. ``owed``: the
+    number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else 0."""
 
     def __init__(self, slot: int, member: Member) -> None:
         self.slot = slot
@@ -42,6 +43,7 @@ class Peer:
         self.sent_ms = -(1 << 60)
         self.sent_version = -1
         self.told_log = 0
+        self.owed = 0
 
     def held(self, slot: int) -> int:
         return self.claim.held[slot] if self.claim else 0
