@@ -9,7 +9,8 @@ from random import Random
 
 from txlog.journal import Journal, MemoryFiles
 from txlog.journal.memory import PERISHES, SURVIVES, TEARS
-from txlog.model.entry import HASH_BYTES, Span, chain_hash, chain_start, origin_tag
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered, Stable, ViewAccepted
 from txlog.model.view import View

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal import Sync as JournalSync
 from txlog.journal.memory import Crashed
-from txlog.model.entry import KIND_UPDATE, content_hash
+from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull, PeerFault, Refused
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered
 from txlog.protocol.core import Core

@@ -6,7 +6,7 @@ the mirror and the first few records behind it: nothing that was durable is lost
 
 from __future__ import annotations
 
-from txlog.model.entry import HASH_BYTES
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Ceiling, Held, Record, Recovered, Stable, ViewAccepted, ViewInstalled
 from txlog.model.view import View

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import HASH_BYTES, KIND_SKIP, Item, Run, Span
+from txlog.model.entry import KIND_SKIP, Item, Run, Span
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import (
     Added,

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import (
-    KIND_QUADS,
-    KIND_SKIP,
-    KIND_UPDATE,
-    LogEntry,
-    Position,
-    chain_hash,
-    chain_start,
-    content_hash,
-    origin_tag,
-)
+from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
 from txlog.workers.transport import HttpTransport

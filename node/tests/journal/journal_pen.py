@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from txlog.journal import Journal, MemoryFiles
-from txlog.model.entry import (
-    KIND_SKIP,
-    KIND_UPDATE,
-    Item,
-    Run,
-    Span,
-    chain_hash,
-    chain_start,
-    content_hash,
-    origin_tag,
-)
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted, ViewInstalled
 from txlog.model.view import Member, View

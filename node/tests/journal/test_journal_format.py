@@ -11,8 +11,9 @@ from journal_pen import Pen, check_content, founding, held_of, open_journal, vie
 from txlog.journal import MemoryFiles, check, show
 from txlog.journal import format as fmt
 from txlog.journal.vitals import Vitals
-from txlog.model.entry import KIND_UPDATE, Item, Run, content_hash
+from txlog.model.entry import KIND_UPDATE, Item, Run
 from txlog.model.errors import JournalDamaged
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin
 from txlog.model.records import Ceiling, Held, Stable
 

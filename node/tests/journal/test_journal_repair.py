@@ -10,8 +10,9 @@ from journal_pen import BIRTHS, CLUSTER, Pen, check_content, founding, held, hel
 
 from txlog.journal import Journal, MemoryFiles, check
 from txlog.journal import format as fmt
-from txlog.model.entry import Span, chain_start
+from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
+from txlog.model.hashes import chain_start
 from txlog.model.records import Added, Ceiling, Damage, Held, Recovered
 
 SEGMENT_BYTES = 4096

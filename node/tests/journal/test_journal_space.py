@@ -9,8 +9,9 @@ import pytest
 from journal_pen import BIRTHS, Pen, check_content, held_of, open_journal
 
 from txlog.journal import Journal, MemoryFiles, RealFiles
-from txlog.model.entry import Item, Run, content_hash
+from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
+from txlog.model.hashes import content_hash
 from txlog.model.records import Ceiling, Held, Stable
 
 SEGMENT_BYTES = 8192
@@ -115,7 +116,7 @@ def test_a_transaction_larger_than_a_segment_gets_its_own() -> None:
 
 
 def test_a_disk_too_small_to_begin_is_refused_by_name() -> None:
-    with pytest.raises(JournalFull, match="no room for one segment"):
+    with pytest.raises(JournalFull, match="no room for a segment"):
         open_journal(MemoryFiles(SEGMENT_BYTES - 1), segment_bytes=SEGMENT_BYTES)
 
 

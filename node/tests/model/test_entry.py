@@ -2,8 +2,9 @@
 
 import pytest
 
-from txlog.model.entry import KIND_QUADS, chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid, parse_txid
 from txlog.model.quads import decode_quads, encode_quads, split_graph
 

@@ -9,16 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from txlog.model.entry import (
-    KIND_QUADS,
-    KIND_SKIP,
-    LogEntry,
-    Position,
-    chain_hash,
-    chain_start,
-    content_hash,
-    origin_tag,
-)
+from txlog.model.entry import KIND_QUADS, KIND_SKIP, LogEntry, Position
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.wire.pages import MEDIA_TYPE, encode_page, page_of
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from txlog.model.entry import KIND_UPDATE, content_hash
+from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import PeerFault
+from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.runtime.executor import Executor

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.model.entry import KIND_UPDATE, Item, Run, chain_hash, origin_tag
+from txlog.model.entry import KIND_UPDATE, Item, Run
 from txlog.model.errors import Fatal
+from txlog.model.hashes import chain_hash, origin_tag
 from txlog.model.view import Member, View, founding_id
 from txlog.protocol.agreement import Agreement
 from txlog_simulation.plain_journal import recovered_from

@@ -9,7 +9,8 @@ from core_cluster import Cluster, update
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txlog.model.entry import HASH_BYTES, KIND_UPDATE, Item, Run, Span, chain_hash, chain_start, origin_tag
+from txlog.model.entry import KIND_UPDATE, Item, Run, Span
+from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Ceiling, Held, Record, ViewAccepted, ViewInstalled
 from txlog.model.view import Member, View, founding_id

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txlog.model.entry import HASH_BYTES
 from txlog.model.errors import PeerFault
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.model.view import Member

@@ -10,8 +10,9 @@ import pytest
 
 from txlog.journal import Journal, MemoryFiles
 from txlog.model.durability import Durability
-from txlog.model.entry import KIND_UPDATE, content_hash
+from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import PeerFault, Refused, Unavailable
+from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
 from txlog.runtime.events import EventLog

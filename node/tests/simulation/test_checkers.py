@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span, chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Ceiling, Held, ViewAccepted
 from txlog.model.view import Member, View, founding_id

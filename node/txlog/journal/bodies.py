@@ -12,7 +12,8 @@ import msgspec
 from txlog.journal import format as fmt
 from txlog.journal.format import Body
 from txlog.journal.fronts import AddedFront
-from txlog.model.entry import HASH_BYTES, Item, Run
+from txlog.model.entry import Item, Run
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Ceiling, Record, Stable, ViewAccepted, ViewInstalled
 from txlog.model.view import View

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from txlog.journal.vitals import Vitals
-from txlog.model.entry import HASH_BYTES, NO_HASH
+from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.view import View
 
 FORMAT_VERSION = 1

@@ -18,14 +18,19 @@ from txlog.journal.repairing import check_repair
 from txlog.journal.scan import Scan, Tail, scan
 from txlog.journal.space import Space
 from txlog.journal.vitals import Number, Vitals
-from txlog.model.entry import NO_HASH, Item, Run, chain_start, content_hash
+from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
+from txlog.model.hashes import NO_HASH, chain_start, content_hash
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Ceiling, Damage, Held, Record, Recovered, Stable, ViewAccepted, ViewInstalled
 from txlog.model.view import View
 
 SEGMENT_BYTES = 64 << 20
 CACHE_BYTES = 32 << 20
+VITALS_GROWTH = 96
+"""How much longer the vitals may become by the record itself: an origin that was not there before."""
+ORIGIN_BYTES_MAX = 80
+"""Of the origin's name in a Held record, padded."""
 WORK_BYTES_MAX = 1 << 16
 """``has_room_for_work`` promises room for a record of this size (less where segments are tiny)."""
 
@@ -134,11 +139,14 @@ class Journal:
 
     def _start(self, start: int) -> None:
         """Synced together with whatever good records an earlier process left unsynced."""
-        if not self._space.spares and not self._add_spare() and self._tail.size == 0:
+        started = bodies.encode_started(start)
+        wanted = self._length(started) + fmt.seal_bytes(len(self._vitals.encoded))
+        if not self._space.spares and not self._add_spare() and self._tail.end + wanted > self._tail.size:
             raise JournalFull(
-                f"beginning a journal: no room for one segment of {self._space.segment_bytes} bytes. Next: free space"
+                f"starting over a journal: no room for a segment of {self._space.segment_bytes} bytes, and none kept in"
+                " reserve. Next: free space, then start again"
             )
-        self._put(bodies.encode_started(start))
+        self._put(started)
         self._vitals.set_start(start)
         self.sync()
         self._add_spare()
@@ -285,7 +293,8 @@ class Journal:
 
     def has_room_for(self, length: int) -> bool:
         """Whether a ``Held`` of ``length`` bytes, or of ordinary size if that is more, is taken now."""
-        size = max(length, min(WORK_BYTES_MAX, self._space.segment_bytes // 8))
+        frame = fmt.HEAD_BYTES + len(self._vitals.encoded) + VITALS_GROWTH + ORIGIN_BYTES_MAX
+        size = max(length + frame, min(WORK_BYTES_MAX, self._space.segment_bytes // 8))
         if self._has_room(size):
             return True
         self._space.refresh()
@@ -305,7 +314,7 @@ class Journal:
         return self._tail.size - self._tail.end + beyond if self._space.reserve_kept else 0
 
     def _length(self, body: Body) -> int:
-        return fmt.record_length(body, len(self._vitals.encoded) + 96)
+        return fmt.record_length(body, len(self._vitals.encoded) + VITALS_GROWTH)
 
     def _has_room(self, length: int) -> bool:
         length += fmt.seal_bytes(len(self._vitals.encoded))

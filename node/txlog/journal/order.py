@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import HASH_BYTES, Span
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES
 
 HOLE = ""
 """The node of a span that stands for entries whose order cannot be read."""

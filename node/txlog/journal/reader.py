@@ -9,7 +9,8 @@ from txlog.journal import format as fmt
 from txlog.journal.files import File, Files
 from txlog.journal.format import Framed
 from txlog.journal.index import Place
-from txlog.model.entry import Item, content_hash
+from txlog.model.entry import Item
+from txlog.model.hashes import content_hash
 
 WINDOW_BYTES = 1 << 18
 """Read at once: single transactions that follow one another cost one call, not one each."""

@@ -9,7 +9,8 @@ from txlog.journal.index import OriginIndex, Place
 from txlog.journal.order import HOLE, subtract
 from txlog.journal.reader import Head, Reader, Unreadable
 from txlog.journal.scan import Bad, Scan
-from txlog.model.entry import HASH_BYTES, Span
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import Damage, KeySeen, QueuedMeta, Recovered
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from txlog.journal.order import subtract
-from txlog.model.entry import HASH_BYTES, Run, Span, chain_hash, content_hash, origin_tag
+from txlog.model.entry import Run, Span
 from txlog.model.errors import JournalDamaged
+from txlog.model.hashes import HASH_BYTES, chain_hash, content_hash, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Damage
 

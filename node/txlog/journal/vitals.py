@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from txlog.model.entry import HASH_BYTES, NO_HASH, Span
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
 
 Number = tuple[int, int, str]

@@ -24,6 +24,7 @@ SWITCH: Final = "TXLOG_NATIVE"
 MODULES: Final = tuple(
     f"txlog.{name}"
     for name in (
+        *("model.hashes", "protocol.events"),
         *("protocol.agreement", "protocol.core", "protocol.founding", "protocol.history", "protocol.keys"),
         *("protocol.peers", "protocol.queue", "protocol.rounds"),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),

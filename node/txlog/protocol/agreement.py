@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from txlog.model.entry import HASH_BYTES, KIND_SKIP, Item, Run, chain_next, content_hash
+from txlog.model.entry import KIND_SKIP, Item, Run
 from txlog.model.errors import Fatal, PeerFault
+from txlog.model.hashes import HASH_BYTES, chain_next, content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, Stable
 from txlog.model.view import View

@@ -9,7 +9,8 @@ from array import array
 from bisect import bisect_right
 from itertools import groupby
 
-from txlog.model.entry import HASH_BYTES, Span, chain_start
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES, chain_start
 from txlog.model.ids import Origin
 
 _MARK = 1024

@@ -48,6 +48,11 @@ class Peer:
     def held(self, slot: int) -> int:
         return self.claim.held[slot] if self.claim else 0
 
+    @property
+    def full(self) -> bool:
+        """It has said that it cannot store."""
+        return self.claim is not None and self.claim.full
+
     def take(self, claim: Claim, mono_ms: int) -> bool:
         """Keep a claim if it is news (rule 9); :class:`PeerFault` when it says less than this peer said before."""
         old = self.claim

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from itertools import repeat
 from typing import NamedTuple
 
-from txlog.model.entry import HASH_BYTES, chain_leaf, origin_tag
+from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
 
 _COMPACT_AT = 4096

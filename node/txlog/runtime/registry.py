@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from txlog.config.process import WorkerConfig
-from txlog.model.entry import NO_HASH
 from txlog.model.errors import BadInput, NotFound
+from txlog.model.hashes import NO_HASH
 from txlog.runtime.loop import Loop
 
 TOPIC = "workers"

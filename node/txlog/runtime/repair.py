@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from txlog.model.entry import Item, Run, Span, chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.entry import Item, Run, Span
 from txlog.model.errors import Fatal
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Damage, Recovered
 from txlog.protocol.events import Now, Settings

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from txlog.model.entry import NO_HASH, Position
+from txlog.model.entry import Position
 from txlog.model.errors import WorkerFault
+from txlog.model.hashes import NO_HASH
 
 SYSTEM = "urn:txlog:system"
 """Every graph whose name begins so is ours: no client may name it, no answer may show it."""

@@ -17,7 +17,8 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from txlog.model.entry import HASH_BYTES, KIND_UPDATE, Position
+from txlog.model.entry import KIND_UPDATE, Position
+from txlog.model.hashes import HASH_BYTES
 from txlog.workers.base import (
     CAPABILITIES,
     SYSTEM,

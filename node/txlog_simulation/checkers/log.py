@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import HASH_BYTES, KIND_SKIP, chain_hash, chain_start, origin_tag
+from txlog.model.entry import KIND_SKIP
+from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added
 from txlog.model.stamp import LOGICAL_BITS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import HASH_BYTES
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import Held
 from txlog.protocol.events import Submission

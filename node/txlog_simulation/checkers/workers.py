@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import HASH_BYTES, Item, content_hash
+from txlog.model.entry import Item
+from txlog.model.hashes import HASH_BYTES, content_hash
 from txlog.model.ids import Origin, Txid
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.violation import WORKER, Findings

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from txlog.model.durability import Durability
-from txlog.model.entry import KIND_SKIP, content_hash
+from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import BadInput, Conflict, NotFound, Refused
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid, parse_txid
 from txlog.protocol.events import Submission
 from txlog.runtime.registry import STALE_S, TOPIC, WorkerState

@@ -11,8 +11,9 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from txlog.model.entry import NO_HASH, Item, Position
+from txlog.model.entry import Item, Position
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, NotAcceptable, Unavailable
+from txlog.model.hashes import NO_HASH
 from txlog.protocol.agreement import Agreement
 from txlog.runtime.loop import Loop
 from txlog.runtime.site import Site

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from txlog.model.durability import Durability
-from txlog.model.entry import content_hash
 from txlog.model.errors import TxLogError
+from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
 from txlog.runtime.asked import Asked, asked_from
 from txlog.runtime.loop import Loop, Write

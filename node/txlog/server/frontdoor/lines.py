@@ -15,8 +15,8 @@ import msgspec
 from aiohttp import web
 
 from txlog.model.durability import Durability
-from txlog.model.entry import content_hash
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Accepted, Submission
 from txlog.runtime.asked import Asked, asked_of, check_key

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 from txlog.model.durability import Durability
-from txlog.model.entry import content_hash
 from txlog.model.errors import BadInput, NotFound, Refused, Unsupported
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
 from txlog.runtime.asked import Asked, asked_of

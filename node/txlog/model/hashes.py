@@ -1,0 +1,41 @@
+"""The hashes of transactions: content hash and chain hash (protocol section 1)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from txlog.model.ids import Origin
+
+HASH_BYTES = 16
+NO_HASH = bytes(HASH_BYTES)
+
+
+def content_hash(kind: int, key: str, payload: bytes) -> bytes:
+    """16 bytes over kind, idempotency key and payload. One txid with two of these is a fatal error (rule 3)."""
+    name = key.encode()
+    return blake2b(b"%d %d %s" % (kind, len(name), name) + payload, digest_size=HASH_BYTES).digest()
+
+
+def origin_tag(origin: Origin) -> bytes:
+    """The bytes of an origin inside a chain hash: node id, a zero, birth."""
+    return origin.node.encode() + b"\0" + origin.birth.to_bytes(8, "big")
+
+
+def chain_leaf(stamp: int, tag: bytes, seq: int, content: bytes) -> bytes:
+    """What one entry adds to the chain: content hash first, then stamp, seq and origin (:func:`origin_tag`)."""
+    return content + stamp.to_bytes(8, "big") + seq.to_bytes(8, "big") + tag
+
+
+def chain_next(previous: bytes, leaf: bytes) -> bytes:
+    """The hash of a log whose hash was ``previous``, after one more entry."""
+    return blake2b(previous + leaf, digest_size=HASH_BYTES).digest()
+
+
+def chain_hash(previous: bytes, stamp: int, tag: bytes, seq: int, content: bytes) -> bytes:
+    """:func:`chain_next` of a :func:`chain_leaf`."""
+    return chain_next(previous, chain_leaf(stamp, tag, seq, content))
+
+
+def chain_start(cluster_id: bytes) -> bytes:
+    """The hash of the empty log of a cluster: the chain begins with the cluster's id."""
+    return blake2b(b"txlog" + cluster_id, digest_size=HASH_BYTES).digest()
