@@ -208,3 +208,28 @@ def test_work_goes_on_beside_a_damage() -> None:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert found.damage == [first]
     assert journal.read("b", BIRTHS["b"], pen.seqs["b"], 1, 1).items
+
+
+def test_flips_one_after_the_other_never_cost_the_view() -> None:
+    """In the first segment, where only records carry it. Each repair leaves two copies of what nobody could send."""
+    files, size = MemoryFiles(), 1 << 16
+    journal, _ = open_journal(files, segment_bytes=size)
+    journal.append(founding())
+    journal.sync()
+    assert journal.seal()
+    journal.close()
+    copies = [place for place in places(files) if place[2] in (2, 3)]
+    assert len(copies) == 2
+    for name, offset, _ in copies:
+        files.flip(name, offset + 30, 3)
+        journal, found = open_journal(files, segment_bytes=size)
+        assert found.damage
+        assert found.accepted is not None
+        for damage in list(journal.damage):
+            journal.repair(damage, [], [], None)
+        journal.sync()
+        journal.close()
+    journal, found = open_journal(files, segment_bytes=size)
+    assert found.damage == []
+    assert found.accepted is not None
+    journal.close()

@@ -488,6 +488,10 @@ class Journal:
         segment = next((number for where, number in self._bad_headers.items() if damage.where.startswith(where)), 0)
         self._put(bodies.encode_repaired(damage.first, damage.last, segment))
         self.damage.remove(damage)
+        view = self._views.get(self._vitals.accepted)
+        if not self.damage and view is not None:
+            # One of its two copies may have stood in what was damaged, and nobody can send it: make it two again.
+            self._put(bodies.encode_view(view))
 
     def _refill(self, run: Run, hashes: bytes) -> None:
         held = self._index.at(run.origin)
