@@ -36,7 +36,7 @@ from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
 from bench.profile import Profiler
 from bench.readback import read_back, same_log
 from bench.report import Figure, Report, console, median, quantile, show, table
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, Status, Write
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
@@ -168,6 +168,7 @@ def _measure_log(options: Options, report: Report) -> None:
     )
     with three_masters(options.folder / "masters", keep=options.keep) as masters:
         profiler = Profiler(options.profile, masters.pids["uk-1"]) if options.profile else None
+        report.figure("native", all(_status(url).native for url in masters.urls))
         number = 0
         for turn in range(options.rounds):
             syncs.append(fsync_rate(options.folder))
@@ -193,6 +194,11 @@ def _measure_log(options: Options, report: Report) -> None:
     if profiler is not None:
         for made in profiler.tables():
             show(made)
+
+
+def _status(url: str) -> Status:
+    with MasterClient(url, 5.0) as master:
+        return master.status()
 
 
 def _one_round(

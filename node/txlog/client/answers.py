@@ -78,6 +78,8 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     repository: str = ""
     data_center: str = ""
     uptime_seconds: float = 0.0
+    native: bool = False
+    """Its hot rooms are compiled."""
 
 
 class Doorbell(msgspec.Struct, frozen=True):
