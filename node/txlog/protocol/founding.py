@@ -15,13 +15,17 @@ from txlog.wire.messages import Accepted, Install, Known, Message, Propose, Who
 
 _REPEAT_MS = 200
 """Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
+_ALONE_ROUNDS = 5
+"""Round time-outs without a word from anybody before a master that has just started takes itself for cut off. A peer
+that only pauses would tell whether this journal is an old image; a split cannot be waited for."""
 
 
 class Founding:
     """``accepted``: this master's latest view, durable; ``installed``: whether it knows that all accepted it.
 
     ``admitted``: this start may vote: every peer that answers has confirmed that this journal is not older than
-    what it has heard (rule 2), or nobody answered within the round time-out."""
+    what it has heard (rule 2). Peers that do not answer are waited for during one round time-out, or several while none
+    has answered."""
 
     def __init__(self, settings: Settings, recovered: Recovered, mono_ms: int) -> None:
         self.settings = settings
@@ -140,7 +144,8 @@ class Founding:
         if due and (not self.admitted or not self.installed):
             self._asked_ms = mono_ms
             sends += [(node, self.who()) for node in self.others if node not in self._known or not self.installed]
-        if self._began_ms + self.settings.round_timeout_ms <= mono_ms and self.installed:
+        rounds = 1 if self._known else _ALONE_ROUNDS
+        if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.installed:
             self.admitted = True
         if not self.installed and self.first_in_order:
             sends += self._propose(due)
