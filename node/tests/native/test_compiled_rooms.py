@@ -48,7 +48,15 @@ def test_switched_off_it_is_interpreted() -> None:
 
 
 @pytest.mark.parametrize(
-    "manifest", [None, "not JSON", json.dumps({"digest": "of other sources", "files": {"txlog.protocol.core": "x.so"}})]
+    "manifest",
+    [
+        None,
+        "not JSON",
+        "[]",
+        "{}",
+        '{"digest": 1, "files": []}',
+        json.dumps({"digest": "of other sources", "files": {"txlog.protocol.core": "x.so"}}),
+    ],
 )
 def test_what_is_not_there_or_does_not_fit_is_not_used(
     manifest: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

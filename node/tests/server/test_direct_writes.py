@@ -186,12 +186,17 @@ async def test_what_the_core_refuses_is_told_with_its_reason(one: Cluster, conne
     assert plain(one) == 1
 
 
-async def test_in_time_is_202_with_where_to_ask(clusters: Callable[..., Cluster]) -> None:
+async def with_a_silent_member(clusters: Callable[..., Cluster]) -> tuple[Cluster, Raw]:
+    """A master that can accept and not order, and a connection to it."""
     cluster = clusters(2)
     await cluster.start()
     await cluster.stop(1)
     url = urlsplit(cluster.url(0, "/"))
-    raw = Raw(*await asyncio.open_connection(url.hostname, url.port))
+    return cluster, Raw(*await asyncio.open_connection(url.hostname, url.port))
+
+
+async def test_in_time_is_202_with_where_to_ask(clusters: Callable[..., Cluster]) -> None:
+    cluster, raw = await with_a_silent_member(clusters)
     raw.send(request(quad(1), "TxLog-Durability: synced", "Prefer: wait=5"))
     status, headers, body = await raw.answer()
     assert status == 202
@@ -203,11 +208,7 @@ async def test_in_time_is_202_with_where_to_ask(clusters: Callable[..., Cluster]
 
 
 async def test_a_client_that_goes_away_leaves_nothing_behind(clusters: Callable[..., Cluster]) -> None:
-    cluster = clusters(2)
-    await cluster.start()
-    await cluster.stop(1)
-    url = urlsplit(cluster.url(0, "/"))
-    raw = Raw(*await asyncio.open_connection(url.hostname, url.port))
+    cluster, raw = await with_a_silent_member(clusters)
     raw.send(request(quad(1), "TxLog-Durability: synced"))
     await until(lambda: cluster.app(0).loop.in_flight == 1)
     raw.writer.transport.abort()

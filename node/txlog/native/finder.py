@@ -71,11 +71,11 @@ def prefer_native() -> bool:
         return False
     try:
         made = json.loads((FOLDER / MANIFEST).read_bytes())
-    except (OSError, ValueError):
-        return False
-    if made.get("digest") != digest():
-        return False
-    files = {name: FOLDER / file for name, file in made["files"].items()}
+        if made["digest"] != digest():
+            return False
+        files = {name: FOLDER / file for name, file in made["files"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False  # whatever it is, it is no manifest of ours
     if not all(file.name.endswith(tuple(EXTENSION_SUFFIXES)) and file.exists() for file in files.values()):
         return False
     sys.meta_path.insert(0, Finder(files))
