@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from txlog.model.entry import Run, Span
-from txlog.model.view import View
+from txlog.model.view import NO_VIEW, Number, View
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -42,26 +42,61 @@ class Ceiling(msgspec.Struct, frozen=True):
     stamp: int
 
 
-class ViewAccepted(msgspec.Struct, frozen=True):
-    """From now on this view is this master's latest, installed or not (rule 21)."""
-
-    view: View
-
-
-class ViewInstalled(msgspec.Struct, frozen=True):
-    """The accepted view of this number is installed."""
+class Promised(msgspec.Struct, frozen=True):
+    """A report was given for the proposal of this number: the view in force is stopped for good, and no lower view is
+    accepted, installed or posted in any more (rule 34). Numbers grow from record to record."""
 
     epoch: int
     ballot: int
     coordinator: str
 
 
-Record = Held | Added | Stable | Ceiling | ViewAccepted | ViewInstalled
+class Stamped(msgspec.Struct, array_like=True, frozen=True):
+    """New stamps of held transactions of one origin: ``stamps[i]`` is that of seq ``first_seq + i``."""
+
+    node: str
+    birth: int
+    first_seq: int
+    stamps: list[int]
+
+
+class ViewAccepted(msgspec.Struct, frozen=True):
+    """From now on this view is this master's latest, installed or not (rule 21); its promise is at least its number.
+
+    The log is cut behind index ``cut`` (what was cut off is held as before) and goes on with ``spans``, ``hashes`` being
+    the chain hash behind each of these entries, up to ``view.base_index``. ``stamped``: transactions, in the base or
+    waiting, that have another stamp from now on than they were held with; an own one that was held while no view was in
+    force had none (0). The stable index becomes the lesser of itself and ``cut``."""
+
+    view: View
+    cut: int = 0
+    spans: list[Span] = []
+    hashes: bytes = b""
+    stamped: list[Stamped] = []
+
+
+class ViewInstalled(msgspec.Struct, frozen=True):
+    """The accepted view of this number is installed: the stable index is the index of its base."""
+
+    epoch: int
+    ballot: int
+    coordinator: str
+
+
+class Left(msgspec.Struct, frozen=True):
+    """This master has left the view of this number, the latest it has accepted: it is stopped there for good."""
+
+    epoch: int
+    ballot: int
+    coordinator: str
+
+
+Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstalled | Left
 
 
 class QueuedMeta(msgspec.Struct, frozen=True):
     """What recovery tells of held transactions that are not in the log: ``first_seq`` on, parallel lists.
-    ``kinds`` are ``kind | payload bytes << 8``."""
+    ``kinds`` are ``kind | payload bytes << 8``. A stamp of 0: held while no view was in force, without one yet."""
 
     node: str
     birth: int
@@ -107,8 +142,10 @@ class Recovered(msgspec.Struct):
     Where the order itself is damaged, a span with an empty node stands for the entries that are missed, and their
     hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists,
     per origin, what is held beyond the log. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``:
-    the journal was made by this very start. ``accepted_number`` is the promise: the number of the latest accepted
-    view, known even where the view itself cannot be read; (0, 0, "") without one."""
+    the journal was made by this very start. ``installed`` is the accepted view or None. ``accepted_number``, ``promised``
+    and ``left`` are known even where the records themselves cannot be read: the number of the latest accepted view, the
+    highest number that was promised or accepted, the number of the view that this master has left; (0, 0, "") without
+    one."""
 
     node: str
     birth: int
@@ -124,4 +161,6 @@ class Recovered(msgspec.Struct):
     queued: list[QueuedMeta]
     keys: list[KeySeen]
     damage: list[Damage]
-    accepted_number: tuple[int, int, str] = (0, 0, "")
+    accepted_number: Number = NO_VIEW
+    promised: Number = NO_VIEW
+    left: Number = NO_VIEW

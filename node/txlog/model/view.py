@@ -8,6 +8,11 @@ import msgspec
 
 from txlog.model.ids import Origin
 
+Number = tuple[int, int, str]
+"""Of a view: epoch, ballot, coordinator. Views are ordered by it."""
+NO_VIEW: Number = (0, 0, "")
+"""Below every view: of a master that has none."""
+
 
 class Member(msgspec.Struct, array_like=True, frozen=True):
     """A master of a view: node id, birth of its journal, vote weight, data centre."""
@@ -23,8 +28,13 @@ class Member(msgspec.Struct, array_like=True, frozen=True):
 
 
 class View(msgspec.Struct, array_like=True, frozen=True):
-    """``(epoch, ballot, coordinator; members; base)``. View 1 is the founding record: base index 0, and the
-    cluster's id is the hash of its members, so that proposing it again after a crash gives the same view."""
+    """``(epoch, ballot, coordinator; members; closed base; history)``.
+
+    View 1 is the founding record: base index 0, and the cluster's id is the hash of its members, so that proposing it
+    again after a crash gives the same view. ``origins``: everybody who has a transaction in the log or the queue, or
+    may have one, as (node, birth); the place of an origin in it is its *slot*, in posts and in the order of the log.
+    The members of the view are among them. ``base_index``, ``base_hash``: the end of the closed log that this view
+    goes on from. ``history``: the numbers of the views that this one has grown from, oldest first."""
 
     epoch: int
     ballot: int
@@ -33,11 +43,21 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     cluster_id: bytes
     base_index: int
     base_hash: bytes
+    origins: list[tuple[str, int]]
+    history: list[Number]
 
     @property
-    def number(self) -> tuple[int, int, str]:
+    def number(self) -> Number:
         """Orders views: ``(epoch, ballot, coordinator)``."""
         return (self.epoch, self.ballot, self.coordinator)
+
+    def member(self, node: str) -> Member | None:
+        """The member with this node id."""
+        return next((m for m in self.members if m.node == node), None)
+
+    def slot(self, member: Member) -> int:
+        """The place of a member among the origins."""
+        return self.origins.index((member.node, member.birth))
 
 
 def founding_id(members: list[Member]) -> bytes:
@@ -45,3 +65,9 @@ def founding_id(members: list[Member]) -> bytes:
     two foundings share it."""
     text = "\n".join(f"{m.node} {m.birth:016x} {m.weight} {m.data_center}" for m in members)
     return blake2b(text.encode(), digest_size=16).digest()
+
+
+def founding_view(ballot: int, coordinator: str, members: list[Member]) -> View:
+    """View 1 of a cluster of these masters."""
+    origins = [(m.node, m.birth) for m in members]
+    return View(1, ballot, coordinator, members, founding_id(members), 0, bytes(16), origins, [])
