@@ -124,8 +124,14 @@ def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> 
                 found.installed = None
             case ViewInstalled():
                 found.installed = found.accepted
+    settled: dict[Origin, int] = {}
+    left = found.stable
+    for span in found.log_spans:
+        if left > 0:
+            settled[Origin(span.node, span.birth)] = span.first_seq + min(span.count, left) - 1
+            left -= span.count
     for origin, rows in items.items():
-        first = in_log.get(origin, 0) + 1
+        first = settled.get(origin, 0) + 1
         waiting = rows[first - 1 :]
         if waiting:
             found.queued.append(

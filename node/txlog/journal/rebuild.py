@@ -18,7 +18,7 @@ from txlog.model.records import Damage, KeySeen, QueuedMeta, Recovered
 def rebuild(found: Scan, reader: Reader) -> Recovered:
     """``start`` is the one that the journal has; the caller raises it."""
     state = found.state
-    logged = _last_logged(found.order.spans)
+    settled = _last_within(found.order.spans, state.stable)
     return Recovered(
         node=found.own.node,
         birth=found.own.birth,
@@ -31,18 +31,22 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
         log_spans=found.order.spans,
         log_hashes=found.order.hashes,
         log_stamp=_last_stamp(found, reader),
-        queued=[meta for held in found.index.all() for meta in _queued(held, logged.get(held.origin, 0), reader)],
+        queued=[meta for held in found.index.all() for meta in _queued(held, settled.get(held.origin, 0), reader)],
         keys=_keys(found),
         damage=damages(found),
         accepted_number=state.accepted,
     )
 
 
-def _last_logged(spans: list[Span]) -> dict[Origin, int]:
+def _last_within(spans: list[Span], index: int) -> dict[Origin, int]:
+    """The last seq of each origin at or before ``index``."""
     last: dict[Origin, int] = {}
     for span in spans:
+        if index <= 0:
+            break
         if span.node != HOLE:
-            last[Origin(span.node, span.birth)] = span.first_seq + span.count - 1
+            last[Origin(span.node, span.birth)] = span.first_seq + min(span.count, index) - 1
+        index -= span.count
     return last
 
 
@@ -66,10 +70,10 @@ def _head(place: Place | None, seq: int, reader: Reader) -> Head | None:
     return head if seq <= head.last_seq else None
 
 
-def _queued(held: OriginIndex, logged: int, reader: Reader) -> Iterator[QueuedMeta]:
-    """Held beyond the log; in several pieces where something between them is damaged."""
+def _queued(held: OriginIndex, settled: int, reader: Reader) -> Iterator[QueuedMeta]:
+    """Held beyond the stable part of the log; in several pieces where something between them is damaged."""
     origin, piece = held.origin, None
-    for head, first in _heads(held, logged + 1, reader):
+    for head, first in _heads(held, settled + 1, reader):
         seq = head.first_seq + first
         if piece is not None and seq != piece.first_seq + len(piece.stamps):
             yield piece

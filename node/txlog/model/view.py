@@ -34,7 +34,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     again after a crash gives the same view. ``origins``: everybody who has a transaction in the log or the queue, or
     may have one, as (node, birth); the place of an origin in it is its *slot*, in posts and in the order of the log.
     The members of the view are among them. ``base_index``, ``base_hash``: the end of the closed log that this view
-    goes on from. ``history``: the numbers of the views that this one has grown from, oldest first."""
+    goes on from. ``history``: the numbers of the views that this one has grown from, oldest first. ``floor``: every stamp
+    given in this view lies above it, and every stamp in the base at or below it."""
 
     epoch: int
     ballot: int
@@ -45,11 +46,16 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     base_hash: bytes
     origins: list[tuple[str, int]]
     history: list[Number]
+    floor: int = 0
 
     @property
     def number(self) -> Number:
         """Orders views: ``(epoch, ballot, coordinator)``."""
         return (self.epoch, self.ballot, self.coordinator)
+
+    def has(self, origin: Origin) -> bool:
+        """Whether this master, with this birth, is a member."""
+        return any(m.node == origin.node and m.birth == origin.birth for m in self.members)
 
     def member(self, node: str) -> Member | None:
         """The member with this node id."""

@@ -7,68 +7,119 @@ anything that follows from it leaves the process (the caller's duty, ``README.md
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
-from txlog.model.entry import KIND_SKIP, Item, Run
+from txlog.model.entry import KIND_SKIP, Item, Run, Span
 from txlog.model.errors import Fatal, PeerFault
-from txlog.model.hashes import HASH_BYTES, chain_next, content_hash
+from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, content_hash
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added, Held, Record, Recovered, Stable
+from txlog.model.records import Added, Held, QueuedMeta, Record, Recovered, Stable, Stamped, ViewAccepted, ViewInstalled
 from txlog.model.view import View
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
 from txlog.protocol.queue import OriginQueue, Prefix, head_within, ranks_of
 
+_RANK_MAX = 256
+"""Above the rank of every origin."""
+
+
+class Late(NamedTuple):
+    """An own transaction without a stamp. ``size``: payload bytes."""
+
+    kind: int
+    key: str
+    size: int
+
 
 class Agreement:
-    """``queues[slot]`` is the queue of the view's member in that slot. ``stable`` ≤ ``history.length``.
+    """``queues[slot]`` is the queue of the origin in that slot of ``view``. ``stable`` ≤ ``history.length``.
 
-    ``last_stamp`` is the greatest stamp seen, made or promised: a new stamp lies above it (rule 4). ``log_key`` is
-    the key of the log's last entry: stamp and rank of its origin. ``noops``: index → txid that counts instead.
-    ``skips``: txid → index of the entry that says to pass over it."""
+    ``installed``: everybody has accepted the view; before that nothing of its base is used. ``last_stamp`` is the
+    greatest stamp seen, made or promised: a new stamp lies above it (rule 4). ``log_key`` is at or above the key of the
+    log's last entry: stamp and rank of its origin. ``late``: own transactions, behind those of the own queue, that came
+    while no view was in force and have no stamp yet. ``noops``: index → txid that counts instead. ``skips``: txid →
+    index of the entry that says to pass over it."""
 
-    def __init__(self, node: str, view: View, recovered: Recovered, key_retention_ms: int) -> None:
+    def __init__(self, own: Origin, view: View, recovered: Recovered, key_retention_ms: int) -> None:
         self.view = view
-        self.queues = [OriginQueue(m.origin) for m in view.members]
-        self.history = History(view.cluster_id, [m.origin for m in view.members])
-        self.ranks = ranks_of(self.queues)
-        self.by_origin = {q.origin: q for q in self.queues}
-        self.slots = {m.origin: slot for slot, m in enumerate(view.members)}
-        self.own = next(q for q in self.queues if q.origin.node == node)
+        self.installed = recovered.installed is not None
+        self.queues: list[OriginQueue] = []
+        self.by_origin: dict[Origin, OriginQueue] = {}
+        self.slots: dict[Origin, int] = {}
+        self.ranks: list[int] = []
+        self.history = History(view.cluster_id, [Origin(*one) for one in view.origins])
+        self._number(self.history.origins)
+        self.own = self.by_origin[own]
+        self.late: list[tuple[Late, bytes]] = []
         self.keys = Keys(key_retention_ms)
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
         self.stable = recovered.stable
         self.own_synced = 0
-        self.last_stamp = max(recovered.ceiling, recovered.log_stamp)
+        self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
         self.records: list[Record] = []
         self._recover(recovered)
 
+    def _number(self, origins: list[Origin]) -> None:
+        """Give every origin its slot."""
+        self.queues = [self.by_origin.get(origin) or OriginQueue(origin) for origin in origins]
+        self.ranks = ranks_of(self.queues)
+        self.by_origin = {q.origin: q for q in self.queues}
+        self.slots = {q.origin: slot for slot, q in enumerate(self.queues)}
+
     def _recover(self, recovered: Recovered) -> None:
-        at = 0
+        at = index = 0
+        unsettled: dict[Origin, int] = {}
         for span in recovered.log_spans:
             origin = Origin(span.node, span.birth)
             queue = self.by_origin[origin]
-            assert span.first_seq == queue.in_log + 1, (span, queue.in_log)
             size = span.count * HASH_BYTES
             slot = self.slots[origin]
             self.history.append(bytes([slot]) * span.count, bytes(recovered.log_hashes[at : at + size]))
             at += size
-            queue.pass_by(span.count)
+            settled = min(max(self.stable - index, 0), span.count)
+            assert not settled or span.first_seq == queue.in_log + 1, (span, queue.in_log)
+            queue.pass_by(settled)
+            unsettled[origin] = unsettled.get(origin, 0) + span.count - settled
+            index += span.count
             self.log_key = (recovered.log_stamp, self.ranks[slot])
+        for meta in recovered.queued:
+            self._recover_held(meta)
+        for origin, count in unsettled.items():
+            self.by_origin[origin].take(count)
         for seen in recovered.keys:
             origin = Origin(seen.span.node, seen.span.birth)
             if seen.kind == KIND_SKIP:
                 self.skips.setdefault(seen.key, seen.index)
             else:
                 self._note_key(seen.index, seen.key, First(Txid(origin, seen.span.first_seq), seen.stamp, seen.content))
-        for meta in recovered.queued:
-            queue = self.by_origin[Origin(meta.node, meta.birth)]
-            assert meta.first_seq == queue.held + 1, (meta.node, meta.first_seq, queue.held)
-            queue.extend(meta.stamps, meta.contents, meta.keys, meta.kinds)
-            self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, meta.contents)
-            self.last_stamp = max(self.last_stamp, queue.last_stamp)
+        self.keys.settle(self.stable)
         self.own_synced = self._own_synced()
+
+    def _recover_held(self, meta: QueuedMeta) -> None:
+        queue = self.by_origin.get(Origin(meta.node, meta.birth)) or self.add_origin(Origin(meta.node, meta.birth))
+        assert meta.first_seq == queue.held + 1, (meta.node, meta.first_seq, queue.held)
+        stamped = meta.stamps.index(0) if 0 in meta.stamps else len(meta.stamps)
+        queue.extend(meta.stamps[:stamped], meta.contents[:stamped], meta.keys[:stamped], meta.kinds[:stamped])
+        self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, meta.contents)
+        self.last_stamp = max(self.last_stamp, queue.last_stamp)
+        for offset in range(stamped, len(meta.stamps)):
+            assert queue is self.own, "only own transactions may wait for a stamp"
+            kind, size = meta.kinds[offset] & 255, meta.kinds[offset] >> 8
+            self.late.append((Late(kind, meta.keys[offset], size), meta.contents[offset]))
+
+    def add_origin(self, origin: Origin) -> OriginQueue:
+        """An origin that is new to a master which is not at work in its view."""
+        origins = [*self.history.origins, origin]
+        self.history.renumber(origins)
+        self._number(origins)
+        return self.by_origin[origin]
+
+    @property
+    def last_own(self) -> int:
+        """The last own seq, with a stamp or without."""
+        return self.own.held + len(self.late)
 
     # HOLD
 
@@ -77,6 +128,16 @@ class Agreement:
         own = self.own
         assert items[0].stamp > self.last_stamp, "rule 4: a stamp at or below a promise"
         self._hold(own, Run(own.origin.node, own.origin.birth, own.held + 1, items), contents)
+
+    def hold_late(self, items: list[Item], contents: list[bytes]) -> None:
+        """Own transactions that came while no view is in force: durable, with a txid, stamped by the next accept."""
+        origin = self.own.origin
+        first = self.last_own + 1
+        self.late += [
+            (Late(i.kind, i.key, len(i.payload)), content) for i, content in zip(items, contents, strict=True)
+        ]
+        self._note_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], contents)
+        self._say_held(Run(origin.node, origin.birth, first, items), contents)
 
     def hold_foreign(self, run: Run) -> bool:
         """Transactions that came from elsewhere; what is known already is passed over, what would leave a gap
@@ -113,8 +174,11 @@ class Agreement:
         queue.extend(stamps, contents, keys, [item.kind | len(item.payload) << 8 for item in run.items])
         self.last_stamp = max(self.last_stamp, stamps[-1])
         self._note_waiting(queue.origin, run.first_seq, keys, stamps, contents)
+        self._say_held(run, contents)
+
+    def _say_held(self, run: Run, contents: list[bytes]) -> None:
         before = self.records[-1] if self.records else None
-        if isinstance(before, Held) and before.run.origin == queue.origin:  # one record, one run of many requests
+        if isinstance(before, Held) and before.run.origin == run.origin:  # one record, one run of many requests
             joined = Run(run.node, run.birth, before.run.first_seq, before.run.items + run.items)
             self.records[-1] = Held(joined, before.contents + b"".join(contents))
         else:
@@ -203,7 +267,7 @@ class Agreement:
                 self._note_key(index, queue.key(seq), first)
 
     def _note_key(self, index: int, key: str, first: First) -> None:
-        counts = self.keys.entered(key, first)
+        counts = self.keys.entered(index, key, first)
         if counts is not None:
             self.noops[index] = counts
 
@@ -217,10 +281,16 @@ class Agreement:
                 index = min(index, self.history.index_of(queue.origin, held + 1) - 1)
         if index <= self.stable:
             return False
-        self.stable = index
-        self.own_synced = self._own_synced()
+        self._settle(index)
         self._say_stable(index)
         return True
+
+    def _settle(self, index: int) -> None:
+        self.stable = index
+        self.own_synced = self._own_synced()
+        for slot, queue in enumerate(self.queues):
+            queue.settle(self.history.seq_within(slot, index))
+        self.keys.settle(index)
 
     def _say_stable(self, index: int) -> None:
         """In the record of the adds when there is one, so that a round costs one record."""
@@ -232,3 +302,119 @@ class Agreement:
 
     def _own_synced(self) -> int:
         return self.history.seq_within(self.slots[self.own.origin], self.stable)
+
+    # VIEW
+
+    def lacks(self, spans: list[Span], waiting: list[Stamped]) -> list[Span]:
+        """What of these is not held here yet."""
+        needed: dict[Origin, int] = {}
+        for one in spans:
+            origin = Origin(one.node, one.birth)
+            needed[origin] = max(needed.get(origin, 0), one.first_seq + one.count - 1)
+        for several in waiting:
+            origin = Origin(several.node, several.birth)
+            needed[origin] = max(needed.get(origin, 0), several.first_seq + len(several.stamps) - 1)
+        found: list[Span] = []
+        for origin, last in sorted(needed.items()):
+            queue = self.by_origin.get(origin)
+            held = queue.held if queue is not None else 0
+            if held < last:
+                found.append(Span(origin.node, origin.birth, held + 1, last - held))
+        return found
+
+    def accept(self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[Stamped]) -> bool:
+        """This view is the latest from now on (rule 21): the log is cut behind ``cut`` and goes on with ``spans``, whose
+        entries have these ``stamps``; ``waiting`` get new stamps, and so do the own ones that have none.
+
+        False, and nothing has changed, when that is not the log that the view names."""
+        assert not self.lacks(spans, waiting)
+        assert self.stable <= cut <= self.history.length, (self.stable, cut, self.history.length)
+        hashes = self._chain_of(cut, spans, stamps)
+        if (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
+            return False
+        for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
+            if count:
+                queue.untake(count)
+        self._forget_behind(cut)
+        origins = [Origin(*one) for one in view.origins]
+        missed = [q.origin for q in self.queues if q.held and q.origin not in set(origins)]
+        assert not missed, f"the view {view.number} does not know {missed}, whose transactions are held here"
+        self.history.renumber(origins)
+        self._number(origins)
+        self.view = view
+        self.installed = False
+        stamped = self._restamp(spans, stamps)
+        self._enter_base(spans, hashes)
+        for several in waiting:
+            self.by_origin[Origin(several.node, several.birth)].restamp(several.first_seq, several.stamps)
+            stamped.append(several)
+        self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])
+        self.log_key = (view.floor, _RANK_MAX)
+        stamped += self._stamp_late()
+        self.records.append(ViewAccepted(view, cut, spans, hashes, stamped))
+        return True
+
+    def install(self) -> None:
+        """Everybody has accepted: what the view closes is stable."""
+        self.installed = True
+        self._settle(self.view.base_index)
+        self.records.append(ViewInstalled(*self.view.number))
+
+    def _chain_of(self, cut: int, spans: list[Span], stamps: list[int]) -> bytes:
+        value = self.history.hash_at(cut)
+        cells: list[bytes] = []
+        at = 0
+        for span in spans:
+            queue = self.by_origin[Origin(span.node, span.birth)]
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                value = chain_next(value, chain_leaf(stamps[at], queue.tag, seq, queue.content(seq)))
+                cells.append(value)
+                at += 1
+        return b"".join(cells)
+
+    def _forget_behind(self, cut: int) -> None:
+        self.keys.cut(cut)
+        self.noops = {index: txid for index, txid in self.noops.items() if index <= cut}
+        self.skips = {txid: index for txid, index in self.skips.items() if index <= cut}
+
+    def _restamp(self, spans: list[Span], stamps: list[int]) -> list[Stamped]:
+        """Give the entries of a base their stamps; which of them had others."""
+        changed: list[Stamped] = []
+        at = 0
+        for span in spans:
+            queue = self.by_origin[Origin(span.node, span.birth)]
+            new = stamps[at : at + span.count]
+            at += span.count
+            if queue.stamps(span.first_seq, span.first_seq + span.count - 1) != new:
+                queue.restamp(span.first_seq, new)
+                changed.append(Stamped(span.node, span.birth, span.first_seq, new))
+        return changed
+
+    def _enter_base(self, spans: list[Span], hashes: bytes) -> None:
+        counts = [0] * len(self.queues)
+        order = bytearray()
+        for span in spans:
+            slot = self.slots[Origin(span.node, span.birth)]
+            assert span.first_seq == self.queues[slot].in_log + counts[slot] + 1, (span, counts[slot])
+            counts[slot] += span.count
+            order += bytes([slot]) * span.count
+        self.history.append(bytes(order), hashes)
+        self._enter_keyed(counts)
+        for queue, count in zip(self.queues, counts, strict=True):
+            if count:
+                queue.take(count)
+
+    def _stamp_late(self) -> list[Stamped]:
+        if not self.late:
+            return []
+        own, count = self.own, len(self.late)
+        first, stamps = own.held + 1, list(range(self.last_stamp + 1, self.last_stamp + 1 + count))
+        own.extend(
+            stamps,
+            [content for _, content in self.late],
+            [one.key for one, _ in self.late],
+            [one.kind | one.size << 8 for one, _ in self.late],
+        )
+        self.late.clear()
+        self.last_stamp = stamps[-1]
+        return [Stamped(own.origin.node, own.origin.birth, first, stamps)]

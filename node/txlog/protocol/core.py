@@ -11,18 +11,22 @@ from txlog.model.errors import Conflict, Fatal, PeerFault, Refused, Unavailable
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Ceiling, Recovered
 from txlog.model.stamp import LOGICAL_BITS, stamp_at
-from txlog.model.view import View
+from txlog.model.view import NO_VIEW, View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Settings, Submission
 from txlog.protocol.founding import Founding
 from txlog.protocol.peers import Peer
 from txlog.protocol.rounds import Rounds
+from txlog.protocol.surroundings import Surroundings
+from txlog.protocol.views import Views
 from txlog.wire import messages as wire
-from txlog.wire.messages import Claim, FetchRuns, Known, KnownBirth, Message, Post, Runs, Who
+from txlog.wire.messages import Claim, FetchRuns, Forward, Known, KnownBirth, Message, Post, Runs, Who
 
 CEILING_BLOCK = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
+WHO_MS = 200
+"""Between two questions to the others while something has to be asked: several in any round time-out."""
 NOTHING = Effects()
 """What most calls have to say; nobody writes into it."""
 ORDER_MAX = 65_536
@@ -30,13 +34,16 @@ ORDER_MAX = 65_536
 
 
 class Core:
-    """One master. ``agreement`` is there once a view is installed; ``peers`` are its other members, by slot."""
+    """One master. ``agreement`` is there once a view is installed, or followed as a learner; ``peers`` are the other
+    members of the latest view. ``leave_done``: this master has left, and somebody knows."""
 
     def __init__(self, settings: Settings, recovered: Recovered, now: Now) -> None:
         self.settings = settings
         self.birth = recovered.birth
         self.start = recovered.start
-        self.founding = Founding(settings, recovered, now.mono)
+        self.around = Surroundings(settings.node, settings.round_timeout_ms, now.mono)
+        self.views = Views(settings, recovered, self.around)
+        self.founding = Founding(settings, recovered, self.views, now.mono)
         self.agreement: Agreement | None = None
         self.peers: list[Peer] = []
         self.closing = False
@@ -50,6 +57,10 @@ class Core:
         self._marks = Marks(0, 0, 0, 0, 0)
         self._rounds = Rounds(settings)
         self._advanced: tuple[int, list[int]] = (-1, [])
+        self._who_ms = -(1 << 60)
+        self._leave_by_ms = 1 << 60
+        self._left_told: set[str] = set()
+        self._told_leave_ms = -(1 << 60)
         self._enter_view(now)
 
     def drain(self) -> Effects:
@@ -67,10 +78,16 @@ class Core:
         return effects
 
     def _gather(self) -> None:
-        for room in (self.founding, self.agreement):
-            if room is not None and room.records:
-                self._effects.records += room.records
-                room.records.clear()
+        if self.founding.records:
+            self._effects.records += self.founding.records
+            self.founding.records.clear()
+        if self.views.records:
+            self._effects.records += self.views.records
+            self.views.records.clear()
+        agreement = self.agreement
+        if agreement is not None and agreement.records:
+            self._effects.records += agreement.records
+            agreement.records.clear()
 
     # Clients
 
@@ -83,12 +100,14 @@ class Core:
             return [refusal] * len(batch)
         agreement = self.agreement
         assert agreement is not None
-        self._promise(now)
+        stopped = self.views.stopped
+        if not stopped:
+            self._promise(now)
         answers: list[Accepted | Refused] = []
         items: list[Item] = []
         contents: list[bytes] = []
         stamp = agreement.last_stamp
-        seq = agreement.own.held
+        seq = agreement.last_own
         fresh: dict[str, Accepted] = {}
         for one in batch:
             before = self._repeats(one, stamp, fresh)
@@ -97,13 +116,15 @@ class Core:
                 continue
             stamp += 1
             seq += 1
-            items.append(Item(stamp, one.kind, one.key, one.payload))
+            items.append(Item(0 if stopped else stamp, one.kind, one.key, one.payload))
             contents.append(one.content)
             answer = Accepted(Txid(agreement.own.origin, seq), repeat=False)
             if one.key:
                 fresh[one.key] = answer
             answers.append(answer)
-        if items:
+        if items and stopped:
+            agreement.hold_late(items, contents)
+        elif items:
             agreement.hold_own(items, contents)
             self._rounds.own_work(now.mono)
         return answers
@@ -115,11 +136,13 @@ class Core:
             return Unavailable("Closing", "this master is stopping; ask another one")
         if agreement is None:
             return Unavailable("NotFounded", "the cluster is not founded yet: every configured master must answer once")
+        if self.views.accepted is None:
+            return Unavailable("Learning", "this master has no journal of its own yet and catches up; ask another one")
         if not self.founding.admitted:
             return Unavailable("Starting", "this master asks its peers what they last heard of it")
         if not room_for_work:
             return Unavailable("DiskFull", "no room for new transactions on this master's disk; make room there", 10)
-        waiting = sum(len(q) for q in agreement.queues)
+        waiting = sum(len(q) for q in agreement.queues) + len(agreement.late)
         if waiting + len(batch) > limits.queue_transactions_max:
             return Unavailable("QueueFull", f"{waiting} transactions wait for their order; a member may be silent")
         if sum(q.bytes for q in agreement.queues) > limits.queue_bytes_max:
@@ -147,58 +170,155 @@ class Core:
         :class:`Fatal` when this process must end."""
         self.full = not room_for_work
         self._rounds.now_ms = max(self._rounds.now_ms, now.mono)
+        self.around.tick(now.mono)
+        self.around.heard(peer)
         match message:
-            case Who():
-                self._on_who(peer, message)
-            case Known():
-                self.founding.on_known(message, self._own_seq(), self._last_stamp())
-            case wire.Propose():
-                self._say(self.founding.on_propose(peer, message.view))
-            case wire.Accepted():
-                self.founding.on_accepted(message)
-            case wire.Install():
-                self.founding.install(message.view)
             case Post():
                 self._on_post(peer, message, now)
             case Runs():
                 self._on_runs(message, now)
+            case Who():
+                self._on_who(peer, message)
+            case Known():
+                self._on_known(peer, message)
+            case wire.Found():
+                self._say(self.founding.on_found(peer, message.view))
+            case wire.Founded():
+                self.founding.on_founded(message)
+            case wire.Begin():
+                self.founding.begin(message.view)
+            case Forward():
+                self._on_forward(peer, message, now)
             case _:
-                raise PeerFault(peer, "Misplaced", f"{type(message).__name__} is not for the core")
+                self._on_change(peer, message, now)
         self._enter_view(now)
         self._advance()
+
+    def _on_change(self, peer: str, message: Message, now: Now) -> None:
+        """A message of a change of views, from ``peer`` itself or forwarded for it."""
+        views = self.views
+        if not self.founding.admitted and views.accepted is not None:
+            return  # it votes for nothing yet
+        match message:
+            case wire.Propose():
+                if self.closing and views.left != NO_VIEW and views.left == views.number:
+                    self._tell_leave([peer])
+                else:
+                    views.on_propose(peer, message)
+            case wire.Report():
+                views.on_report(message)
+            case wire.Refuse():
+                views.on_refuse(peer, message)
+            case wire.Accept():
+                if self.agreement is None:
+                    self._learn(message.view.cluster_id)
+                views.on_accept(peer, message)
+            case wire.Missing():
+                views.on_missing(message)
+            case wire.Accepted():
+                views.on_accepted(message)
+            case wire.Install():
+                views.on_install(message.number)
+            case wire.Leaving():
+                self._on_leaving(peer, message)
+            case _:
+                raise PeerFault(peer, "Misplaced", f"{type(message).__name__} is not for the core")
+        self._say_views()
+
+    def _on_leaving(self, peer: str, leaving: wire.Leaving) -> None:
+        if leaving.node == self.settings.node:  # said back: it was heard
+            self._left_told.add(peer)
+            return
+        if leaving.node != peer:
+            raise PeerFault(peer, "UnknownPeer", f"it calls itself {leaving.node}")
+        self.views.on_leaving(leaving)
+        self._say([(peer, leaving)])
+
+    def _on_forward(self, peer: str, forward: Forward, now: Now) -> None:
+        """Rule 22: on to whom it is for, or one step farther; each message passes a master once."""
+        if not forward.path or len(forward.path) > len(self.settings.members):
+            raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
+        if forward.target == self.settings.node:
+            self._on_change(forward.path[0], wire.decode(peer, forward.message), now)
+            return
+        if self.settings.node in forward.path:
+            return
+        onward = Forward(forward.target, [*forward.path, self.settings.node], forward.message)
+        self._say([(node, onward) for node in self._steps_to(forward.target) if node not in forward.path])
+
+    def _steps_to(self, target: str) -> list[str]:
+        if self.around.both_ways(target):
+            return [target]
+        return [node for node in self.founding.others if node != target and self.around.both_ways(node)]
 
     def _on_who(self, peer: str, who: Who) -> None:
         if peer == self.settings.node or who.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         self.founding.check_members(peer, who.members)
+        self.views.on_who(who)
+        self._answer_who(peer)
+
+    def _answer_who(self, peer: str) -> None:
+        """What has been heard of that node id, and where this master is."""
         heard: list[KnownBirth] = []
-        agreement = self.agreement
+        agreement, views = self.agreement, self.views
         if agreement is not None:
-            for known in self.peers:
-                if known.node == peer:
-                    claim = known.claim
-                    queue = agreement.queues[known.slot]
+            claims = {p.origin: p.claim for p in self.peers}
+            for queue in agreement.queues:
+                if queue.origin.node == peer:
+                    claim = claims.get(queue.origin)
                     heard.append(
                         KnownBirth(
-                            known.origin.birth,
+                            queue.origin.birth,
                             claim.start if claim else 0,
                             max(queue.held, claim.own_seq if claim else 0),
                             claim.counter if claim else queue.last_stamp,
                         )
                     )
-        elif self.founding.installed and self.founding.accepted is not None:
-            heard += [KnownBirth(m.birth, 0, 0, 0) for m in self.founding.accepted.members if m.node == peer]
-        me = self.founding
-        answer = Known(
-            self.settings.node, self.birth, self.start, list(self.settings.members), heard, me.accepted, me.installed
+        elif views.installed and views.accepted is not None:
+            heard += [KnownBirth(m.birth, 0, 0, 0) for m in views.accepted.members if m.node == peer]
+        held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
+        known = Known(
+            self.settings.node,
+            self.birth,
+            self.start,
+            list(self.settings.members),
+            heard,
+            views.accepted,
+            views.installed,
+            held,
         )
-        self._say([(peer, answer)])
+        self._say([(peer, known)])
+
+    def _on_known(self, peer: str, known: Known) -> None:
+        if known.node != peer:
+            raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
+        self.founding.on_known(known, self._own_seq(), self._last_stamp())
+        self.views.on_known(known)
+        if self.agreement is None and self.founding.cluster and known.accepted is not None:
+            self._learn(known.accepted.cluster_id)
+
+    def _who(self) -> Who:
+        agreement, views = self.agreement, self.views
+        return Who(
+            self.settings.node,
+            self.birth,
+            self.start,
+            list(self.settings.members),
+            views.accepted.cluster_id if views.accepted is not None else b"",
+            views.number,
+            [(q.origin.node, q.origin.birth, q.held) for q in agreement.queues] if agreement is not None else [],
+            views.stopped,
+            self.around.heard_itself(),
+        )
 
     def _on_post(self, peer: str, post: Post, now: Now) -> None:
-        self._check_view(peer, post, now)
+        if not self._check_view(peer, post, now):
+            return
         agreement = self.agreement
         assert agreement is not None
         sender = self._peer(peer, post.claim)
+        self._note_heard(sender, post.claim)
         if not self.full:
             for run in post.runs:
                 if agreement.hold_foreign(run):
@@ -216,20 +336,41 @@ class Core:
         if post.ask:
             sender.owed = post.claim.number
 
-    def _check_view(self, peer: str, post: Post, now: Now) -> None:
-        view = self.founding.accepted
+    def _check_view(self, peer: str, post: Post, now: Now) -> bool:
+        """Whether a post of this view counts now. Nothing is merged once a report was given (rule 21)."""
+        views = self.views
+        view = views.accepted
         if view is None:
             raise PeerFault(peer, "OtherView", "this master belongs to no cluster yet")
         if post.cluster != view.cluster_id:
             raise PeerFault(
                 peer, "OtherCluster", f"its cluster is {post.cluster.hex()}, this one {view.cluster_id.hex()}"
             )
-        if (post.epoch, post.ballot, post.coordinator) != view.number:
+        number = (post.epoch, post.ballot, post.coordinator)
+        if number != view.number:
+            if number > views.highest:
+                views.highest = number
             raise PeerFault(
                 peer, "OtherView", f"it posts in view {post.epoch}.{post.ballot}, this master is in {view.number}"
             )
-        self.founding.install(view)
-        self._enter_view(now)
+        if not views.installed:
+            if view.history:
+                views.learn_installed()
+            else:
+                self.founding.begin(view)
+            self._enter_view(now)
+        return views.at_work
+
+    def _note_heard(self, sender: Peer, claim: Claim) -> None:
+        """Whom it hears; its process is this one."""
+        if claim.heard >> self.slot & 1:
+            self.around.answered(sender.node)
+        before = sender.claim
+        if before is None or before.start != claim.start:
+            self.views.heard_start(sender.origin, claim.start)
+        if before is None or before.heard != claim.heard:
+            nodes = [p.node for p in self.peers if claim.heard >> p.slot & 1]
+            self.around.hears(sender.node, [*nodes, self.settings.node] if claim.heard >> self.slot & 1 else nodes)
 
     def _peer(self, node: str, claim: Claim) -> Peer:
         for peer in self.peers:
@@ -281,35 +422,66 @@ class Core:
             raise Fatal("Superseded", f"post {claim.number} of this start was heard, this process sent {self.number}")
 
     def _on_runs(self, message: Runs, now: Now) -> None:
-        agreement = self.agreement
-        if agreement is None or self.full:
+        agreement, views = self.agreement, self.views
+        if agreement is None or self.full or not (views.at_work or views.fetching):
             return
         for run in message.runs:
+            if views.fetching and run.origin not in agreement.by_origin:
+                agreement.add_origin(run.origin)
             if agreement.hold_foreign(run):
                 self._rounds.foreign_work(now.mono)
 
     # Agreement
 
     def _enter_view(self, now: Now) -> None:
-        view = self.founding.accepted
-        if self.agreement is not None or not self.founding.installed or view is None:
+        """After a start, an accept or an install: the peers are those of the latest view, and nothing that they said in
+        an earlier one counts."""
+        views = self.views
+        view = views.accepted
+        if self.agreement is None and view is not None and (views.installed or view.history):
+            recovered = self._recovered
+            assert recovered is not None
+            self.agreement = Agreement(Origin(self.settings.node, self.birth), view, recovered, self.settings.key_retention_ms)
+            self.agreement.installed = views.installed
+            views.agreement = self.agreement
+            self._recovered = None
+            views.changed = True
+        agreement = self.agreement
+        if not views.changed or agreement is None or view is None:
             return
+        views.changed = False
+        agreement.installed = views.installed
+        if view.has(agreement.own.origin):
+            self.slot = agreement.slots[agreement.own.origin]
+        shared = self._shared_own(agreement)
+        self.peers = [Peer(agreement.slots[m.origin], m) for m in view.members if m.origin != agreement.own.origin]
+        for peer in self.peers:
+            peer.pushed = peer.held_of_mine = shared
+        self._rounds = Rounds(self.settings)
+        self._advanced = (-1, [])
+        self._rounds.entered(now.mono)
+
+    def _shared_own(self, agreement: Agreement) -> int:
+        """The last own seq that every member of the view holds for certain."""
+        return max(agreement.own_synced, agreement.history.seq_within(self.slot, agreement.view.base_index))
+
+    def _learn(self, cluster: bytes) -> None:
+        """A master without a view follows: it holds what it is sent, and counts for nothing (rule 2)."""
         recovered = self._recovered
         assert recovered is not None
-        self.agreement = Agreement(self.settings.node, view, recovered, self.settings.key_retention_ms)
+        own = Origin(self.settings.node, self.birth)
+        view = View(0, 0, "", [], cluster, 0, bytes(16), [(own.node, own.birth)], [])
+        self.agreement = Agreement(own, view, recovered, self.settings.key_retention_ms)
+        self.agreement.installed = False
+        self.views.agreement = self.agreement
         self._recovered = None
-        self.slot = self.agreement.slots[Origin(self.settings.node, self.birth)]
-        self.peers = [Peer(slot, m) for slot, m in enumerate(view.members) if slot != self.slot]
-        for peer in self.peers:  # every member holds what is stable
-            peer.pushed = peer.held_of_mine = self.agreement.own_synced
-        self._rounds.entered(now.mono)
 
     def _advance(self) -> None:
         """ADD and STABLE with what is known now; nothing when nothing was learnt since the last time."""
         agreement = self.agreement
-        if agreement is None or not self.founding.admitted:
+        if agreement is None or not self.founding.admitted or not self.views.at_work:
             return
-        present = [p for p in self.peers if self.is_present(p)]
+        present = self.peers if self.settings.majority else [p for p in self.peers if self.is_present(p)]
         known = (self._rounds.version, [p.slot for p in present])
         if known == self._advanced:
             return
@@ -359,21 +531,117 @@ class Core:
         """Time has passed, or input has been taken: say the posts that are due. Returns the ``mono`` millisecond
         at which to poll again, if nothing else happens before."""
         self._rounds.now_ms = max(self._rounds.now_ms, now.mono)
+        self.around.tick(now.mono)
         self._say(self.founding.poll(now.mono))
         self._enter_view(now)
-        if self.agreement is None or not self.founding.admitted:
-            return self.founding.next_ms(now.mono)
+        wake = min(self._ask_around(now), self._change_views(now))
+        agreement = self.agreement
+        if agreement is None or not self.founding.admitted or not self.views.at_work:
+            return min(wake, self.founding.next_ms(now.mono), self._leave_stopped(now))
         self._advance()
         self._gather()
-        wake = self.founding.next_ms(now.mono)
+        wake = min(wake, self.founding.next_ms(now.mono), self._leave_when_held(now))
+        if not self.views.at_work:
+            return wake
         for peer in self.peers:
             peer.expire(now.mono - self._rounds.resend_ms)
-            due_ms = self._rounds.due_ms(self.agreement, peer)
+            due_ms = self._rounds.due_ms(agreement, peer)
             if due_ms <= now.mono or peer.owed:
                 self._post(peer, now, due_ms <= now.mono)
-                due_ms = self._rounds.due_ms(self.agreement, peer)
+                due_ms = self._rounds.due_ms(agreement, peer)
             wake = min(wake, max(due_ms, now.mono + 1))
         return min(wake, self._fetch_missing(now))
+
+    def _ask_around(self, now: Now) -> int:
+        """Tell the others where this master is, and ask where they are, while that is not settled."""
+        views = self.views
+        if len(self.settings.members) == 1 or (views.left != NO_VIEW and views.left == views.number and self.closing):
+            return 1 << 60
+        silent = any(not self.is_present(p) for p in self.peers)
+        outside = len(self.peers) + 1 < len(self.settings.members)
+        if self.founding.finished and views.is_settled and not silent and not outside:
+            return now.mono + self.settings.round_timeout_ms
+        every = WHO_MS if not (self.founding.finished and views.is_settled) else self.settings.idle_interval_ms
+        if now.mono >= self._who_ms + every:
+            self._who_ms = now.mono
+            who = self._who()
+            self._say([(node, who) for node in self.founding.others])
+        return self._who_ms + every
+
+    def _change_views(self, now: Now) -> int:
+        views = self.views
+        if not self.founding.founded and views.accepted is None and self.agreement is None:
+            return 1 << 60
+        may_lead = self.founding.admitted and self.founding.founded and not self.closing
+        wake = views.poll(may_lead)
+        self._say_views()
+        self._enter_view(now)
+        return wake
+
+    def _say_views(self) -> None:
+        """What the change of views says finds its way around a lost link (rule 22)."""
+        sends, self.views.sends = self.views.sends, []
+        for node, message in sends:
+            if node == self.settings.node:
+                continue
+            if isinstance(message, FetchRuns) or self.around.both_ways(node) or node not in self.around.reachable():
+                self._say([(node, message)])
+                continue
+            self._effects.sends += [Send(step, message, None, node) for step in self._steps_to(node)]
+
+    # Leaving
+
+    def leave(self, now: Now, timeout_ms: int) -> None:
+        """Take no more work, and leave the view once all that stay hold everything that was accepted here, or when
+        ``timeout_ms`` are over. Then end the process when :attr:`leave_done`."""
+        if not self.closing:
+            self.closing = True
+            self._leave_by_ms = now.mono + timeout_ms
+
+    def _leave_when_held(self, now: Now) -> int:
+        agreement, views = self.agreement, self.views
+        assert agreement is not None
+        if self._leave_by_ms == 1 << 60:
+            return 1 << 60
+        stay = [p for p in self.peers if self.is_present(p)]
+        held = all(p.held_of_mine >= agreement.last_own for p in stay) and agreement.own_synced >= agreement.last_own
+        if held or now.mono >= self._leave_by_ms:
+            views.leave()
+            self._gather()
+            self._told_leave_ms = now.mono
+            self._tell_leave([p.node for p in self.peers])
+        return now.mono + 20
+
+    def _leave_stopped(self, now: Now) -> int:
+        """Say again that this master has left; or leave at last, when no view comes about any more."""
+        views = self.views
+        if self._leave_by_ms == 1 << 60:
+            return 1 << 60
+        if views.left == NO_VIEW or views.left != views.number:
+            if now.mono < self._leave_by_ms:
+                return self._leave_by_ms
+            views.leave()
+            self._gather()
+        if now.mono >= self._told_leave_ms + WHO_MS:
+            self._told_leave_ms = now.mono
+            self._tell_leave([p.node for p in self.peers])
+        return self._told_leave_ms + WHO_MS
+
+    def _tell_leave(self, nodes: list[str]) -> None:
+        leaving = self.views.leaving()
+        self._say([(node, leaving) for node in nodes])
+
+    @property
+    def leave_done(self) -> bool:
+        """Whether nothing is left to be done before the process ends: somebody who stays knows, or nobody stays."""
+        if not self.closing or self.views.left == NO_VIEW or self.views.left != self.views.number:
+            return False
+        return bool(self._left_told) or not any(self.is_present(p) for p in self.peers)
+
+    def prove_down(self, node: str, birth: int, start: int) -> None:
+        """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
+        heard."""
+        self.views.prove_down(node, birth, start)
 
     def _fetch_missing(self, now: Now) -> int:
         agreement = self.agreement
@@ -475,7 +743,7 @@ class Core:
 
     def _own_seq(self) -> int:
         if self.agreement is not None:
-            return self.agreement.own.held
+            return self.agreement.last_own
         recovered = self._recovered
         assert recovered is not None
         queued = [q.first_seq + len(q.stamps) - 1 for q in recovered.queued if q.birth == self.birth]
@@ -489,17 +757,19 @@ class Core:
         agreement = self.agreement
         if agreement is None:
             return self._marks
-        own, synced = agreement.own.held, agreement.own_synced
-        quorum = own if own == synced else max(self._quorum(agreement), synced)
-        last, log, stable = self._marks, agreement.history.length, agreement.stable
+        own, synced = agreement.last_own, agreement.own_synced
+        last, stable = self._marks, agreement.stable
+        quorum = own if own == synced else max(self._quorum(agreement), synced, last.quorum)
+        log = agreement.history.length if self.views.installed else stable  # no use of a base before its install
         if (own, quorum, synced, log, stable) == last:
             return last
         return Marks(own, quorum, synced, log, stable)
 
     def _quorum(self, agreement: Agreement) -> int:
         """The last own seq held by more than half of all configured weight."""
-        weights = [(agreement.own.held, agreement.view.members[self.slot].weight)]
-        weights += [(p.held(self.slot), p.weight) for p in self.peers]
+        held = {p.node: p.held(self.slot) for p in self.peers}
+        held[self.settings.node] = agreement.last_own
+        weights = [(held.get(m.node, 0), m.weight) for m in self.settings.members]
         total = sum(weight for _, weight in weights)
         gathered = 0
         for seq, weight in sorted(weights, reverse=True):
@@ -514,11 +784,19 @@ class Core:
 
     @property
     def state(self) -> str:
-        """``Founding``, ``Starting``, ``DiskFull``, ``Suspected`` (a member is silent) or ``Joined``."""
+        """``Founding``, ``Learning``, ``Starting``, ``DiskFull``, ``Left``, ``Rejoining`` (a view is being changed, or this
+        master has to be let in again), ``Suspected`` (a member is silent) or ``Joined``."""
+        views = self.views
         if self.agreement is None:
             return "Founding"
+        if views.accepted is None:
+            return "Learning"
         if not self.founding.admitted:
             return "Starting"
         if self.full:
             return "DiskFull"
+        if views.left != NO_VIEW and views.left == views.number and self.closing:
+            return "Left"
+        if not views.at_work or views.ahead is not None:
+            return "Rejoining"
         return "Joined" if all(self.is_present(p) for p in self.peers) else "Suspected"

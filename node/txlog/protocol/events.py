@@ -43,6 +43,8 @@ class Settings:
     frame_items_max: int = 10_000
     last_seen_birth: int = 0
     last_seen_start: int = 0
+    majority: bool = False
+    """``splitMode: Majority``: a view needs more than half of the configured weight; else ``Continue``."""
 
 
 class Submission(NamedTuple):
@@ -63,11 +65,14 @@ class Accepted(NamedTuple):
 
 
 class Send(NamedTuple):
-    """``push``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``."""
+    """``push``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``. ``target``: the
+    message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller fills the
+    ``stamps`` of an ``Accept`` from the journal."""
 
     peer: str
     message: Message
     push: tuple[int, int] | None
+    target: str = ""
 
 
 class Marks(NamedTuple):
@@ -94,10 +99,3 @@ class Effects:
     @property
     def empty(self) -> bool:
         return not self.records and not self.sends and self.marks is None
-
-
-class Missing(NamedTuple):
-    """Transactions that the core wants to be fetched from ``peer`` (``FetchRuns``)."""
-
-    peer: str
-    span: Span

@@ -8,10 +8,12 @@ it is heard, and repeating one gives the same view, because the cluster id is th
 from __future__ import annotations
 
 from txlog.model.errors import Fatal, PeerFault
+from txlog.model.ids import Origin
 from txlog.model.records import Record, Recovered, ViewAccepted, ViewInstalled
-from txlog.model.view import Member, View, founding_id
+from txlog.model.view import Member, View, founding_view
 from txlog.protocol.events import Settings
-from txlog.wire.messages import Accepted, Install, Known, Message, Propose, Who
+from txlog.protocol.views import Views
+from txlog.wire.messages import Begin, Found, Founded, Known, KnownBirth, Message
 
 _REPEAT_MS = 200
 """Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
@@ -21,20 +23,18 @@ that only pauses would tell whether this journal is an old image; a split cannot
 
 
 class Founding:
-    """``accepted``: this master's latest view, durable; ``installed``: whether it knows that all accepted it.
-
-    ``admitted``: this start may vote: every peer that answers has confirmed that this journal is not older than
+    """``admitted``: this start may vote: every peer that answers has confirmed that this journal is not older than
     what it has heard (rule 2). Peers that do not answer are waited for during one round time-out, or several while none
     has answered."""
 
-    def __init__(self, settings: Settings, recovered: Recovered, mono_ms: int) -> None:
+    def __init__(self, settings: Settings, recovered: Recovered, views: Views, mono_ms: int) -> None:
         self.settings = settings
         self.birth = recovered.birth
         self.start = recovered.start
-        self.accepted = recovered.accepted
-        self.installed = recovered.installed is not None
+        self.views = views
         self.admitted = len(settings.members) == 1
         self.records: list[Record] = []
+        self.cluster = b""
         self._began_ms = mono_ms
         self._asked_ms = -(1 << 60)
         self._known: dict[str, Known] = {}
@@ -44,13 +44,7 @@ class Founding:
 
     def _check_last_seen(self, recovered: Recovered) -> None:
         seen_birth, seen_start = self.settings.last_seen_birth, self.settings.last_seen_start
-        if seen_birth and seen_birth != recovered.birth:
-            raise Fatal(
-                "IdentityLost",
-                f"this journal was born {recovered.birth:016x}, the supervisor last saw {seen_birth:016x}: "
-                "put the lost journal back; this master must not speak for the old one",
-            )
-        if seen_start >= recovered.start:
+        if seen_birth == recovered.birth and seen_start >= recovered.start:
             raise Fatal("OldJournal", f"start {recovered.start}, the supervisor last saw start {seen_start}")
 
     @property
@@ -60,9 +54,6 @@ class Founding:
     @property
     def first_in_order(self) -> bool:
         return self.settings.members[0].node == self.settings.node
-
-    def who(self) -> Who:
-        return Who(self.settings.node, self.birth, self.start, list(self.settings.members))
 
     # What others say
 
@@ -78,82 +69,91 @@ class Founding:
         """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows."""
         self.check_members(known.node, known.members)
         for heard in known.of_you:
-            if heard.birth != self.birth:
-                raise Fatal(
-                    "IdentityLost",
-                    f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "
-                    f"{self.birth:016x}: put the lost journal back",
-                )
-            if heard.start > self.start:
-                raise Fatal(
-                    "Superseded", f"{known.node} has heard start {heard.start} of this node, this is {self.start}"
-                )
-            if heard.seq > own_seq or heard.counter > last_stamp:
-                raise Fatal(
-                    "OldJournal",
-                    f"{known.node} has heard seq {heard.seq}, counter {heard.counter} of this node; "
-                    f"this journal ends at seq {own_seq}, counter {last_stamp}: it is older than this master's word",
-                )
+            self._check_heard(known, heard, own_seq, last_stamp)
         self._known[known.node] = known
         if known.installed and known.accepted is not None:
-            self._learn_installed(known.node, known.accepted)
+            self._learn_installed(known.accepted)
         if set(self._known) >= set(self.others):
             self.admitted = True
 
-    def _learn_installed(self, peer: str, view: View) -> None:
-        if self.accepted is not None and self.accepted.number == view.number:
-            self.install(view)
-        elif self.accepted is None and not any(m.birth == self.birth for m in view.members):
+    def _check_heard(self, known: Known, heard: KnownBirth, own_seq: int, last_stamp: int) -> None:
+        view = known.accepted
+        if heard.birth != self.birth:
+            if self.views.accepted is not None and view is not None and view.has(Origin(self.settings.node, heard.birth)):
+                raise Fatal(
+                    "IdentityLost",
+                    f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "
+                    f"{self.birth:016x}: put the newer journal back, or start with an empty folder",
+                )
+            return
+        if heard.start > self.start:
+            raise Fatal("Superseded", f"{known.node} has heard start {heard.start} of this node, this is {self.start}")
+        if heard.seq > own_seq or heard.counter > last_stamp:
             raise Fatal(
-                "IdentityLost",
-                f"{peer} belongs to a cluster founded without this journal (birth {self.birth:016x}): "
-                "put the lost journal back",
+                "OldJournal",
+                f"{known.node} has heard seq {heard.seq}, counter {heard.counter} of this node; "
+                f"this journal ends at seq {own_seq}, counter {last_stamp}: it is older than this master's word",
             )
 
-    def on_propose(self, peer: str, view: View) -> list[tuple[str, Message]]:
+    def _learn_installed(self, view: View) -> None:
+        mine = self.views.accepted
+        if mine is not None and mine.number == view.number:
+            self.views.learn_installed()
+        elif mine is None and not view.has(Origin(self.settings.node, self.birth)):
+            self.cluster = view.cluster_id
+
+    def on_found(self, peer: str, view: View) -> list[tuple[str, Message]]:
         """A view is durable here before the answer leaves; nothing of it is used before the install (rule 21)."""
-        mine = [m for m in view.members if m.node == self.settings.node]
-        if not mine or mine[0].birth != self.birth:
+        mine = view.member(self.settings.node)
+        if mine is None or mine.birth != self.birth:
             raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
         self.check_members(peer, [(m.node, m.data_center, m.weight) for m in view.members])
-        if self.installed and self.accepted != view:
+        accepted = self.views.accepted
+        if self.views.installed and accepted != view:
             raise PeerFault(peer, "OtherCluster", "this master belongs to a founded cluster already")
-        if self.accepted is not None and self.accepted.number > view.number:
+        if accepted is not None and accepted.number > view.number:
             return []
-        if self.accepted != view:
-            self.accepted = view
-            self.records.append(ViewAccepted(view))
-        return [(peer, Accepted(self.settings.node, self.birth, view))]
+        if accepted != view:
+            self._accept(view)
+        return [(peer, Founded(self.settings.node, self.birth, view))]
 
-    def on_accepted(self, accepted: Accepted) -> None:
-        self._acceptances[accepted.node] = accepted.view
+    def _accept(self, view: View) -> None:
+        self.views.take_founding(view)
+        self.records.append(ViewAccepted(view))
 
-    def install(self, view: View) -> None:
-        """Everybody has accepted; heard from the first in order, or from a member that has installed it."""
-        if self.installed or self.accepted != view:
+    def on_founded(self, founded: Founded) -> None:
+        self._acceptances[founded.node] = founded.view
+
+    def begin(self, view: View) -> None:
+        """Everybody has accepted view 1; heard from the first in order, or from a member that has installed it."""
+        if self.views.installed or self.views.accepted != view:
             return
-        self.installed = True
+        self.views.installed = self.views.changed = True
         self.records.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))
 
     # What to do next
 
     def poll(self, mono_ms: int) -> list[tuple[str, Message]]:
-        """The questions and proposals that are due, each repeated until it is answered."""
-        sends: list[tuple[str, Message]] = []
-        due = mono_ms >= self._asked_ms + _REPEAT_MS
-        if due and (not self.admitted or not self.installed):
-            self._asked_ms = mono_ms
-            sends += [(node, self.who()) for node in self.others if node not in self._known or not self.installed]
+        """The proposals of view 1 that are due, each repeated until it is answered."""
         rounds = 1 if self._known else _ALONE_ROUNDS
-        if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.installed:
+        if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.views.accepted is not None:
             self.admitted = True
-        if not self.installed and self.first_in_order:
-            sends += self._propose(due)
-        return sends
+        if self.founded or not self.first_in_order or self.cluster:
+            return []
+        due = mono_ms >= self._asked_ms + _REPEAT_MS
+        if due:
+            self._asked_ms = mono_ms
+        return self._propose(due)
+
+    @property
+    def founded(self) -> bool:
+        """View 1 is over: it is installed here, or a later one has been accepted."""
+        accepted = self.views.accepted
+        return accepted is not None and (self.views.installed or bool(accepted.history))
 
     @property
     def finished(self) -> bool:
-        return self.admitted and self.installed
+        return self.admitted and self.founded
 
     def next_ms(self, mono_ms: int) -> int:
         """When to poll again."""
@@ -162,20 +162,19 @@ class Founding:
     def _propose(self, due: bool) -> list[tuple[str, Message]]:
         if set(self._known) < set(self.others):
             return []
-        if any(known.installed for known in self._known.values()):
+        if any(known.accepted is not None and (known.installed or known.accepted.history) for known in self._known.values()):
             return []
         view = self._founding_view()
         sends: list[tuple[str, Message]] = []
-        if self.accepted != view:
-            self.accepted = view
-            self.records.append(ViewAccepted(view))
+        if self.views.accepted != view:
+            self._accept(view)
             due = True
         waiting = [node for node in self.others if self._acceptances.get(node) != view]
         if not waiting:
-            self.install(view)
-            return [(node, Install(view)) for node in self.others]
+            self.begin(view)
+            return [(node, Begin(view)) for node in self.others]
         if due:
-            sends = [(node, Propose(view)) for node in waiting]
+            sends = [(node, Found(view)) for node in waiting]
         return sends
 
     def _founding_view(self) -> View:
@@ -183,8 +182,8 @@ class Founding:
         births[self.settings.node] = self.birth
         members = [Member(m.node, births[m.node], m.weight, m.data_center) for m in self.settings.members]
         accepted = [k.accepted for k in self._known.values() if k.accepted is not None]
-        if self.accepted is not None:
-            accepted.append(self.accepted)
+        if self.views.accepted is not None:
+            accepted.append(self.views.accepted)
         same = [v for v in accepted if v.members == members]
         ballot = max((v.ballot for v in same), default=max((v.ballot + 1 for v in accepted), default=1))
-        return View(1, ballot, self.settings.node, members, founding_id(members), 0, bytes(16))
+        return founding_view(ballot, self.settings.node, members)

@@ -68,6 +68,43 @@ class History:
         if self.length % _MARK == 0:
             self._reached.append(tuple(len(indexes) for indexes in self._indexes))
 
+    def cut(self, index: int) -> list[int]:
+        """Forget the entries behind ``index``; how many of each slot they were."""
+        gone = self._order[index:]
+        counts = [gone.count(slot) for slot in range(len(self.origins))]
+        del self._order[index:]
+        del self._hashes[index * HASH_BYTES :]
+        del self._reached[index // _MARK + 1 :]
+        for indexes, count in zip(self._indexes, counts, strict=True):
+            del indexes[len(indexes) - count :]
+        return counts
+
+    def renumber(self, origins: list[Origin]) -> None:
+        """The same log, with ``origins`` in these slots; all that have an entry are among them."""
+        assert len(origins) <= 255, "an origin's slot is one byte"
+        if origins == self.origins:
+            return
+        slots = {origin: slot for slot, origin in enumerate(origins)}
+        old = [slots.get(origin) for origin in self.origins]
+        assert all(new is not None for new, ix in zip(old, self._indexes, strict=True) if len(ix)), "an origin is gone"
+        table = bytes([slot if slot is not None else 0 for slot in old]).ljust(256, b"\0")
+        self._order = self._order.translate(table)
+        indexes: list[array[int]] = [array("Q") for _ in origins]
+        for new, found in zip(old, self._indexes, strict=True):
+            if new is not None:
+                indexes[new] = found
+        self._indexes = indexes
+        reached: list[tuple[int, ...]] = []
+        for before in self._reached:
+            row = [0] * len(origins)
+            for new, seqs in zip(old, before, strict=True):
+                if new is not None:
+                    row[new] = seqs
+            reached.append(tuple(row))
+        self._reached = reached
+        self.origins = origins
+        self._slots = slots
+
     def slot(self, origin: Origin) -> int | None:
         return self._slots.get(origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from txlog.model.ids import Txid
@@ -16,26 +17,55 @@ class First(NamedTuple):
     content: bytes
 
 
+class Entered(NamedTuple):
+    """A keyed entry of the log, at this index, that may still leave it. ``replaced``: what counted for the key before, None when
+    nothing did; ``counts``: whether this one counts now."""
+
+    at: int
+    key: str
+    first: First
+    replaced: First | None
+    counts: bool
+
+
 class Keys:
     """``logged``: per key the first entry of the log, replaced by one that comes later than the retention.
-    ``waiting``: keys of held transactions that are not in the log yet; a hint for retries, never a decision."""
+    ``waiting``: keys of held transactions that are not in the log yet; a hint for retries, never a decision.
+    Nothing is forgotten because of an entry that may still leave the log."""
 
     def __init__(self, retention_ms: int) -> None:
         self._retention = retention_ms << LOGICAL_BITS
         self.logged: dict[str, First] = {}
         self.waiting: dict[str, First] = {}
+        self._unsettled: deque[Entered] = deque()
 
-    def entered(self, key: str, first: First) -> Txid | None:
+    def entered(self, index: int, key: str, first: First) -> Txid | None:
         """An entry with this key enters the log. The txid that counts instead, when this one is a no-op."""
         if self.waiting.get(key, first).txid == first.txid:
             self.waiting.pop(key, None)
         before = self.logged.get(key)
         if before is not None and first.stamp - before.stamp <= self._retention:
+            self._unsettled.append(Entered(index, key, first, before, False))
             return before.txid
         self.logged.pop(key, None)
         self.logged[key] = first
-        self._forget(first.stamp)
+        self._unsettled.append(Entered(index, key, first, before, True))
         return None
+
+    def settle(self, stable: int) -> None:
+        """No entry up to here leaves the log again."""
+        while self._unsettled and self._unsettled[0].at <= stable:
+            self._forget(self._unsettled.popleft().first.stamp)
+
+    def cut(self, index: int) -> None:
+        """The entries behind ``index`` have left the log; they wait again."""
+        while self._unsettled and self._unsettled[-1].at > index:
+            gone = self._unsettled.pop()
+            if gone.counts:
+                self.logged.pop(gone.key, None)
+                if gone.replaced is not None:
+                    self.logged[gone.key] = gone.replaced
+            self.waiting[gone.key] = gone.first
 
     def known(self, key: str, stamp: int) -> First | None:
         """Which transaction a retry made now would repeat, as far as this master knows."""

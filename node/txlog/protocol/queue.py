@@ -29,13 +29,15 @@ class Prefix(NamedTuple):
 
 class OriginQueue:
     """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq held (≥ in_log), all before
-    it held or in the log too. The lists cover the seqs above ``in_log``; ``_head`` cells before it are dead."""
+    it held or in the log too. The lists cover the seqs above ``settled``: what may still leave the log again when a
+    view is closed. ``_head`` is the cell of the first seq above ``in_log``."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.tag = origin_tag(origin)
         self.in_log = 0
         self.held = 0
+        self.settled = 0
         self.bytes = 0
         self._head = 0
         self._stamps: list[int] = []
@@ -63,8 +65,14 @@ class OriginQueue:
         return self._stamps[-1] if self.held > self.in_log else 0
 
     def _at(self, seq: int) -> int:
-        assert self.in_log < seq <= self.held, (self.origin, seq, self.in_log, self.held)
-        return self._head + seq - self.in_log - 1
+        at = self._head + seq - self.in_log - 1
+        assert 0 <= at < len(self._stamps), (self.origin, seq, self.in_log, self.held)
+        return at
+
+    @property
+    def kept_from(self) -> int:
+        """The first seq of which the stamp and the content are still in memory."""
+        return self.in_log + 1 - self._head
 
     def content(self, seq: int) -> bytes:
         """Content hash."""
@@ -111,16 +119,52 @@ class OriginQueue:
         self.bytes -= sum(k >> 8 for k in self._kinds[a : a + count])
         self._head += count
         self.in_log += count
-        if self._head >= _COMPACT_AT and self._head * 2 >= len(self._stamps):
+
+    def settle(self, seq: int) -> None:
+        """Everything up to ``seq`` is stable: it never leaves the log again while this view is grown from."""
+        self.settled = seq
+        dead = seq + 1 - self.kept_from
+        if dead >= _COMPACT_AT and dead * 2 >= len(self._stamps):
             for cells in (self._stamps, self._leaves, self._keys, self._kinds):
-                del cells[: self._head]
-            self._head = 0
+                del cells[:dead]
+            self._head -= dead
+
+    def untake(self, count: int) -> None:
+        """The last ``count`` that entered the log have left it again."""
+        assert count <= self._head, (self.origin, count, self._head)
+        self._head -= count
+        self.in_log -= count
+        self.bytes += sum(k >> 8 for k in self._kinds[self._head : self._head + count])
+
+    def restamp(self, first_seq: int, stamps: list[int]) -> None:
+        """These transactions, none of them in the log, have other stamps from now on."""
+        at = self._at(first_seq)
+        self._stamps[at : at + len(stamps)] = stamps
+        self._leaves[at : at + len(stamps)] = [
+            chain_leaf(stamp, self.tag, first_seq + offset, leaf[:HASH_BYTES])
+            for offset, (stamp, leaf) in enumerate(zip(stamps, self._leaves[at : at + len(stamps)], strict=True))
+        ]
+
+    def leaf(self, seq: int) -> bytes:
+        """What this transaction adds to the chain hash."""
+        return self._leaves[self._at(seq)]
+
+    def stamps(self, first_seq: int, last_seq: int) -> list[int]:
+        """Of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
+        at = self._at(first_seq)
+        return self._stamps[at : at + last_seq - first_seq + 1]
+
+    def contents(self, first_seq: int, last_seq: int) -> list[bytes]:
+        """Content hashes of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
+        at = self._at(first_seq)
+        return [leaf[:HASH_BYTES] for leaf in self._leaves[at : at + last_seq - first_seq + 1]]
 
     def pass_by(self, count: int) -> None:
         """The next ``count`` stand in the log of a journal that is being recovered."""
         assert self.held == self.in_log
         self.in_log += count
         self.held += count
+        self.settled = self.in_log
 
 
 def ranks_of(queues: list[OriginQueue]) -> list[int]:

@@ -7,6 +7,7 @@ what arrives meanwhile goes into the next one (group commit).
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -17,12 +18,14 @@ from txlog.model.records import Added, Record
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submission
 from txlog.wire import messages as wire
-from txlog.wire.messages import FetchOrder, FetchRuns, Notice, Order, Post, Runs
+from txlog.wire.messages import Accept, FetchOrder, FetchRuns, Forward, Notice, Order, Post, Runs
 
 ITEM_BYTES = 64
 """More than a transaction takes in a record beside its payload and key."""
 RECEIVED_GROWTH = 3
 """A message's transactions take less than this many times its bytes in a record, however small they are."""
+READ_BYTES = 4 << 20
+"""Payload read at once where only the stamps are wanted."""
 ORDER_MAX = 20_000
 """Entries in one answer about the log's order: at most a megabyte."""
 
@@ -148,7 +151,21 @@ class Executor:
         message = send.message
         if send.push is not None and isinstance(message, Post):
             message = msgspec.structs.replace(message, runs=self._own_runs(*send.push))
+        elif isinstance(message, Accept):
+            message = msgspec.structs.replace(message, stamps=self._stamps(message.spans))
+        if send.target:
+            message = Forward(send.target, [self.core.settings.node], wire.encode(message))
         return wire.encode(message)
+
+    def _stamps(self, spans: list[Span]) -> bytes:
+        stamps = array("Q")
+        for span in spans:
+            done = 0
+            while done < span.count:
+                run = self.journal.read(span.node, span.birth, span.first_seq + done, span.count - done, READ_BYTES)
+                stamps.extend([item.stamp for item in run.items])
+                done += len(run.items)
+        return stamps.tobytes()
 
     def _own_runs(self, first_seq: int, last_seq: int) -> list[Run]:
         own = self.core.agreement

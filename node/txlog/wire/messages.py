@@ -3,11 +3,19 @@
 ==============  ===================  =========================================================================
 message         sender → receiver    meaning
 ==============  ===================  =========================================================================
-``Who``         starting → all       what have you heard of me? (protocol section 1, rule 2)
-``Known``       any → starting       the births of your node id that I have heard, and my own
-``Propose``     first → all          this is view 1 (founding)
-``Accepted``    member → first       durable here
-``Install``     first → all          everybody has accepted it
+``Who``         any → any            here I am; what have you heard of me? (protocol section 1, rule 2)
+``Known``       any → any            the births of your node id that I have heard, my view, what I hold
+``Found``       first → all          this is view 1 (founding)
+``Founded``     member → first       durable here
+``Begin``       first → all          everybody has accepted view 1
+``Propose``     coordinator → member stop your view and report for this number (protocol section 3)
+``Report``      member → coordinator what I hold, in one snapshot; a promise (rule 34)
+``Refuse``      member → coordinator not this number, or not without that member
+``Accept``      coordinator → member the next view: closed base, new stamps
+``Missing``     member → coordinator I am still fetching what it names
+``Accepted``    member → coordinator durable here, with every payload
+``Install``     coordinator → member everybody has accepted it
+``Leaving``     leaver → member      I am stopped for good in this view; go on without me
 ``Post``        member → member      one snapshot (rule 7), the sender's new transactions in front of it
 ``FetchRuns``   any → holder         send me transactions that I miss
 ``Runs``        holder → any         here they are; checked by content hash before use (rule 18)
@@ -25,7 +33,9 @@ import msgspec
 
 from txlog.model.entry import Run, Span
 from txlog.model.errors import PeerFault
-from txlog.model.view import View
+from txlog.model.ids import Origin
+from txlog.model.records import Stamped
+from txlog.model.view import Member, Number, View
 
 FORMAT = 1
 """On the wire. A message of another format is refused by name, never guessed at."""
@@ -53,12 +63,20 @@ class Claim(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
-    """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name."""
+    """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name.
+    ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
+    ``stopped``: its view is stopped, so it waits for another one. ``hears``: the masters that it has heard itself
+    within its round time-out."""
 
     node: str
     birth: int
     start: int
     members: list[tuple[str, str, int]]
+    cluster: bytes
+    view: Number
+    held: list[tuple[str, int, int]]
+    stopped: bool
+    hears: list[str]
 
 
 class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
@@ -69,7 +87,8 @@ class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
-    """``of_you``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own view."""
+    """``of_you``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own view. ``held``:
+    last seq that the sender holds of each origin of that view."""
 
     node: str
     birth: int
@@ -78,20 +97,149 @@ class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     of_you: list[KnownBirth]
     accepted: View | None
     installed: bool
+    held: list[int]
 
 
-class Propose(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
+class Found(msgspec.Struct, array_like=True, frozen=True, tag="found"):
     view: View
 
 
-class Accepted(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
+class Founded(msgspec.Struct, array_like=True, frozen=True, tag="founded"):
     node: str
     birth: int
     view: View
 
 
-class Install(msgspec.Struct, array_like=True, frozen=True, tag="install"):
+class Begin(msgspec.Struct, array_like=True, frozen=True, tag="begin"):
     view: View
+
+
+class Departure(msgspec.Struct, array_like=True, frozen=True):
+    """A member that is no more in its view, and how that is known. ``start``: of the process that ended.
+
+    ``left``: it says so itself. ``down``: its supervisor proved that the process is gone. ``lost``: its node id speaks
+    with another birth. ``silent``: nobody knows; its term is over (``Majority`` only)."""
+
+    node: str
+    birth: int
+    start: int
+    why: str
+
+
+class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A log that is ``index`` long has this chain hash."""
+
+    index: int
+    hash: bytes
+
+
+class Propose(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
+    """``view``: the coordinator's latest; ``gone``: members of it that the next view will do without. ``checkpoints``:
+    places in the coordinator's log, from its end back, so that a report need not begin before the last one shared."""
+
+    number: Number
+    cluster: bytes
+    members: list[Member]
+    view: Number
+    gone: list[Departure]
+    checkpoints: list[Checkpoint]
+
+
+class Pending(msgspec.Struct, array_like=True, frozen=True):
+    """Transactions of one origin that may not be known elsewhere: parallel to the seqs from ``first_seq`` on.
+    ``contents``: 16 bytes each, end to end."""
+
+    node: str
+    birth: int
+    first_seq: int
+    stamps: list[int]
+    contents: bytes
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.node, self.birth)
+
+
+class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
+    """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a learner.
+    ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log.
+    ``pending``: per origin everything held that is not stable. ``heard``: node, birth and start of each member of its
+    view that it has heard itself since its own start."""
+
+    number: Number
+    node: str
+    birth: int
+    start: int
+    view: View | None
+    installed: bool
+    stable: int
+    log: Checkpoint
+    shared: Checkpoint
+    tail: list[Span]
+    counter: int
+    pending: list[Pending]
+    heard: list[tuple[str, int, int]]
+
+
+class Refuse(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
+    """``number``: of the proposal. ``promise``: what binds the sender. ``why``: a stable word (Promised, HeardBothWays,
+    StaleProof, Learner, OtherCluster). ``about``: the member that it is about."""
+
+    number: Number
+    promise: Number
+    why: str
+    about: str
+    text: str
+
+
+class Outline(msgspec.Struct, array_like=True, frozen=True):
+    """What decides between reports (rule 25)."""
+
+    node: str
+    birth: int
+    view: Number
+    log: Checkpoint
+    stable: int
+
+
+class Accept(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
+    """The receiver's log is kept up to ``cut`` and goes on with ``spans`` to the base of ``view``. ``stamps``: of these
+    entries, 8 bytes each (little-endian). ``waiting``: the new queue, with new stamps."""
+
+    view: View
+    gone: list[Departure]
+    cut: int
+    spans: list[Span]
+    stamps: bytes
+    waiting: list[Stamped]
+    outlines: list[Outline]
+
+
+class Missing(msgspec.Struct, array_like=True, frozen=True, tag="missing"):
+    """``count``: transactions that the sender still has to fetch before it can accept this number."""
+
+    number: Number
+    node: str
+    count: int
+
+
+class Accepted(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
+    number: Number
+    node: str
+    birth: int
+
+
+class Install(msgspec.Struct, array_like=True, frozen=True, tag="install"):
+    number: Number
+
+
+class Leaving(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
+    """``view``: the one that the sender has left, durably."""
+
+    node: str
+    birth: int
+    start: int
+    view: Number
 
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
@@ -137,7 +285,22 @@ class Notice(msgspec.Struct, array_like=True, frozen=True, tag="notice"):
     body: bytes
 
 
-Message = Who | Known | Propose | Accepted | Install | Post | FetchRuns | Runs | FetchOrder | Order | Notice
+Change = Propose | Report | Refuse | Accept | Missing | Accepted | Install | Leaving
+"""Messages of a change of views: they find their way around a lost link (rule 22)."""
+
+
+class Forward(msgspec.Struct, array_like=True, frozen=True, tag="forward"):
+    """A message of a change of views on its way around a lost link. ``path``: the masters that it has passed, its
+    sender first."""
+
+    target: str
+    path: list[str]
+    message: bytes
+
+
+Message = (
+    Who | Known | Found | Founded | Begin | Change | Forward | Post | FetchRuns | Runs | FetchOrder | Order | Notice
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

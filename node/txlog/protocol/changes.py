@@ -1,0 +1,84 @@
+"""One change of views as its coordinator drives it: propose → report → accept → install (protocol section 3).
+
+Each step is repeated until everybody has answered. A change that makes no progress for a round time-out is over; what
+follows is a higher number.
+"""
+
+from __future__ import annotations
+
+from txlog.model.ids import Origin
+from txlog.model.view import Member, Number
+from txlog.protocol.closing import Closed
+from txlog.wire.messages import Accept, Departure, Propose, Report
+
+REPEAT_MS = 200
+"""Between two sends of one step to a member that has not answered."""
+
+
+class Change:
+    """``reports`` and ``accepted`` by node id. ``closed`` is there once everybody has reported; ``accepts`` once this
+    master has accepted the view itself, per member."""
+
+    def __init__(self, proposal: Propose, members: list[Member], mono_ms: int) -> None:
+        self.proposal = proposal
+        self.members = members
+        self.reports: dict[str, Report] = {}
+        self.closed: Closed | None = None
+        self.accepts: dict[str, Accept] = {}
+        self.accepted: set[str] = set()
+        self.missing: dict[str, int] = {}
+        self.progress_ms = mono_ms
+        self.sent_ms = -(1 << 60)
+
+    @property
+    def number(self) -> Number:
+        return self.proposal.number
+
+    @property
+    def gone(self) -> list[Departure]:
+        return self.proposal.gone
+
+    @property
+    def unreported(self) -> list[str]:
+        return [m.node for m in self.members if m.node not in self.reports]
+
+    @property
+    def unaccepted(self) -> list[str]:
+        return [m.node for m in self.members if m.node not in self.accepted]
+
+    def is_over(self, mono_ms: int, timeout_ms: int) -> bool:
+        return mono_ms - self.progress_ms > timeout_ms
+
+    def report(self, report: Report, mono_ms: int) -> None:
+        """The first report of each member counts."""
+        if report.node not in self.reports:
+            self.reports[report.node] = report
+            self.progress_ms = mono_ms
+
+    def accept(self, node: str, mono_ms: int) -> None:
+        """It is durable there."""
+        if node not in self.accepted:
+            self.accepted.add(node)
+            self.progress_ms = mono_ms
+
+    def misses(self, node: str, count: int, mono_ms: int) -> None:
+        """That member is fetching; fewer than before is progress."""
+        if count < self.missing.get(node, 1 << 60):
+            self.missing[node] = count
+            self.progress_ms = mono_ms
+
+    def unvouched(self) -> Departure | None:
+        """A member said to be down that nobody who reports has heard as that very process: those who say so may have
+        been let go by it themselves (rule 27)."""
+        heard = {one for report in self.reports.values() for one in report.heard}
+        for gone in self.gone:
+            if gone.why == "down" and (gone.node, gone.birth, gone.start) not in heard:
+                return gone
+        return None
+
+
+def fits(departure: Departure, member: Member, heard_start: int) -> bool:
+    """Whether it is about this member, and about the latest process of it that was heard."""
+    if Origin(departure.node, departure.birth) != member.origin:
+        return False
+    return departure.why == "lost" or departure.start >= heard_start

@@ -1,0 +1,63 @@
+"""Whom this master hears, and whom they hear. Guesses: safety never depends on them (rule 14)."""
+
+from __future__ import annotations
+
+_NEVER = -(1 << 60)
+
+
+class Surroundings:
+    """``mono`` milliseconds of what was heard last; ``since_ms`` is when this process began to listen."""
+
+    def __init__(self, node: str, round_timeout_ms: int, since_ms: int) -> None:
+        self.node = node
+        self.now_ms = since_ms
+        self.since_ms = since_ms
+        self._timeout_ms = round_timeout_ms
+        self._heard: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
+        self._hears: dict[str, list[str]] = {}
+
+    def tick(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+
+    def heard(self, node: str) -> None:
+        """Any message of it."""
+        self._heard[node] = self.now_ms
+
+    def answered(self, node: str) -> None:
+        """It has heard this master."""
+        self._answered[node] = self.now_ms
+
+    def hears(self, node: str, others: list[str]) -> None:
+        """It says whom it has heard itself."""
+        self._hears[node] = others
+        if self.node in others:
+            self.answered(node)
+
+    def is_heard(self, node: str) -> bool:
+        return self.now_ms - self._heard.get(node, _NEVER) <= self._timeout_ms
+
+    def both_ways(self, node: str) -> bool:
+        """Heard, and hearing this master, within the round time-out."""
+        return self.is_heard(node) and self.now_ms - self._answered.get(node, _NEVER) <= self._timeout_ms
+
+    def heard_itself(self) -> list[str]:
+        return sorted(node for node in self._heard if self.is_heard(node))
+
+    def reachable(self) -> set[str]:
+        """Both ways, directly or through others that say whom they hear."""
+        found = {self.node}
+        edge = [node for node in self._heard if self.both_ways(node)]
+        while edge:
+            node = edge.pop()
+            if node in found:
+                continue
+            found.add(node)
+            edge += [other for other in self._hears.get(node, []) if other not in found]
+        return found
+
+    def silent_ms(self, node: str) -> int:
+        """How long nothing was heard of it, by anybody who is reachable here."""
+        if node in self.reachable():
+            return 0
+        return self.now_ms - max(self._heard.get(node, self.since_ms), self.since_ms)
