@@ -12,7 +12,7 @@ from txlog.journal.memory import PERISHES, SURVIVES, TEARS
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Held, Record, Recovered, Stable, ViewAccepted
+from txlog.model.records import Added, Held, Record, Recovered, Stable, ViewAccepted, ViewInstalled
 from txlog.model.view import View
 
 LATE = (500, 1200)
@@ -143,28 +143,41 @@ class Disk:
         self._files.capacity = sum(len(data) for data in self._files.dump().values()) if full else 1 << 40
 
 
+def _entries(spans: list[Span]) -> list[tuple[str, int, int]]:
+    return [(span.node, span.birth, span.first_seq + i) for span in spans for i in range(span.count)]
+
+
 def forged_records(written: Sequence[Record], above: int) -> list[Record] | None:
     """The same records with two neighbours of the log exchanged and every hash behind them anew; None where the log has
     no such neighbours. They are the first ones above an index (0: the last ones of all), of different origins, so that
-    each origin's seqs still rise."""
+    each origin's seqs still rise, and behind the base of the latest view, which names the hash there."""
     made: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
     order: list[tuple[str, int, int]] = []
-    stable = 0
+    stable = accepted_at = 0
     view: View | None = None
-    for record in written:
+    for number, record in enumerate(written):
         match record:
             case Held():
                 rows = made.setdefault((record.run.node, record.run.birth), [])
                 for at, item in enumerate(record.run.items):
                     rows.append((item.stamp, record.contents[at * HASH_BYTES : (at + 1) * HASH_BYTES]))
             case Added():
-                order += [(s.node, s.birth, s.first_seq + i) for s in record.spans for i in range(s.count)]
+                order += _entries(record.spans)
                 stable = record.stable
             case ViewAccepted():
-                view = record.view
+                view, accepted_at = record.view, number
+                order[record.cut :] = _entries(record.spans)
+                stable = min(stable, record.cut)
+                for stamped in record.stamped:
+                    rows = made[stamped.node, stamped.birth]
+                    for seq, stamp in enumerate(stamped.stamps, stamped.first_seq):
+                        rows[seq - 1] = (stamp, rows[seq - 1][1])
+            case ViewInstalled():
+                stable = view.base_index if view is not None else stable
             case _:
                 pass
-    apart = [i for i in range(above, len(order) - 1) if order[i][:2] != order[i + 1][:2]]
+    base = view.base_index if view is not None else 0
+    apart = [i for i in range(max(above, base), len(order) - 1) if order[i][:2] != order[i + 1][:2]]
     if not apart or view is None:
         return None
     at = apart[0] if above else apart[-1]
@@ -175,5 +188,5 @@ def forged_records(written: Sequence[Record], above: int) -> list[Record] | None
         value = chain_hash(value, stamp, origin_tag(Origin(node, birth)), seq, content)
         cells.append(value)
         spans.append(Span(node, birth, seq, 1))
-    kept: list[Record] = [record for record in written if not isinstance(record, Added | Stable)]
-    return [*kept, Added(1, spans, b"".join(cells), min(stable, at))]
+    kept: list[Record] = [record for record in written[accepted_at:] if not isinstance(record, Added | Stable)]
+    return [*written[:accepted_at], *kept, Added(base + 1, spans[base:], b"".join(cells[base:]), min(stable, at))]

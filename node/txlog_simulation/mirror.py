@@ -8,77 +8,135 @@ from __future__ import annotations
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Held, Record, Recovered, Stable, ViewAccepted, ViewInstalled
-from txlog.model.view import View
+from txlog.model.records import (
+    Added,
+    Ceiling,
+    Held,
+    Left,
+    Promised,
+    Record,
+    Recovered,
+    Stable,
+    ViewAccepted,
+    ViewInstalled,
+)
+from txlog.model.view import NO_VIEW, Number, View
 
 Summary = tuple[object, ...]
 
 
 class Mirror:
-    """``held``: last seq per origin. ``log`` counts entries, ``hash`` is the chain hash at its end. ``members`` are the
-    origins of the view's members, by slot."""
+    """``held``: last seq per origin. ``log`` counts entries, ``hash`` is the chain hash at its end, ``hashes`` are
+    those of all entries. ``members`` are the origins of the view, by slot. ``stamps``: of each held transaction now, by seq;
+    those of the log are unknown where the mirror was made of a disk."""
 
     def __init__(self) -> None:
         self.held: dict[Origin, int] = {}
-        self.log = 0
-        self.hash = b""
+        self.hashes = bytearray()
         self.stable = 0
         self.ceiling = 0
         self.accepted: View | None = None
         self.members: list[Origin] = []
         self.installed = False
+        self.promised: Number = NO_VIEW
+        self.left: Number = NO_VIEW
+        self.stamps: dict[Origin, dict[int, int]] = {}
+
+    @property
+    def log(self) -> int:
+        return len(self.hashes) // HASH_BYTES
+
+    @property
+    def hash(self) -> bytes:
+        return bytes(self.hashes[-HASH_BYTES:])
 
     def apply(self, record: Record) -> None:
         """One more durable record."""
         match record:
             case Held():
                 self.held[record.run.origin] = record.run.last_seq
+                self._stamp(record.run.origin, record.run.first_seq, [item.stamp for item in record.run.items])
             case Added():
-                self.log += len(record.hashes) // HASH_BYTES
-                self.hash = record.hashes[-HASH_BYTES:]
+                self.hashes += record.hashes
                 self.stable = record.stable
             case Stable():
                 self.stable = record.index
             case Ceiling():
                 self.ceiling = record.stamp
+            case Promised():
+                self.promised = max(self.promised, (record.epoch, record.ballot, record.coordinator))
             case ViewAccepted():
-                self.accepted = record.view
-                self.members = [member.origin for member in record.view.members]
-                self.installed = False
+                self._accept(record)
             case ViewInstalled():
+                assert self.accepted is not None
                 self.installed = True
+                self.stable = self.accepted.base_index
+            case Left():
+                self.left = (record.epoch, record.ballot, record.coordinator)
+
+    def _accept(self, record: ViewAccepted) -> None:
+        self.accepted = record.view
+        self.members = [Origin(*origin) for origin in record.view.origins]
+        self.installed = False
+        self.promised = max(self.promised, record.view.number)
+        del self.hashes[HASH_BYTES * record.cut :]
+        self.hashes += record.hashes
+        self.stable = min(self.stable, record.cut)
+        for stamped in record.stamped:
+            self._stamp(Origin(stamped.node, stamped.birth), stamped.first_seq, stamped.stamps)
+
+    def _stamp(self, origin: Origin, first_seq: int, stamps: list[int]) -> None:
+        self.stamps.setdefault(origin, {}).update(enumerate(stamps, first_seq))
+
+    def wrong_stamp(self, recovered: Recovered) -> str:
+        """The first waiting transaction that was read back with another stamp than it has; empty for none."""
+        for meta in recovered.queued:
+            mine = self.stamps.get(Origin(meta.node, meta.birth), {})
+            for seq, stamp in enumerate(meta.stamps, meta.first_seq):
+                if mine.get(seq, stamp) != stamp:
+                    return f"{meta.node}.{seq} has stamp {stamp}, its disk held {mine[seq]}"
+        return ""
 
     def summary(self) -> Summary:
         """What every single record changes something of."""
         number = self.accepted.number if self.accepted else None
         held = tuple(sorted(self.held.items()))
-        return (number, self.installed, self.ceiling, self.stable, self.log, self.hash, held)
+        numbers = (number, self.promised, self.left)
+        return (numbers, self.installed, self.ceiling, self.stable, self.log, self.hash, held)
 
 
 def mirror_of(recovered: Recovered) -> Mirror:
     """A mirror of what a disk holds that is not what it was (an old image, a damaged one)."""
     mirror = Mirror()
-    _, installed, ceiling, stable, log, value, held = summary_of(recovered)
-    mirror.__dict__.update(installed=installed, ceiling=ceiling, stable=stable, log=log, hash=value)
-    assert isinstance(held, tuple)
-    mirror.held = dict(held)
+    mirror.installed = recovered.installed is not None
+    mirror.ceiling, mirror.stable = recovered.ceiling, recovered.stable
+    mirror.promised, mirror.left = recovered.promised, recovered.left
+    mirror.hashes = bytearray(recovered.log_hashes)
+    mirror.held = _held_of(recovered)
+    for meta in recovered.queued:
+        mirror._stamp(Origin(meta.node, meta.birth), meta.first_seq, meta.stamps)
     mirror.accepted = recovered.accepted
-    mirror.members = [member.origin for member in recovered.accepted.members] if recovered.accepted else []
+    mirror.members = [Origin(*origin) for origin in recovered.accepted.origins] if recovered.accepted else []
     return mirror
 
 
-def summary_of(recovered: Recovered) -> Summary:
-    """The same of a journal that was read back."""
+def _held_of(recovered: Recovered) -> dict[Origin, int]:
     held: dict[Origin, int] = {}
     for span in recovered.log_spans:
         held[Origin(span.node, span.birth)] = span.first_seq + span.count - 1
     for meta in recovered.queued:
         if meta.stamps:
             held[Origin(meta.node, meta.birth)] = meta.first_seq + len(meta.stamps) - 1
+    return held
+
+
+def summary_of(recovered: Recovered) -> Summary:
+    """The same of a journal that was read back."""
     hashes = recovered.log_hashes
+    held = _held_of(recovered)
     number = recovered.accepted.number if recovered.accepted else None
     return (
-        number,
+        (number, recovered.promised, recovered.left),
         recovered.installed is not None,
         recovered.ceiling,
         recovered.stable,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import KIND_SKIP, Item, Run, Span
+from collections.abc import Iterator
+
+import msgspec
+
+from txlog.model.entry import Item, Run, Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import (
@@ -10,6 +14,8 @@ from txlog.model.records import (
     Ceiling,
     Held,
     KeySeen,
+    Left,
+    Promised,
     QueuedMeta,
     Record,
     Recovered,
@@ -62,6 +68,10 @@ class PlainJournal:
             items = self._items.setdefault(record.run.origin, [])
             assert record.run.first_seq == len(items) + 1, (record.run.origin, record.run.first_seq, len(items))
             items += record.run.items
+        elif isinstance(record, ViewAccepted):
+            for origin, seq, stamp in _new_stamps(record):
+                items = self._items[origin]
+                items[seq - 1] = msgspec.structs.replace(items[seq - 1], stamp=stamp)
 
     # What the executor needs
 
@@ -101,11 +111,16 @@ class PlainJournal:
         return Run(node, birth, first_seq, found)
 
 
+def _new_stamps(record: ViewAccepted) -> Iterator[tuple[Origin, int, int]]:
+    for stamped in record.stamped:
+        for seq, stamp in enumerate(stamped.stamps, stamped.first_seq):
+            yield Origin(stamped.node, stamped.birth), seq, stamp
+
+
 def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> Recovered:
     """What a journal with these records tells of itself."""
     found = Recovered(node, birth, start, not records, None, None, 0, 0, [], bytearray(), 0, [], [], [])
     items: dict[Origin, list[tuple[Item, bytes]]] = {}
-    in_log: dict[Origin, int] = {}
     for record in records:
         match record:
             case Held():
@@ -114,22 +129,67 @@ def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> 
                 for at, item in enumerate(record.run.items):
                     rows.append((item, cells[at * HASH_BYTES : (at + 1) * HASH_BYTES]))
             case Added():
-                _recover_added(found, record, items, in_log)
+                found.log_spans += record.spans
+                found.log_hashes += record.hashes
+                found.stable = record.stable
             case Stable():
                 found.stable = record.index
             case Ceiling():
-                found.ceiling = record.stamp
+                found.ceiling = max(found.ceiling, record.stamp)
+            case Promised():
+                found.promised = max(found.promised, (record.epoch, record.ballot, record.coordinator))
             case ViewAccepted():
-                found.accepted = record.view
-                found.installed = None
+                _accept(found, record)
+                for origin, seq, stamp in _new_stamps(record):
+                    item, content = items[origin][seq - 1]
+                    items[origin][seq - 1] = (msgspec.structs.replace(item, stamp=stamp), content)
             case ViewInstalled():
+                assert found.accepted is not None
                 found.installed = found.accepted
-    settled: dict[Origin, int] = {}
-    left = found.stable
+                found.stable = found.accepted.base_index
+            case Left():
+                found.left = (record.epoch, record.ballot, record.coordinator)
+    _tell_log(found, items)
+    _tell_queue(found, items)
+    return found
+
+
+def _accept(found: Recovered, record: ViewAccepted) -> None:
+    found.accepted, found.installed = record.view, None
+    found.accepted_number = record.view.number
+    found.promised = max(found.promised, record.view.number)
+    found.log_spans = [*first_entries(found.log_spans, record.cut), *record.spans]
+    del found.log_hashes[HASH_BYTES * record.cut :]
+    found.log_hashes += record.hashes
+    found.stable = min(found.stable, record.cut)
+
+
+def first_entries(spans: list[Span], count: int) -> list[Span]:
+    """The order of the first ``count`` entries of a log."""
+    kept: list[Span] = []
+    for span in spans:
+        taken = min(count, span.count)
+        if taken:
+            kept.append(Span(span.node, span.birth, span.first_seq, taken))
+        count -= taken
+    return kept
+
+
+def _tell_log(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]]) -> None:
+    index = 1
     for span in found.log_spans:
-        if left > 0:
-            settled[Origin(span.node, span.birth)] = span.first_seq + min(span.count, left) - 1
-            left -= span.count
+        origin = Origin(span.node, span.birth)
+        for seq in range(span.first_seq, span.first_seq + span.count):
+            item, content = items[origin][seq - 1]
+            if item.key:
+                one = Span(origin.node, origin.birth, seq, 1)
+                found.keys.append(KeySeen(index, item.kind, item.key, item.stamp, content, one))
+            found.log_stamp = item.stamp
+            index += 1
+
+
+def _tell_queue(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]]) -> None:
+    settled = {Origin(s.node, s.birth): s.first_seq + s.count - 1 for s in first_entries(found.log_spans, found.stable)}
     for origin, rows in items.items():
         first = settled.get(origin, 0) + 1
         waiting = rows[first - 1 :]
@@ -145,24 +205,3 @@ def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> 
                     [content for _, content in waiting],
                 )
             )
-    return found
-
-
-def _recover_added(
-    found: Recovered, record: Added, items: dict[Origin, list[tuple[Item, bytes]]], in_log: dict[Origin, int]
-) -> None:
-    index = record.first_index
-    for span in record.spans:
-        origin = Origin(span.node, span.birth)
-        for seq in range(span.first_seq, span.first_seq + span.count):
-            item, content = items[origin][seq - 1]
-            if item.key:
-                one = Span(origin.node, origin.birth, seq, 1)
-                kind = KIND_SKIP if item.kind == KIND_SKIP else item.kind
-                found.keys.append(KeySeen(index, kind, item.key, item.stamp, content, one))
-            found.log_stamp = item.stamp
-            index += 1
-        in_log[origin] = span.first_seq + span.count - 1
-    found.log_spans += record.spans
-    found.log_hashes += record.hashes
-    found.stable = record.stable

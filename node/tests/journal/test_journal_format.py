@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from journal_pen import Pen, check_content, founding, held_of, open_journal, view
 
@@ -86,8 +87,11 @@ def test_vitals_are_right_in_place_and_anew() -> None:
     vitals.set_held(Origin("b", 2), 7)
     vitals.set_held(Origin("a", 1), 9)
     vitals.set_log(3, b"h" * 16, 2)
-    vitals.set_accepted((2, 1, "bb"))
-    vitals.set_installed((1, 5, "ccc"))
+    vitals.set_accepted(msgspec.structs.replace(view(2), coordinator="bb"))
+    vitals.set_installed((1, 5, "ccc"), 2)
+    vitals.set_promised((2, 7, "dddd"))
+    vitals.set_promised((2, 6, "d"))
+    vitals.set_left((2, 1, "bb"))
     vitals.set_ceiling(1 << 63)
     vitals.set_start(4)
     vitals.set_held(Origin("b", 2), 8)
@@ -96,6 +100,10 @@ def test_vitals_are_right_in_place_and_anew() -> None:
     assert again.held == {Origin("a", 1): 9, Origin("b", 2): 8}
     assert (again.log_end, again.log_hash, again.stable, again.ceiling, again.start) == (3, b"h" * 16, 2, 1 << 63, 4)
     assert (again.accepted, again.installed) == ((2, 1, "bb"), (1, 5, "ccc"))
+    assert (again.promised, again.left, again.changes) == ((2, 7, "dddd"), (2, 1, "bb"), 0)
+    vitals.set_change(view(2), 1, b"")
+    again = Vitals.parse(vitals.encoded)
+    assert (again.log_end, again.log_hash, again.stable, again.changes) == (1, view(2).base_hash, 1, 1)
     assert len(vitals.encoded) % 8 == 0
 
 

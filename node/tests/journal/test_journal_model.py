@@ -152,6 +152,8 @@ class JournalMachine(RuleBasedStateMachine):
             assert self.files.free() < SEGMENT_BYTES
             self.files.capacity += SEGMENT_BYTES
             self.journal, found = self._open()
+        if not self.journal.has_room_for_work:
+            self.files.capacity += SEGMENT_BYTES
         assert found.damage == []
         told = (held_of(found), bytes(found.log_hashes), found.ceiling, found.stable)
         counts = range(self.model.durable, len(self.model.records) + 1)

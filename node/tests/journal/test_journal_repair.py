@@ -134,7 +134,7 @@ def test_a_repair_that_is_damaged_itself_is_named_again(right: Recovered) -> Non
 def test_what_does_not_fit_is_refused_and_nothing_is_written(right: Recovered) -> None:
     files = write()
     for name, offset, number in places(files):
-        if number in (10, 11):
+        if number in (13, 14):
             files.flip(name, offset + 30, 3)
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     (damage,) = journal.damage

@@ -11,17 +11,17 @@ import msgspec
 
 from txlog.journal import format as fmt
 from txlog.journal.format import Body
-from txlog.journal.fronts import AddedFront
+from txlog.journal.fronts import AcceptedFront, AddedFront, StampedFront
 from txlog.model.entry import Item, Run
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Record, Stable, ViewAccepted, ViewInstalled
-from txlog.model.view import View
+from txlog.model.records import Added, Ceiling, Left, Promised, Record, Stable, ViewAccepted
+from txlog.model.view import Number
 
 _U64 = Struct("<Q")
 
 _decode_added = msgspec.msgpack.Decoder(AddedFront).decode
-_decode_view = msgspec.msgpack.Decoder(View).decode
+_decode_accepted = msgspec.msgpack.Decoder(AcceptedFront).decode
 _decode_number = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 _decode_range = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _pack = msgspec.msgpack.encode
@@ -111,15 +111,27 @@ def decode_added(front: bytes) -> AddedFront:
     return _decode_added(front)
 
 
-def encode_view(view: View) -> Body:
-    return Body(fmt.VIEW_ACCEPTED, 0, 0, 0, _pack(view), b"")
+def encode_accepted(record: ViewAccepted, change: int, flags: int = 0) -> Body:
+    """``change``: the number of what it changes, 0 for nothing."""
+    stamped = [StampedFront(s.node, s.birth, s.first_seq, array("Q", s.stamps).tobytes()) for s in record.stamped]
+    front = _pack(AcceptedFront(record.view, record.spans, record.hashes, stamped))
+    return Body(fmt.VIEW_ACCEPTED, flags, record.cut, change, front, b"")
 
 
-def decode_view(front: bytes) -> View:
-    return _decode_view(front)
+def decode_accepted(front: bytes) -> AcceptedFront:
+    return _decode_accepted(front)
 
 
-def decode_installed(front: bytes) -> tuple[int, int, str]:
+def decode_stamps(stamps: bytes) -> array[int]:
+    return _column("Q", stamps, 0, len(stamps) // 8)
+
+
+def encode_installed(number: Number, base_index: int) -> Body:
+    return Body(fmt.VIEW_INSTALLED, 0, base_index, 0, _pack(number), b"")
+
+
+def decode_number(front: bytes) -> Number:
+    """Of a record that names a view: installed, promised, left."""
     return _decode_number(front)
 
 
@@ -140,16 +152,16 @@ def decode_repaired(front: bytes) -> tuple[int, int, int]:
 
 
 def encode_small(record: Record) -> Body:
-    """Every record but Held and Added."""
+    """Every record that is nothing but a number, or the number of a view."""
     match record:
         case Stable():
             return Body(fmt.STABLE, 0, record.index, 0, b"", b"")
         case Ceiling():
             return Body(fmt.CEILING, 0, record.stamp, 0, b"", b"")
-        case ViewAccepted():
-            return encode_view(record.view)
-        case ViewInstalled():
-            return Body(fmt.VIEW_INSTALLED, 0, 0, 0, _pack((record.epoch, record.ballot, record.coordinator)), b"")
+        case Promised():
+            return Body(fmt.PROMISED, 0, 0, 0, _pack((record.epoch, record.ballot, record.coordinator)), b"")
+        case Left():
+            return Body(fmt.LEFT, 0, 0, 0, _pack((record.epoch, record.ballot, record.coordinator)), b"")
         case _:
             raise AssertionError(f"no small record: {record!r}")
 

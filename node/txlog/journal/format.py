@@ -37,9 +37,22 @@ _SEED = Struct("<QQ")
 _SEGMENT = Struct("<8sIIIIQQQQ16sHHI")
 _SEGMENT_CRC_FROM = 12
 
-STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED = range(1, 10)
+STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED, PROMISED, LEFT = range(1, 12)
 """On disk: the kinds."""
-KIND_NAMES = ("", "Started", "Held", "Added", "Stable", "Ceiling", "ViewAccepted", "ViewInstalled", "Seal", "Repaired")
+KIND_NAMES = (
+    "",
+    "Started",
+    "Held",
+    "Added",
+    "Stable",
+    "Ceiling",
+    "ViewAccepted",
+    "ViewInstalled",
+    "Seal",
+    "Repaired",
+    "Promised",
+    "Left",
+)
 FLAG_NAMED = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""
 FLAG_REPAIR = 2

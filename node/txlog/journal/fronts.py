@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from txlog.model.entry import Span
+from txlog.model.view import View
 
 
 class AddedFront(msgspec.Struct, array_like=True):
@@ -13,3 +14,21 @@ class AddedFront(msgspec.Struct, array_like=True):
     spans: list[Span]
     hashes: bytes
     stable: int
+
+
+class StampedFront(msgspec.Struct, array_like=True):
+    """On disk. ``stamps``: u64 each, end to end."""
+
+    node: str
+    birth: int
+    first_seq: int
+    stamps: bytes
+
+
+class AcceptedFront(msgspec.Struct, array_like=True):
+    """On disk. ``cut`` and the number of the change stand in the record's head."""
+
+    view: View
+    spans: list[Span]
+    hashes: bytes
+    stamped: list[StampedFront]

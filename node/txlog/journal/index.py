@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from txlog.journal.bodies import origin_bytes
+from txlog.journal.stamps import Stamps
+from txlog.model.entry import Item
 from txlog.model.ids import Origin
 
 
@@ -19,9 +21,10 @@ class Place(NamedTuple):
 
 
 class OriginIndex:
-    """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not."""
+    """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not. ``stamps``: the ones
+    given since, which stand in no Held record."""
 
-    __slots__ = ("data", "firsts", "last", "offsets", "origin", "segments", "slot")
+    __slots__ = ("data", "firsts", "last", "offsets", "origin", "segments", "slot", "stamps")
 
     def __init__(self, origin: Origin, slot: int) -> None:
         self.origin = origin
@@ -31,6 +34,7 @@ class OriginIndex:
         self.firsts = array("Q")
         self.segments = array("I")
         self.offsets = array("I")
+        self.stamps = Stamps()
 
     def add(self, first_seq: int, segment: int, offset: int) -> None:
         self.firsts.append(first_seq)
@@ -48,6 +52,17 @@ class OriginIndex:
         """The last record that begins at or below ``seq``; it holds ``seq`` unless that was lost."""
         at = bisect_right(self.firsts, seq) - 1
         return None if at < 0 else Place(self.firsts[at], self.segments[at], self.offsets[at] << 3)
+
+
+def restamped(held: OriginIndex, seq: int, items: list[Item]) -> list[Item]:
+    """The items from ``seq`` on with the stamps that they have now."""
+    copied = items
+    for first, stamps in held.stamps.pieces(seq, seq + len(items)):
+        copied = list(items) if copied is items else copied
+        for at, stamp in enumerate(stamps, first - seq):
+            old = items[at]
+            copied[at] = Item(stamp, old.kind, old.key, old.payload)
+    return copied
 
 
 class Index:

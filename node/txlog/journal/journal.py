@@ -11,19 +11,31 @@ from txlog.journal.batch import Extent, Prepare, Segment, Sync
 from txlog.journal.cache import Recent
 from txlog.journal.files import ZEROS, File, Files
 from txlog.journal.format import Body
-from txlog.journal.index import Index, OriginIndex, Place
+from txlog.journal.index import Index, OriginIndex, Place, restamped
 from txlog.journal.reader import NO_HEAD, Head, Reader, Unreadable
 from txlog.journal.rebuild import rebuild
 from txlog.journal.repairing import check_repair
 from txlog.journal.scan import Scan, Tail, scan
 from txlog.journal.space import Space
-from txlog.journal.vitals import Number, Vitals
+from txlog.journal.vitals import Vitals
 from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
 from txlog.model.hashes import NO_HASH, chain_start, content_hash
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Damage, Held, Record, Recovered, Stable, ViewAccepted, ViewInstalled
-from txlog.model.view import View
+from txlog.model.records import (
+    Added,
+    Ceiling,
+    Damage,
+    Held,
+    Left,
+    Promised,
+    Record,
+    Recovered,
+    Stable,
+    ViewAccepted,
+    ViewInstalled,
+)
+from txlog.model.view import Number, View
 
 SEGMENT_BYTES = 64 << 20
 CACHE_BYTES = 32 << 20
@@ -51,6 +63,7 @@ class Journal:
         self._vitals: Vitals = found.state
         self._birth = found.own.birth
         self._views: dict[Number, View] = dict(found.views)
+        self._lone_copies = [places[0] for places in found.copies.values() if len(places) == 1]
         self._recent = Recent(cache_bytes)
         self._next = found.number
         self._chain = found.chain if found.chain is not None else fmt.EMPTY_CHAIN
@@ -134,7 +147,7 @@ class Journal:
         self._bad_headers = {bad.where: bad.segment for bad in found.bad if bad.segment}
 
     def _log_start(self) -> bytes:
-        view = next(iter(self._views.values()), None)
+        view = self._views.get(self._vitals.accepted) or next(iter(self._views.values()), None)
         return chain_start(view.cluster_id) if view else NO_HASH
 
     def _start(self, start: int) -> None:
@@ -225,18 +238,42 @@ class Journal:
                 self._put(bodies.encode_small(record))
                 vitals.set_ceiling(record.stamp)
             case ViewAccepted():
-                self._accept(record.view, bodies.encode_small(record))
-            case ViewInstalled():
+                self._accept(record)
+            case Promised():
                 self._put(bodies.encode_small(record))
-                vitals.set_installed((record.epoch, record.ballot, record.coordinator))
+                vitals.set_promised((record.epoch, record.ballot, record.coordinator))
+            case ViewInstalled():
+                self._install((record.epoch, record.ballot, record.coordinator))
+            case Left():
+                self._put(bodies.encode_small(record))
+                vitals.set_left((record.epoch, record.ballot, record.coordinator))
             case _:
                 raise AssertionError(f"no record of a master: {record!r}")
 
-    def _accept(self, view: View, body: Body) -> None:
+    def _accept(self, record: ViewAccepted) -> None:
+        vitals, view, cut = self._vitals, record.view, record.cut
+        assert cut <= vitals.log_end, f"{view.number} cuts at {cut}, the log ends at {vitals.log_end}"
+        assert cut + len(record.hashes) // 16 == view.base_index
+        assert record.hashes[-16:] in (b"", view.base_hash)
+        changes = cut < vitals.log_end or record.spans or record.stamped or cut < vitals.stable
+        body = bodies.encode_accepted(record, vitals.changes + 1 if changes else 0)
         self._put(body)
         self._views[view.number] = view
-        self._vitals.set_accepted(view.number)
+        vitals.set_accepted(view)
+        if changes:
+            vitals.set_change(view, cut, record.hashes)
+        for stamped in record.stamped:
+            held = self._index.get(stamped.node, stamped.birth)
+            assert held is not None
+            assert stamped.first_seq + len(stamped.stamps) - 1 <= held.last
+            held.stamps.put(stamped.first_seq, array("Q", stamped.stamps))
         self._put(body)
+
+    def _install(self, number: Number) -> None:
+        assert number == self._vitals.accepted
+        base_index = self._views[number].base_index
+        self._put(bodies.encode_installed(number, base_index))
+        self._vitals.set_installed(number, base_index)
 
     def _put(self, body: Body, *, work: bool = False) -> tuple[Segment, int]:
         """Frame the record and give it its place."""
@@ -445,7 +482,7 @@ class Journal:
                     f"reading {held.origin}.{seq}: {error}. Another master that holds it can repair it. Next: start"
                     " this master again; it will name the damage and fetch it"
                 ) from None
-            items += taken
+            items += restamped(held, seq, taken) if held.stamps else taken
             seq += len(taken)
             room -= sum(len(item.payload) for item in taken)
 
@@ -480,7 +517,7 @@ class Journal:
 
         A master that has mended everything opens its journal anew and so learns what stood there."""
         assert damage in self.damage
-        check_repair(damage, runs, contents, added, self._before[damage.first], self._meta)
+        check_repair(damage, runs, contents, added, self._before[damage.first], self._meta, self._stamp)
         for run, hashes in zip(runs, contents, strict=True):
             self._refill(run, hashes)
         if added is not None:
@@ -488,10 +525,18 @@ class Journal:
         segment = next((number for where, number in self._bad_headers.items() if damage.where.startswith(where)), 0)
         self._put(bodies.encode_repaired(damage.first, damage.last, segment))
         self.damage.remove(damage)
+        if not self.damage:
+            self._copy_views()
+
+    def _copy_views(self) -> None:
+        """One of the two copies of a view may have stood in what was damaged, and nobody can send it: two again."""
+        for place in self._lone_copies:
+            body = self._reader.body(place)
+            self._put(body._replace(flags=body.flags | fmt.FLAG_REPAIR))
+        self._lone_copies = []
         view = self._views.get(self._vitals.accepted)
-        if not self.damage and view is not None:
-            # One of its two copies may have stood in what was damaged, and nobody can send it: make it two again.
-            self._put(bodies.encode_view(view))
+        if view is not None:
+            self._put(bodies.encode_accepted(ViewAccepted(view), 0, fmt.FLAG_REPAIR))
 
     def _refill(self, run: Run, hashes: bytes) -> None:
         held = self._index.at(run.origin)
@@ -510,13 +555,20 @@ class Journal:
         recent = self._recent.get(held.slot, place.first_seq)
         if recent is not None and seq <= recent.last_seq:
             item = recent.items[seq - recent.first_seq]
-            return item.stamp, content_hash(item.kind, item.key, item.payload)
+            return held.stamps.get(seq, item.stamp), content_hash(item.kind, item.key, item.payload)
         try:
             head = self._head(place)
         except Unreadable:
             return None
         at = seq - head.first_seq
-        return (head.columns.stamps[at], head.columns.content(at)) if at < head.count else None
+        if at >= head.count:
+            return None
+        return held.stamps.get(seq, head.columns.stamps[at]), head.columns.content(at)
+
+    def _stamp(self, origin: Origin, seq: int, sent: int) -> int:
+        """Of a transaction that was sent: what a view that was accepted here has said of it holds."""
+        held = self._index.get(*origin)
+        return held.stamps.get(seq, sent) if held is not None else sent
 
     # -- broken
 

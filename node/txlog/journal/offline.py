@@ -14,11 +14,13 @@ from txlog.journal.rebuild import damages
 from txlog.journal.scan import scan
 from txlog.model.errors import JournalDamaged
 from txlog.model.records import Damage
+from txlog.model.view import NO_VIEW, Number
 
 
 @dataclass(frozen=True)
 class Report:
-    """``ok``: this journal will open without damage. ``refused``: why it will not open at all, or empty."""
+    """``ok``: this journal will open without damage. ``refused``: why it will not open at all, or empty. ``accepted``,
+    ``installed``, ``promised``, ``left``: numbers of views, empty without one."""
 
     origin: str = ""
     start: int = 0
@@ -27,6 +29,10 @@ class Report:
     log_hash: str = ""
     stable: int = 0
     ceiling: int = 0
+    accepted: str = ""
+    installed: str = ""
+    promised: str = ""
+    left: str = ""
     held: dict[str, int] = field(default_factory=dict)
     cut_bytes: int = 0
     damage: list[Damage] = field(default_factory=list)
@@ -58,11 +64,19 @@ def check(folder: Path | str | Files) -> Report:
         log_hash=state.log_hash.hex(),
         stable=state.stable,
         ceiling=state.ceiling,
+        accepted=_text(state.accepted),
+        installed=_text(state.installed),
+        promised=_text(state.promised),
+        left=_text(state.left),
         held={str(origin): last for origin, last in state.held.items()},
         cut_bytes=found.cut.stop - found.cut.start if found.cut else 0,
         damage=damages(found),
         notes=found.notes,
     )
+
+
+def _text(number: Number) -> str:
+    return "" if number == NO_VIEW else str(number)
 
 
 def show(folder: Path | str | Files) -> Iterator[str]:
@@ -120,13 +134,25 @@ def _describe(record: Framed) -> str:
         case fmt.STARTED | fmt.STABLE | fmt.CEILING:
             return str(record.a)
         case fmt.VIEW_ACCEPTED:
-            return str(bodies.decode_view(record.front).number)
+            return _describe_accepted(record) + mended
         case fmt.VIEW_INSTALLED:
-            return str(bodies.decode_installed(record.front))
+            return f"{bodies.decode_number(record.front)} stable {record.a}"
+        case fmt.PROMISED | fmt.LEFT:
+            return str(bodies.decode_number(record.front))
         case fmt.REPAIRED:
             return str(bodies.decode_repaired(record.front))
         case _:
             return f"up to {record.synced}"
+
+
+def _describe_accepted(record: Framed) -> str:
+    accepted = bodies.decode_accepted(record.front)
+    number = str(accepted.view.number)
+    if not record.b:
+        return number
+    spans = "".join(f" {s.node}.{s.birth:016x}:{s.first_seq}+{s.count}" for s in accepted.spans)
+    stamps = "".join(f" {s.node}.{s.birth:016x}:{s.first_seq}+{len(s.stamps) // 8}" for s in accepted.stamped)
+    return f"{number} change {record.b}: cut behind {record.a}, log{spans or ' ends'}, stamps{stamps or ' stay'}"
 
 
 def _files(folder: Path | str | Files) -> Files:

@@ -44,6 +44,25 @@ class LogOrder:
         self._put(Span(HOLE, 0, self.end + 1, count))
         self.hashes += bytes(HASH_BYTES * (count - 1)) + end_hash
 
+    def cut(self, index: int) -> None:
+        """The entries behind ``index`` are in the log no more; what filled holes so far is in its place."""
+        self.close()
+        surplus = self.end - index
+        del self.hashes[HASH_BYTES * index :]
+        while surplus > 0:
+            last = self.spans.pop()
+            if last.count > surplus:
+                self.spans.append(Span(last.node, last.birth, last.first_seq, last.count - surplus))
+            surplus -= last.count
+
+    @property
+    def end_is_unknown(self) -> bool:
+        """The log ends inside of a hole, so that its hash there is unknown."""
+        return bool(self.spans) and self.spans[-1].node == HOLE and not any(self.hashes[-HASH_BYTES:])
+
+    def set_end_hash(self, value: bytes) -> None:
+        self.hashes[-HASH_BYTES:] = value
+
     def _put(self, span: Span) -> None:
         last = self.spans[-1] if self.spans else None
         if last is not None and _follows(last, span):
@@ -68,12 +87,16 @@ class LogOrder:
         pieces: list[Span] = []
         end = index + hole.count - 1
         for fill in sorted(self.fills):
-            if index <= fill.first_index and fill.last_index <= end:
-                if fill.first_index > index:
-                    pieces.append(Span(HOLE, 0, index, fill.first_index - index))
-                pieces += fill.spans
-                self.hashes[HASH_BYTES * (fill.first_index - 1) : HASH_BYTES * fill.last_index] = fill.hashes
-                index = fill.last_index + 1
+            first, last = max(index, fill.first_index), min(end, fill.last_index)
+            if first <= last:
+                if first > index:
+                    pieces.append(Span(HOLE, 0, index, first - index))
+                pieces += slice_spans(fill.spans, first - fill.first_index, last - first + 1)
+                hashes = fill.hashes[
+                    HASH_BYTES * (first - fill.first_index) : HASH_BYTES * (last + 1 - fill.first_index)
+                ]
+                self.hashes[HASH_BYTES * (first - 1) : HASH_BYTES * last] = hashes
+                index = last + 1
         if index <= end:
             pieces.append(Span(HOLE, 0, index, end - index + 1))
         return pieces
@@ -90,6 +113,18 @@ class LogOrder:
 
 def _follows(last: Span, span: Span) -> bool:
     return last.birth == span.birth and last.node == span.node and last.first_seq + last.count == span.first_seq
+
+
+def slice_spans(spans: list[Span], skip: int, count: int) -> list[Span]:
+    """``count`` entries of an order behind its first ``skip``."""
+    found: list[Span] = []
+    for span in spans:
+        first, stop = min(skip, span.count), min(skip + count, span.count)
+        if stop > first:
+            found.append(Span(span.node, span.birth, span.first_seq + first, stop - first))
+            count -= stop - first
+        skip -= first
+    return found
 
 
 def subtract(spans: list[Span], held: list[Span]) -> list[Span]:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from txlog.journal import bodies
 from txlog.journal import format as fmt
 from txlog.journal.files import File, Files
-from txlog.journal.format import Framed
+from txlog.journal.format import Body, Framed
 from txlog.journal.index import Place
 from txlog.model.entry import Item
 from txlog.model.hashes import content_hash
@@ -64,6 +64,16 @@ class Reader:
         if record is None or record.kind != fmt.HELD:
             raise Unreadable("its checksum is wrong")
         return Head(place, record)
+
+    def body(self, place: Place) -> Body:
+        """A whole record that is no Held one; :class:`Unreadable` when it is good no more."""
+        raw = self._bytes(place.segment, place.offset, fmt.HEAD_BYTES)
+        length = fmt.RECORD_HEAD.unpack(raw)[2] if len(raw) == fmt.HEAD_BYTES else 0
+        raw = self._bytes(place.segment, place.offset, length)
+        record = fmt.read_record(raw, 0, fmt.segment_seed(self._birth, place.segment))
+        if record is None:
+            raise Unreadable("its checksum is wrong")
+        return Body(record.kind, record.flags, record.a, record.b, record.front, b"")
 
     def items(self, head: Head, first: int, count: int) -> list[Item]:
         """``count`` items of the record from its ``first``-th (0 = the first) on, each checked by its content hash."""

@@ -25,7 +25,7 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
         start=state.start,
         fresh=state.start == 0,
         accepted=found.view(state.accepted),
-        installed=found.view(state.installed),
+        installed=found.view(state.accepted) if state.installed == state.accepted else None,
         ceiling=state.ceiling,
         stable=state.stable,
         log_spans=found.order.spans,
@@ -35,6 +35,8 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
         keys=_keys(found),
         damage=damages(found),
         accepted_number=state.accepted,
+        promised=state.promised,
+        left=state.left,
     )
 
 
@@ -55,9 +57,9 @@ def _last_stamp(found: Scan, reader: Reader) -> int:
     if span is None or span.node == HOLE:
         return 0
     seq = span.first_seq + span.count - 1
-    place = found.index.at(Origin(span.node, span.birth)).place(seq)
-    head = _head(place, seq, reader)
-    return head.columns.stamps[seq - head.first_seq] if head else 0
+    held = found.index.at(Origin(span.node, span.birth))
+    head = _head(held.place(seq), seq, reader)
+    return held.stamps.get(seq, head.columns.stamps[seq - head.first_seq] if head else 0)
 
 
 def _head(place: Place | None, seq: int, reader: Reader) -> Head | None:
@@ -76,7 +78,7 @@ def _queued(held: OriginIndex, settled: int, reader: Reader) -> Iterator[QueuedM
     for head, first in _heads(held, settled + 1, reader):
         seq = head.first_seq + first
         if piece is not None and seq != piece.first_seq + len(piece.stamps):
-            yield piece
+            yield _restamped(piece, held)
             piece = None
         piece = piece or QueuedMeta(origin.node, origin.birth, seq, [], [], [], [])
         columns = head.columns
@@ -86,7 +88,14 @@ def _queued(held: OriginIndex, settled: int, reader: Reader) -> Iterator[QueuedM
         piece.kinds.extend([kind | size << 8 for kind, size in zip(columns.kinds[first:], sizes, strict=True)])
         piece.contents.extend([columns.content(i) for i in range(first, head.count)])
     if piece is not None:
-        yield piece
+        yield _restamped(piece, held)
+
+
+def _restamped(piece: QueuedMeta, held: OriginIndex) -> QueuedMeta:
+    first = piece.first_seq
+    for seq, stamps in held.stamps.pieces(first, first + len(piece.stamps)):
+        piece.stamps[seq - first : seq - first + len(stamps)] = stamps.tolist()
+    return piece
 
 
 def _heads(held: OriginIndex, seq: int, reader: Reader) -> Iterator[tuple[Head, int]]:
@@ -109,8 +118,9 @@ def _keys(found: Scan) -> list[KeySeen]:
         mine = seqs.get(origin, [])
         stop = span.first_seq + span.count
         for seq in mine[bisect_left(mine, span.first_seq) : bisect_left(mine, stop)]:
-            one = Span(span.node, span.birth, seq, 1)
-            keys.append(KeySeen(index + seq - span.first_seq, *found.named[origin][seq], one))
+            one, named = Span(span.node, span.birth, seq, 1), found.named[origin][seq]
+            stamp = found.index.at(origin).stamps.get(seq, named.stamp)
+            keys.append(KeySeen(index + seq - span.first_seq, named.kind, named.key, stamp, named.content, one))
         index += span.count
     return keys
 

@@ -14,10 +14,18 @@ from txlog.model.records import Added, Damage
 
 Meta = Callable[[Origin, int], tuple[int, bytes] | None]
 """Stamp and content hash of a held transaction, or None."""
+Stamp = Callable[[Origin, int, int], int]
+"""The stamp that a transaction has here, given the one with which it was sent."""
 
 
 def check_repair(
-    damage: Damage, runs: Sequence[Run], contents: Sequence[bytes], added: Added | None, before: bytes, held: Meta
+    damage: Damage,
+    runs: Sequence[Run],
+    contents: Sequence[bytes],
+    added: Added | None,
+    before: bytes,
+    held: Meta,
+    stamp: Stamp,
 ) -> None:
     """:class:`JournalDamaged` unless this is exactly what is missed. ``before``: the chain hash in front of it."""
     for run, hashes in zip(runs, contents, strict=True):
@@ -28,7 +36,7 @@ def check_repair(
     if damage.log_from <= damage.log_to:
         if added is None:
             _refuse(damage, f"the order of entries {damage.log_from} to {damage.log_to} is still missing")
-        _check_order(damage, added, before, _with(runs, contents, held))
+        _check_order(damage, added, before, _with(runs, contents, held, stamp))
     elif added is not None:
         _refuse(damage, "it comes with an order although none is missing")
 
@@ -44,14 +52,14 @@ def _check_contents(damage: Damage, run: Run, hashes: bytes) -> None:
         _refuse(damage, f"{outside[0]} was not missing")
 
 
-def _with(runs: Sequence[Run], contents: Sequence[bytes], held: Meta) -> Meta:
+def _with(runs: Sequence[Run], contents: Sequence[bytes], held: Meta, stamp: Stamp) -> Meta:
     """What is held, and what was sent."""
 
     def meta(origin: Origin, seq: int) -> tuple[int, bytes] | None:
         for run, hashes in zip(runs, contents, strict=True):
             if run.origin == origin and run.first_seq <= seq <= run.last_seq:
                 at = seq - run.first_seq
-                return run.items[at].stamp, hashes[HASH_BYTES * at : HASH_BYTES * (at + 1)]
+                return stamp(origin, seq, run.items[at].stamp), hashes[HASH_BYTES * at : HASH_BYTES * (at + 1)]
         return held(origin, seq)
 
     return meta

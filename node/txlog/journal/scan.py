@@ -5,6 +5,7 @@ One ``pread`` for a segment; then a loop over its records that makes no object f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple, NoReturn
 from zlib import crc32
@@ -13,14 +14,16 @@ from txlog.journal import bodies
 from txlog.journal import format as fmt
 from txlog.journal.files import ZEROS, Files
 from txlog.journal.format import Framed, SegmentHeader
-from txlog.journal.index import Index, OriginIndex
-from txlog.journal.order import Fill, LogOrder
+from txlog.journal.fronts import AcceptedFront
+from txlog.journal.index import Index, OriginIndex, Place
+from txlog.journal.order import Fill, LogOrder, slice_spans
 from txlog.journal.recovery import Case, Decision, End, Seen, decide
-from txlog.journal.vitals import NO_VIEW, Number, Vitals, missing_spans
+from txlog.journal.vitals import Vitals, missing_spans
 from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
+from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
-from txlog.model.view import View
+from txlog.model.view import NO_VIEW, Number, View
 
 _FRONT_FROM = fmt.HEAD_BYTES - fmt.CRC_FROM
 
@@ -103,6 +106,9 @@ class Scan:
         self.index.at(own)
         self.order = LogOrder()
         self.views: dict[Number, View] = {}
+        self.copies: dict[int, list[Place]] = {}
+        """Where the good copies of each change of the log stand."""
+        self.pieces: list[Piece] = []
         self.named: dict[Origin, dict[int, Named]] = {}
         self.bad: list[Bad] = []
         self.repaired: list[Repaired] = []
@@ -117,6 +123,7 @@ class Scan:
     # -- segments
 
     def read(self, pieces: list[Piece], broken: list[int]) -> None:
+        self.pieces = pieces
         self._leave(Seen(End.SPENT, False, True, pieces[0].first > 1, True), pieces[0], "the first segments")
         for at, piece in enumerate(pieces):
             self._segment(piece, pieces[at + 1] if at + 1 < len(pieces) else None)
@@ -186,14 +193,62 @@ class Scan:
         self.settle()
         before, self.state = self.state, after.copy()
         spans = missing_spans(before, after)
-        log_from, log_to = before.log_end + 1, after.log_end
         text = f"records {self.number} to {number - 1}: {where}"
-        self._damage(Bad(self.number, number - 1, 0, text, letter, log_from, log_to, after.log_hash, spans))
-        if log_to >= log_from:
-            self.order.add_hole(log_to - log_from + 1, after.log_hash)
+        end = self.order.end
+        self._damage(Bad(self.number, number - 1, 0, text, letter, end + 1, end, after.log_hash, spans))
         for origin, last in after.held.items():
             self.index.at(origin).last = last
+        for change in range(before.changes + 1, after.changes + 1):
+            self._change(*self._find_change(change, where))
+        self._hole(after.log_end, after.log_hash)
+        if self.order.end != after.log_end:
+            self._refuse(f"{where}: the log ends at {self.order.end}, and behind it at {after.log_end}", "X")
         self.number, self.chain = number, chain
+
+    def _hole(self, log_to: int, end_hash: bytes) -> None:
+        """The order up to this index stood in the damage that was named last."""
+        first, bad = self.order.end + 1, self.bad[-1]
+        if log_to >= first:
+            self.order.add_hole(log_to - first + 1, end_hash)
+            log_from = bad.log_from if bad.log_from <= bad.log_to else first
+            self.bad[-1] = bad._replace(log_from=log_from, log_to=log_to)
+
+    def _find_change(self, change: int, where: str) -> tuple[int, AcceptedFront]:
+        """A good copy of it, wherever it stands: mostly right behind the one that is lost."""
+        for piece in self.pieces:
+            data = _read_all(self.files, fmt.segment_name(piece.number))[: piece.size]
+            for record in _good_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
+                if record.kind == fmt.VIEW_ACCEPTED and record.b == change:
+                    return record.a, bodies.decode_accepted(record.front)
+        raise JournalDamaged(
+            f"recovering the journal of {self.own}: {where}: both copies of the accepted view that changed the order of"
+            f" the log or its stamps as number {change} cannot be read (case V). No other master knows what this one"
+            " has accepted, so none can repair it. Next: bring the file back, or set this folder aside and start with"
+            " an empty one: the master then joins as a learner"
+        )
+
+    def _change(self, cut: int, front: AcceptedFront) -> None:
+        """The log is cut and goes on otherwise, and transactions have new stamps. Where the cut lies in a damaged part,
+        nobody knows the hash there but the entry behind it does: it is counted as damaged, too."""
+        order, view = self.order, front.view
+        self._know(view)
+        if cut > order.end:
+            self._hole(cut, NO_HASH)
+        order.cut(cut)
+        spans, hashes, damaged_to = front.spans, front.hashes, cut
+        if order.end_is_unknown and hashes:
+            order.add_hole(1, hashes[:HASH_BYTES])
+            spans, hashes = slice_spans(spans, 1, len(hashes)), hashes[HASH_BYTES:]
+            damaged_to = cut + 1
+        elif order.end_is_unknown:
+            order.set_end_hash(view.base_hash)
+        for at, bad in enumerate(self.bad):
+            inside = bad.log_from <= cut <= bad.log_to
+            self.bad[at] = bad._replace(log_to=damaged_to if inside else min(bad.log_to, cut))
+        order.add(spans, hashes)
+        for stamped in front.stamped:
+            origin = Origin(stamped.node, stamped.birth)
+            self.index.at(origin).stamps.put(stamped.first_seq, bodies.decode_stamps(stamped.stamps))
 
     def _damage(self, bad: Bad) -> None:
         self.bad.append(bad)
@@ -239,7 +294,7 @@ class Scan:
                 else:
                     self._held(flags, a, b, front, segment, offset)
             else:
-                self._other(kind, flags, a, b, front)
+                self._other(kind, flags, a, b, front, Place(a, segment, offset))
             number += 1
             self.last_synced = synced
             offset = stop
@@ -266,7 +321,7 @@ class Scan:
             if key:
                 named[first + i] = Named(columns.kinds[i], key, columns.stamps[i], columns.content(i))
 
-    def _other(self, kind: int, flags: int, a: int, b: int, front: bytes) -> None:
+    def _other(self, kind: int, flags: int, a: int, b: int, front: bytes, place: Place) -> None:
         state = self.state
         match kind:
             case fmt.ADDED:
@@ -278,11 +333,13 @@ class Scan:
             case fmt.STARTED:
                 state.set_start(a)
             case fmt.VIEW_ACCEPTED:
-                view = bodies.decode_view(front)
-                self._know(view)
-                state.set_accepted(view.number)
+                self._accepted(flags, a, b, front, place)
             case fmt.VIEW_INSTALLED:
-                state.set_installed(bodies.decode_installed(front))
+                state.set_installed(bodies.decode_number(front), a)
+            case fmt.PROMISED:
+                state.set_promised(bodies.decode_number(front))
+            case fmt.LEFT:
+                state.set_left(bodies.decode_number(front))
             case fmt.REPAIRED:
                 self.repaired.append(Repaired(*bodies.decode_repaired(front)))
 
@@ -295,6 +352,24 @@ class Scan:
             self._refuse(f"the log ends at {self.order.end}, and a record adds {first_index}", "X")
         self.order.add(added.spans, added.hashes)
         self.state.set_log(self.order.end, added.hashes[-16:] or self.state.log_hash, added.stable)
+
+    def _accepted(self, flags: int, cut: int, change: int, front: bytes, place: Place) -> None:
+        """The second copy, and the one that a repair has made, change nothing."""
+        accepted = bodies.decode_accepted(front)
+        view, state = accepted.view, self.state
+        self._know(view)
+        if change:
+            self.copies.setdefault(change, []).append(place)
+        if flags & fmt.FLAG_REPAIR:
+            return
+        state.set_accepted(view)
+        if change == state.changes + 1:
+            if cut > self.order.end:
+                self._refuse(f"the log ends at {self.order.end}, and a view cuts it at {cut}", "X")
+            self._change(cut, accepted)
+            state.set_change(view, cut, accepted.hashes)
+        elif change > state.changes:
+            self._refuse(f"a view changes the log as number {change} behind {state.changes}", "X")
 
     def _know(self, *views: View | None) -> None:
         for view in views:
@@ -388,13 +463,18 @@ def _look_ahead(data: bytes, offset: int, seed: int, lowest: int) -> tuple[Frame
     A copy of a record inside a payload is older than the record around it, so its number is lower."""
     first: Framed | None = None
     promise = 0
+    for record in _good_records(data, offset, seed, lowest):
+        first = first or record
+        promise = max(promise, record.synced)
+    return first, promise
+
+
+def _good_records(data: bytes, offset: int, seed: int, lowest: int = 0) -> Iterator[Framed]:
     at = data.find(fmt.RECORD_MARK, offset)
     while at >= 0:
         record = fmt.read_record(data, at, seed) if at % 8 == 0 else None
         step = 1
         if record is not None and record.number >= lowest:
-            first = first or record
-            promise = max(promise, record.synced)
+            yield record
             step = record.length
         at = data.find(fmt.RECORD_MARK, at + step)
-    return first, promise

@@ -7,12 +7,10 @@ from struct import Struct
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
+from txlog.model.view import NO_VIEW, Number, View
 
-Number = tuple[int, int, str]
-"""Of a view: epoch, ballot, coordinator."""
-NO_VIEW: Number = (0, 0, "")
-
-_FIXED = Struct("<QQQQ16sQQQQ")
+_FIXED = Struct("<QQQQ16sQQQQQ")
+_NUMBER = Struct("<QQ")
 _U64 = Struct("<Q")
 _COUNT = Struct("<H")
 
@@ -20,14 +18,18 @@ _COUNT = Struct("<H")
 class Vitals:
     """The state between two records. Every change keeps :attr:`encoded` right, in place where the size allows it.
 
-    ``held``: the last seq held of each origin (contiguous from 1), the journal's own origin first.
+    ``held``: the last seq held of each origin (contiguous from 1), the journal's own origin first. ``changes``: how
+    many accepted views have changed the log, the stable index or stamps.
     """
 
     def __init__(self, own: Origin) -> None:
         self.start = self.ceiling = self.stable = self.log_end = 0
+        self.changes = 0
         self.log_hash = NO_HASH
         self.accepted: Number = NO_VIEW
         self.installed: Number = NO_VIEW
+        self.promised: Number = NO_VIEW
+        self.left: Number = NO_VIEW
         self.held: dict[Origin, int] = {own: 0}
         self._places: dict[Origin, int] = {}
         self._buffer = bytearray()
@@ -65,12 +67,30 @@ class Vitals:
         self.ceiling = max(stamp, self.ceiling)
         self._refresh()
 
-    def set_accepted(self, number: Number) -> None:
-        self.accepted = number
+    def set_accepted(self, view: View) -> None:
+        """It changes nothing else; :meth:`set_change` besides where it does."""
+        self.accepted, self.promised = view.number, max(view.number, self.promised)
         self._rebuild()
 
-    def set_installed(self, number: Number) -> None:
-        self.installed = number
+    def set_change(self, view: View, cut: int, hashes: bytes) -> None:
+        """One more accepted view that cuts the log and lets it go on with these entries, or gives new stamps."""
+        if cut != self.log_end or hashes:
+            self.log_end = cut + len(hashes) // HASH_BYTES
+            self.log_hash = hashes[-HASH_BYTES:] or (view.base_hash if cut else NO_HASH)
+        self.stable = min(self.stable, cut)
+        self.changes += 1
+        self._refresh()
+
+    def set_installed(self, number: Number, base_index: int) -> None:
+        self.installed, self.stable = number, base_index
+        self._rebuild()
+
+    def set_promised(self, number: Number) -> None:
+        self.promised = max(number, self.promised)
+        self._rebuild()
+
+    def set_left(self, number: Number) -> None:
+        self.left = number
         self._rebuild()
 
     # -- bytes
@@ -95,6 +115,7 @@ class Vitals:
             self.stable,
             self.log_end,
             self.log_hash,
+            self.changes,
             *self.accepted[:2],
             *self.installed[:2],
         )
@@ -102,6 +123,7 @@ class Vitals:
     def _rebuild(self) -> None:
         parts = bytearray(self._fixed())
         parts += _text(self.accepted[2]) + _text(self.installed[2])
+        parts += _unless(self.accepted, self.promised) + _unless(NO_VIEW, self.left)
         parts += _COUNT.pack(len(self.held))
         for origin, last in self.held.items():
             parts += _text(origin.node) + _U64.pack(origin.birth)
@@ -113,9 +135,11 @@ class Vitals:
     @classmethod
     def parse(cls, data: bytes) -> Vitals:
         """The inverse of :attr:`encoded`; the bytes have passed their checksum."""
-        start, ceiling, stable, log_end, log_hash, ae, ab, ie, ib = _FIXED.unpack_from(data)
+        start, ceiling, stable, log_end, log_hash, changes, ae, ab, ie, ib = _FIXED.unpack_from(data)
         accepted, at = _take_text(data, _FIXED.size)
         installed, at = _take_text(data, at)
+        promised, at = _take_number(data, at, (ae, ab, accepted))
+        left, at = _take_number(data, at, NO_VIEW)
         (count,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
         held: dict[Origin, int] = {}
@@ -126,8 +150,9 @@ class Vitals:
             at += 16
         vitals = cls(next(iter(held)))
         vitals.start, vitals.ceiling, vitals.stable = start, ceiling, stable
-        vitals.log_end, vitals.log_hash = log_end, log_hash
+        vitals.log_end, vitals.log_hash, vitals.changes = log_end, log_hash, changes
         vitals.accepted, vitals.installed = (ae, ab, accepted), (ie, ib, installed)
+        vitals.promised, vitals.left = promised, left
         vitals.held = held
         return vitals
 
@@ -148,6 +173,19 @@ def missing_spans(before: Vitals, after: Vitals) -> list[Span]:
 def _text(text: str) -> bytes:
     data = text.encode()
     return bytes((len(data),)) + data
+
+
+def _unless(usual: Number, number: Number) -> bytes:
+    """A number that is mostly the usual one."""
+    return b"\0" if number == usual else b"\1" + _NUMBER.pack(*number[:2]) + _text(number[2])
+
+
+def _take_number(data: bytes, at: int, usual: Number) -> tuple[Number, int]:
+    if not data[at]:
+        return usual, at + 1
+    epoch, ballot = _NUMBER.unpack_from(data, at + 1)
+    coordinator, at = _take_text(data, at + 1 + _NUMBER.size)
+    return (epoch, ballot, coordinator), at
 
 
 def _take_text(data: bytes, at: int) -> tuple[str, int]:
