@@ -17,6 +17,9 @@ RESENDS = 4
 """What was sent before the heal is taken for lost after one resend time; a fetch may ask two silent holders in turn;
 one more for the order in which these begin."""
 
+WHO_MS = 200
+"""Between two questions of a master that is not in its place, and two sends of one step of a change of views; a master
+waits its rank in round time-outs before it begins one, and gives one up that does not go on for a round time-out."""
 REPEAT_MS = 330
 """``runtime/repair.py`` asks the next master after 300 ms of a clock that may be slow."""
 
@@ -28,8 +31,10 @@ def bound_ms(plan: Plan, chain: bool) -> int:
     round_ms = 2 * max(plan.far_ms, plan.near_ms) + 2 * plan.disk_ms + 4
     leftovers_ms = 600  # messages that were slow or repeated before the heal still arrive
     hops = plan.masters if chain else 1
+    changes = 2 * (plan.masters + 1) * plan.round_timeout_ms + 12 * (WHO_MS + round_ms)
     return (
         leftovers_ms
+        + changes
         + plan.round_timeout_ms
         + RESENDS * resend_ms
         + ROUNDS * round_ms
@@ -59,12 +64,15 @@ def stays_damaged(world: World) -> bool:
 
 def is_good(world: World) -> bool:
     """Every transaction that any master holds is in every log and stable everywhere."""
-    length = len(world.log.entries)
+    length = len(world.log.longest)
     for machine in world.machines:
         if machine.state != UP or machine.executor is None or machine.pending:
             return False
-        agreement = machine.executor.core.agreement
-        if agreement is None or agreement.stable != length or machine.mirror.stable != length:
+        core = machine.executor.core
+        agreement = core.agreement
+        if agreement is None or agreement.stable != length or machine.mirror.stable != length or agreement.late:
+            return False
+        if not core.views.at_work or len(core.peers) + 1 != world.plan.masters:
             return False
         if machine.mirror.log != length or any(len(queue) for queue in agreement.queues):
             return False
@@ -78,5 +86,8 @@ def describe(world: World) -> str:
         agreement = machine.executor.core.agreement if machine.executor else None
         state = machine.executor.core.state if machine.executor else "mending" if machine.repair else machine.state
         waiting = {q.origin.node: len(q) for q in agreement.queues} if agreement else {}
+        if machine.executor is not None:
+            views = machine.executor.core.views
+            state += f" view={views.number}{'' if views.installed else '?'} promised={views.promised} {views.holding}"
         parts.append(f"{machine.name} {state} log={machine.mirror.log} stable={machine.mirror.stable} queue={waiting}")
-    return f"log={len(world.log.entries)}; " + "; ".join(parts)
+    return f"log={len(world.log.longest)}; " + "; ".join(parts)

@@ -13,8 +13,8 @@ from txlog.journal.memory import Crashed
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull, PeerFault, Refused
 from txlog.model.hashes import content_hash
-from txlog.model.ids import Origin
-from txlog.model.records import Added, Held, Record, Recovered
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.runtime.executor import Executor, Sync
@@ -195,6 +195,7 @@ class Machine:
             key_retention_ms=plan.key_retention_ms,
             last_seen_birth=last_birth,
             last_seen_start=last_start,
+            majority=plan.majority,
         )
 
     def _open(self) -> tuple[Journal, Recovered]:
@@ -291,7 +292,7 @@ class Machine:
                 run = journal.read(origin.node, origin.birth, seq, last, 1 << 20)
                 for item in run.items:
                     there = (item.stamp, content_hash(item.kind, item.key, item.payload))
-                    if there != made[seq - 1][:2]:
+                    if there != (world.log.stamp(self.name, Txid(origin, seq)), made[seq - 1].content):
                         world.findings.add(LOG, "28", f"{self.name} mended {origin}.{seq}: another stamp or content")
                     seq += 1
                 if not run.items:
@@ -353,6 +354,8 @@ class Machine:
         self.state = DOWN
         self._forget()
         self.disk.crash()
+        if self.origin is not None:
+            self.world.gone(self, *self.last_seen)
 
     def _disk_failed(self) -> None:
         """A disk that failed once has its power fail soon: who told anybody of what it did not sync has lied."""
@@ -423,16 +426,43 @@ class Machine:
             self.turn_at = -1
             self.turn_soon(self.world.now_ms)
 
-    def stop_gently(self, life: int) -> None:
-        """What SIGTERM leads to: no new work since ``closing``, what was said is durable, then the end."""
-        if life != self.life or self.state != UP or self.executor is None:
+    def stop_gently(self, life: int, by_ms: int) -> None:
+        """What SIGTERM leads to: no new work, the view is left, then the end; at ``by_ms`` in any case."""
+        executor = self.executor
+        if life != self.life or self.state not in (UP, PAUSED) or executor is None:
             return
-        with self._guard:
-            self.executor.poll(self.now())
-            self._finish_sync()
-            self._flush()
+        world = self.world
         if self.state == UP:
+            with self._guard:
+                executor.leave(self.now(), by_ms - world.now_ms)
+                self._turn_by(executor.poll(self.now()))
+                self._flush()
+            if life != self.life:
+                return
+            if executor.core.leave_done and executor.idle:
+                world.met["left"] += 1
+                self.crash("left")
+                world.at(world.now_ms + self.rng.choice((5, 50, 300)), self.start, self.life)
+                return
+        if world.now_ms >= by_ms + 30:
+            world.met["stopped without leaving"] += 1
             self.crash("stopped")
+            world.at(world.now_ms + self.rng.choice((5, 50, 300)), self.start, self.life)
+            return
+        world.at(world.now_ms + 5, self.stop_gently, life, by_ms)
+
+    def told_down(self, other: Machine, birth: int, start: int) -> None:
+        """The supervisor has seen that this process of another master is gone."""
+        if self.state != UP or self.executor is None:
+            return
+        self.world.note(self.name, "told down", f"{other.name} start={start}")
+        with self._guard:
+            try:
+                self.executor.prove_down(other.name, birth, start)
+            except Refused as refused:
+                self.world.refused[f"proof {type(refused).__name__}"] += 1
+            self._turn_by(self.executor.poll(self.now()))
+            self._flush()
 
     # Input
 
@@ -507,7 +537,12 @@ class Machine:
             self.world.log.first_added(self.name, record, present, self.world.sound_mirrors())
         if isinstance(record, Held) and record.run.node == self.name and not self.damaged:
             for at, item in enumerate(record.run.items):
-                self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
+                if item.stamp:
+                    self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
+        if isinstance(record, ViewAccepted) and not self.damaged:
+            for several in record.stamped:
+                if Origin(several.node, several.birth) == self.origin and several.stamps:
+                    self.world.promises.made(self.origin, several.stamps[0], several.first_seq)
 
     def durable(self, count: int) -> None:
         """The first ``count`` records that were pending are durable now."""

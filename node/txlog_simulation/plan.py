@@ -63,6 +63,8 @@ class Plan:
     clock_offsets_ms: tuple[int, ...]
     clock_rates: tuple[float, ...]
     supervised: bool
+    proofs: float
+    majority: bool
     safety_ms: int
     links: tuple[tuple[int, int], ...]
     work: tuple[Work, ...]
@@ -104,6 +106,8 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "damage": (3, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
     "flips": (8, {"crash": 1, "flip": 5}),
     "forged": (9, {"crash": 1, "forge": 5, "cut": 1}),
+    "views": (12, {"stop": 4, "crash": 4, "crash-at-step": 4, "stop-all": 1, "cut": 1, "isolate": 1, "pause": 1}),
+    "majority": (8, {"isolate": 4, "partition": 3, "cut": 2, "crash": 2, "crash-at-step": 2, "stop": 1, "pause": 1}),
     "everything": (
         3,
         {
@@ -137,6 +141,8 @@ def draw(seed: int, only: str = "") -> Plan:
         masters = rng.choice((3, 3, 4))
     if profile == "forgetful":
         masters = rng.choice((3, 3, 3, 4))
+    if profile == "majority":
+        masters = rng.choice((3, 3, 4, 5))
     if profile in ("forged", "hearsay"):
         masters = rng.choice((3, 3, 3, 4))
     centres = rng.randint(1, min(4, masters))
@@ -147,26 +153,36 @@ def draw(seed: int, only: str = "") -> Plan:
         safety_ms = 900
     skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
     calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
+    weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
+    majority = 2 * max(weights) < sum(weights) and rng.random() < (0.7 if profile == "majority" else 0.3)
+    far_ms = rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60))
+    jitter_ms = rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40))
+    disk_ms = 15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))
+    round_timeout_ms = 100 if forgetful or hearsay else rng.choice((100, 200) if forged else (100, 200, 300, 600))
+    if not steered:  # a change of views needs answers within it
+        round_timeout_ms = max(round_timeout_ms, 4 * far_ms + 3 * jitter_ms + 2 * disk_ms)
     return Plan(
         seed=seed,
         profile=profile,
         masters=masters,
         centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
-        weights=tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters)),
-        round_timeout_ms=100 if forgetful or hearsay else rng.choice((100, 200) if forged else (100, 200, 300, 600)),
-        idle_interval_ms=60 if forgetful else rng.choice((100, 200, 400)),
+        weights=weights,
+        round_timeout_ms=round_timeout_ms,
+        idle_interval_ms=60 if forgetful else min(rng.choice((50, 100, 200, 400)), round_timeout_ms * 3 // 4),
         key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
         near_ms=rng.choice((1, 1, 2)),
-        far_ms=rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60)),
-        jitter_ms=rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40)),
+        far_ms=far_ms,
+        jitter_ms=jitter_ms,
         loss=0.0 if calm_network else rng.choice((0.01, 0.05, 0.1, 0.3)),
         repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
         reorder=rng.random() < 0.6,
-        disk_ms=15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15)),
+        disk_ms=disk_ms,
         segment_bytes=rng.choice((4 << 10, 24 << 10)) if profile != "disks" else 4 << 10,
         clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
         clock_rates=tuple(1.0 if hearsay else rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
         supervised=rng.random() < 0.5,
+        proofs=rng.choice((0.0, 0.5, 1.0)),
+        majority=majority,
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),
         work=_work(rng, masters, safety_ms, profile),

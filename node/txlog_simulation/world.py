@@ -11,7 +11,7 @@ from random import Random
 
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Held, Record, Stable
+from txlog.model.records import Added, Held, Record, Stable, ViewAccepted, ViewInstalled
 from txlog.protocol.events import Submission
 from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
@@ -58,7 +58,9 @@ class World:
         self.refused: Counter[str] = Counter()
         self.transactions = Transactions(self.findings)
         self.log = Log(self.findings, self.transactions, plan.key_retention_ms)
-        self.acknowledgements = Acknowledgements(self.findings, self.transactions, self.log)
+        self.acknowledgements = Acknowledgements(
+            self.findings, self.transactions, self.log, dict(zip(NAMES, plan.weights, strict=False))
+        )
         self.promises = Promises(self.findings, self.transactions)
         self.mirrors: dict[Origin, Mirror] = {}
         self.rng = Random(f"world {plan.seed}")
@@ -149,8 +151,8 @@ class World:
             elif key:
                 self._keys.append((key, text))
             batch.append(submission(text, key, self.rng.choice((KIND_UPDATE, KIND_QUADS))))
-        if work.skip and self.log.entries:
-            txid = self.rng.choice(self.log.entries).txid
+        if work.skip and self.log.longest:
+            txid = self.rng.choice(self.log.longest).txid
             batch.append(submission(f"why {self._made}", str(txid), KIND_SKIP))
             self.met["skip entry"] += 1
         if machine.executor is not None and machine.executor.core.agreement is None:
@@ -303,9 +305,14 @@ class World:
                 machine.disk.fail()
             case "stop":
                 if machine.executor is not None and machine.state == UP:
-                    machine.executor.core.closing = True
-                    self.at(end_ms, machine.stop_gently, machine.life)
+                    self.at(self.now_ms, machine.stop_gently, machine.life, end_ms)
                     self.at(end_ms + 50, machine.start)
+            case "stop-all":
+                for each in self.machines:
+                    if each.executor is not None and each.state == UP:
+                        stop_ms = self.now_ms + self.rng.choice((0, 5, 50, 100))
+                        self.at(stop_ms, each.stop_gently, each.life, stop_ms + 150)
+                        self.at(end_ms + self.rng.choice((200, 220, 300)), each.start)
             case _:
                 raise AssertionError(fault.kind)
 
@@ -391,6 +398,16 @@ class World:
     def lose(self, machine: Machine) -> None:
         """Its disk is not what it was: from here on only safety is asked of this run."""
         machine.damaged = self.damaged = True
+
+    def gone(self, machine: Machine, birth: int, start: int) -> None:
+        """A process has ended. Its supervisor may notice, and tell whom it reaches, some of them late."""
+        if not self.plan.proofs or self.rng.random() > self.plan.proofs:
+            return
+        self.met["proof of down"] += 1
+        notice_ms = self.now_ms + self.rng.choice((1, 5, 30, 100))
+        for other in self.machines:
+            if other is not machine and self.rng.random() < 0.8:
+                self.at(notice_ms + self.rng.choice((0, 0, 10, 200)), other.told_down, machine, birth, start)
 
     def _crash(self, machine: Machine, back_ms: int) -> None:
         machine.crash("by the plan")
@@ -480,10 +497,10 @@ class World:
         for machine in self.machines:
             machine.fuse = 0
             machine.disk.fill(False)
-            if machine.executor is not None:
-                machine.executor.core.closing = False
             if machine.state == PAUSED:
                 machine.resume(machine.life)
+            if machine.executor is not None and machine.executor.core.closing:
+                machine.crash("still leaving")
             machine.start()
         for machine in self.machines:
             self.at(self.now_ms + self.rng.randint(1, 100), self._work, Work(0, machine.slot, 1, False, False, False))
@@ -498,12 +515,20 @@ class World:
         match record:
             case Held():
                 self.transactions.held(machine.name, record)
+                self.log.held(machine.name, record)
             case Added():
                 self.log.added(machine.name, record, machine.mirror)
                 if record.stable > machine.mirror.stable:
-                    self.log.settled(machine.name, record.stable, self.sound_mirrors())
+                    self.log.settle(machine.name, record.stable, machine.mirror, self.sound_mirrors())
             case Stable():
-                self.log.settled(machine.name, record.index, self.sound_mirrors())
+                self.log.settle(machine.name, record.index, machine.mirror, self.sound_mirrors())
+            case ViewAccepted():
+                self.log.accepted(machine.name, record, machine.mirror)
+                if machine.origin is not None:
+                    self.transactions.restamp(machine.origin, record.stamped)
+            case ViewInstalled() if machine.mirror.accepted is not None:
+                base = machine.mirror.accepted.base_index
+                self.log.settle(machine.name, base, machine.mirror, self.sound_mirrors())
             case _:
                 pass
 

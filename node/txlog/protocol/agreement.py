@@ -63,7 +63,8 @@ class Agreement:
 
     def _number(self, origins: list[Origin]) -> None:
         """Give every origin its slot."""
-        self.queues = [self.by_origin.get(origin) or OriginQueue(origin) for origin in origins]
+        known = self.by_origin
+        self.queues = [known[origin] if origin in known else OriginQueue(origin) for origin in origins]
         self.ranks = ranks_of(self.queues)
         self.by_origin = {q.origin: q for q in self.queues}
         self.slots = {q.origin: slot for slot, q in enumerate(self.queues)}
@@ -98,7 +99,8 @@ class Agreement:
         self.own_synced = self._own_synced()
 
     def _recover_held(self, meta: QueuedMeta) -> None:
-        queue = self.by_origin.get(Origin(meta.node, meta.birth)) or self.add_origin(Origin(meta.node, meta.birth))
+        origin = Origin(meta.node, meta.birth)
+        queue = self.by_origin[origin] if origin in self.by_origin else self.add_origin(origin)
         assert meta.first_seq == queue.held + 1, (meta.node, meta.first_seq, queue.held)
         stamped = meta.stamps.index(0) if 0 in meta.stamps else len(meta.stamps)
         queue.extend(meta.stamps[:stamped], meta.contents[:stamped], meta.keys[:stamped], meta.kinds[:stamped])

@@ -11,10 +11,6 @@ from txlog.model.view import Member, Number
 from txlog.protocol.closing import Closed
 from txlog.wire.messages import Accept, Departure, Propose, Report
 
-REPEAT_MS = 200
-"""Between two sends of one step to a member that has not answered."""
-
-
 class Change:
     """``reports`` and ``accepted`` by node id. ``closed`` is there once everybody has reported; ``accepts`` once this
     master has accepted the view itself, per member."""

@@ -25,8 +25,6 @@ from txlog.wire.messages import Claim, FetchRuns, Forward, Known, KnownBirth, Me
 CEILING_BLOCK = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
-WHO_MS = 200
-"""Between two questions to the others while something has to be asked: several in any round time-out."""
 NOTHING = Effects()
 """What most calls have to say; nobody writes into it."""
 ORDER_MAX = 65_536
@@ -256,10 +254,11 @@ class Core:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         self.founding.check_members(peer, who.members)
         self.views.on_who(who)
-        self._answer_who(peer)
+        self._answer_who(peer, who.view == self.views.number)
 
-    def _answer_who(self, peer: str) -> None:
-        """What has been heard of that node id, and where this master is."""
+    def _answer_who(self, peer: str, same_view: bool) -> None:
+        """What has been heard of that node id, and where this master is. A view that the other one has not accepted may
+        have given its transactions stamps that it does not know yet."""
         heard: list[KnownBirth] = []
         agreement, views = self.agreement, self.views
         if agreement is not None:
@@ -272,7 +271,7 @@ class Core:
                             queue.origin.birth,
                             claim.start if claim else 0,
                             max(queue.held, claim.own_seq if claim else 0),
-                            claim.counter if claim else queue.last_stamp,
+                            claim.counter if claim else queue.last_stamp if same_view else 0,
                         )
                     )
         elif views.installed and views.accepted is not None:
@@ -561,7 +560,7 @@ class Core:
         outside = len(self.peers) + 1 < len(self.settings.members)
         if self.founding.finished and views.is_settled and not silent and not outside:
             return now.mono + self.settings.round_timeout_ms
-        every = WHO_MS if not (self.founding.finished and views.is_settled) else self.settings.idle_interval_ms
+        every = self.settings.repeat_ms if not (self.founding.finished and views.is_settled) else self.settings.idle_interval_ms
         if now.mono >= self._who_ms + every:
             self._who_ms = now.mono
             who = self._who()
@@ -622,10 +621,10 @@ class Core:
                 return self._leave_by_ms
             views.leave()
             self._gather()
-        if now.mono >= self._told_leave_ms + WHO_MS:
+        if now.mono >= self._told_leave_ms + self.settings.repeat_ms:
             self._told_leave_ms = now.mono
             self._tell_leave([p.node for p in self.peers])
-        return self._told_leave_ms + WHO_MS
+        return self._told_leave_ms + self.settings.repeat_ms
 
     def _tell_leave(self, nodes: list[str]) -> None:
         leaving = self.views.leaving()
@@ -759,7 +758,12 @@ class Core:
             return self._marks
         own, synced = agreement.last_own, agreement.own_synced
         last, stable = self._marks, agreement.stable
-        quorum = own if own == synced else max(self._quorum(agreement), synced, last.quorum)
+        if not self.views.installed:
+            quorum = last.quorum
+        elif own == synced and len(self.peers) + 1 == len(self.settings.members):
+            quorum = own
+        else:  # what is stable in a smaller view may be at less than half of what is configured
+            quorum = max(self._quorum(agreement), last.quorum)
         log = agreement.history.length if self.views.installed else stable  # no use of a base before its install
         if (own, quorum, synced, log, stable) == last:
             return last
@@ -767,7 +771,7 @@ class Core:
 
     def _quorum(self, agreement: Agreement) -> int:
         """The last own seq held by more than half of all configured weight."""
-        held = {p.node: p.held(self.slot) for p in self.peers}
+        held = {p.node: max(p.held(self.slot), p.held_of_mine) for p in self.peers}
         held[self.settings.node] = agreement.last_own
         weights = [(held.get(m.node, 0), m.weight) for m in self.settings.members]
         total = sum(weight for _, weight in weights)

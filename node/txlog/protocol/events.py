@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from txlog.model.entry import Span
 from txlog.model.ids import Txid
 from txlog.model.records import Record
 from txlog.wire.messages import Message
@@ -45,6 +44,12 @@ class Settings:
     last_seen_start: int = 0
     majority: bool = False
     """``splitMode: Majority``: a view needs more than half of the configured weight; else ``Continue``."""
+
+    @property
+    def repeat_ms(self) -> int:
+        """Between two sends of a question or a step that was not answered: several in any round time-out, few enough
+        to be nothing."""
+        return max(20, min(200, self.round_timeout_ms // 4))
 
 
 class Submission(NamedTuple):

@@ -21,7 +21,7 @@ from txlog.model.ids import Origin
 from txlog.model.records import Left, Promised, Record, Recovered
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.agreement import Agreement
-from txlog.protocol.changes import REPEAT_MS, Change, fits
+from txlog.protocol.changes import Change, fits
 from txlog.protocol.closing import Unclosed, close, latest_view, outline
 from txlog.protocol.events import Settings
 from txlog.protocol.surroundings import Surroundings
@@ -350,7 +350,7 @@ class Views:
         now_ms = self.around.now_ms
         if self.change is not None and self.change.number == number:
             self.change.misses(self.settings.node, count, now_ms)
-        elif now_ms >= self._missing[1] + REPEAT_MS:
+        elif now_ms >= self._missing[1] + self.settings.repeat_ms:
             self._missing = (count, now_ms)
             self.sends.append((self._from, Missing(number, self.settings.node, count)))
 
@@ -478,9 +478,9 @@ class Views:
         if change is None and may_lead and self.ahead is None:
             self._consider(now_ms)
             change = self.change
-        if change is not None and now_ms >= change.sent_ms + REPEAT_MS:
+        if change is not None and now_ms >= change.sent_ms + self.settings.repeat_ms:
             self._repeat(change, now_ms)
-        return now_ms + REPEAT_MS if not self.is_settled else _NEVER
+        return now_ms + self.settings.repeat_ms if not self.is_settled else _NEVER
 
     def _slow(self, change: Change) -> str:
         waits = change.unreported or change.unaccepted
@@ -608,7 +608,7 @@ class Views:
             return
         now_ms = self.around.now_ms
         asked = (span.node, span.birth, span.first_seq)
-        if asked == self._asked and now_ms < self._asked_ms + REPEAT_MS:
+        if asked == self._asked and now_ms < self._asked_ms + self.settings.repeat_ms:
             return
         if asked == self._asked:
             self._turn += 1

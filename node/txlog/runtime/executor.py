@@ -98,6 +98,21 @@ class Executor:
         self._gather()
         return wake
 
+    def leave(self, now: Now, timeout_ms: int) -> None:
+        """See :meth:`Core.leave`; the process may end when ``core.leave_done`` and nothing waits for a sync."""
+        self.core.leave(now, timeout_ms)
+        self._gather()
+
+    def prove_down(self, node: str, birth: int, start: int) -> None:
+        """See :meth:`Core.prove_down`."""
+        self.core.prove_down(node, birth, start)
+        self._gather()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits for the disk."""
+        return self._sync is None and not self.journal.dirty and not self._ready
+
     def _gather(self) -> None:
         self._unwritten = 0
         effects = self.core.drain()

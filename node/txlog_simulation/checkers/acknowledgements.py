@@ -16,10 +16,11 @@ class Acknowledgements:
     """``told``: the highest marks of each origin, over all its starts. ``mirrors`` are those of the members whose
     disk was never lost; a lost one counts as having what it once had."""
 
-    def __init__(self, findings: Findings, transactions: Transactions, log: Log) -> None:
+    def __init__(self, findings: Findings, transactions: Transactions, log: Log, weights: dict[str, int]) -> None:
         self.findings = findings
         self.transactions = transactions
         self.log = log
+        self.weights = weights
         self.told: dict[Origin, Marks] = {}
 
     def marks(self, origin: Origin, marks: Marks, mirrors: dict[Origin, Mirror], view: View) -> None:
@@ -36,23 +37,24 @@ class Acknowledgements:
             if told > durable:
                 self._wrong("15", f"{origin.node} tells {name} {told}, its disk has {durable}")
         if marks.synced > before.synced:
-            self._synced(origin, marks.synced, mirrors)
+            self._synced(origin, marks.synced, mirrors, view)
         if marks.quorum > before.quorum:
-            self._quorum(origin, marks.quorum, mirrors, view)
+            self._quorum(origin, marks.quorum, mirrors)
         self.transactions.accept(origin, marks.accepted)
         self.told[origin] = Marks(*map(max, zip(before, marks, strict=True)))
 
-    def _synced(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror]) -> None:
+    def _synced(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror], view: View) -> None:
+        members = {member.origin for member in view.members}
         for member, mirror in mirrors.items():
-            if mirror.held.get(origin, 0) < seq:
+            if member in members and mirror.held.get(origin, 0) < seq:
                 self._wrong("16", f"{origin.node} tells synced {seq}, {member.node} has {mirror.held.get(origin, 0)}")
 
-    def _quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror], view: View) -> None:
-        weights = {member.origin: member.weight for member in view.members}
-        lacking = [member for member, mirror in mirrors.items() if mirror.held.get(origin, 0) < seq]
-        having = sum(weights.values()) - sum(weights[member] for member in lacking)
-        if 2 * having <= sum(weights.values()):
-            self._wrong("16", f"{origin.node} tells quorum {seq}, weight {having} of {sum(weights.values())} has it")
+    def _quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror]) -> None:
+        total = sum(self.weights.values())
+        lacking = {member.node for member, mirror in mirrors.items() if mirror.held.get(origin, 0) < seq}
+        having = total - sum(self.weights[node] for node in lacking)
+        if 2 * having <= total:
+            self._wrong("16", f"{origin.node} tells quorum {seq}, weight {having} of {total} has it")
 
     def _wrong(self, rule: str, text: str) -> None:
         self.findings.add(ACKNOWLEDGEMENT, rule, text)
@@ -66,7 +68,7 @@ class Acknowledgements:
             if last < accepted:
                 self._wrong("15", f"{origin.node} accepted up to {accepted}, the disks have {last}")
             if complete:
-                in_log = sum(1 for entry in self.log.entries if entry.txid.origin == origin)
+                in_log = sum(1 for entry in self.log.settled if entry.txid.origin == origin)
                 if in_log < accepted:
                     self._wrong("15", f"{origin.node} accepted up to {accepted}, the log has {in_log}")
 

@@ -1,131 +1,204 @@
-"""One log: every master's is a prefix of it, its keys grow, each transaction stands in it once (invariants 1, 3, 4)."""
+"""One log in each view, one stable log for ever: prefixes, growing keys, each transaction once (invariants 1, 3, 4, 6)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import KIND_SKIP
+from txlog.model.entry import KIND_SKIP, Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added
+from txlog.model.records import Added, Held, Stamped, ViewAccepted
 from txlog.model.stamp import LOGICAL_BITS
+from txlog.model.view import Number
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.violation import LOG, Findings
 
 
 class Entry(NamedTuple):
-    """An index of the agreed order. ``counts_instead``: the first transaction with the same idempotency key."""
+    """An index of a log. ``counts_instead``: the first transaction with the same idempotency key."""
 
     txid: Txid
+    stamp: int
     content: bytes
-    counts_instead: Txid | None
+    key: str
+    kind: int
+    counts_instead: Txid | None = None
+
+
+class Branch:
+    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end."""
+
+    def __init__(self, cluster_id: bytes) -> None:
+        self.start = chain_start(cluster_id)
+        self.entries: list[Entry] = []
+        self.hashes = bytearray()
+        self.in_log: dict[Origin, int] = {}
+
+    def hash_at(self, index: int) -> bytes:
+        """Chain hash behind ``index``."""
+        return bytes(self.hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES]) if index else self.start
+
+    def copy(self, length: int) -> Branch:
+        """Its first ``length`` entries, to go on with."""
+        other = Branch(b"")
+        other.start = self.start
+        other.entries = self.entries[:length]
+        other.hashes = self.hashes[: length * HASH_BYTES]
+        for entry in other.entries:
+            other.in_log[entry.txid.origin] = entry.txid.seq
+        return other
 
 
 class Log:
-    """``entries`` is the longest log that was durable anywhere; ``hashes`` its chain hashes, end to end."""
+    """``branches``: by the number of their view. ``settled``: what any master ever called stable, with its hashes."""
 
     def __init__(self, findings: Findings, transactions: Transactions, key_retention_ms: int) -> None:
         self.findings = findings
         self.transactions = transactions
-        self.entries: list[Entry] = []
-        self.hashes = bytearray()
-        self.index_of: dict[Txid, int] = {}
+        self.branches: dict[Number, Branch] = {}
+        self.settled: list[Entry] = []
+        self.settled_hashes = bytearray()
         self.skips: dict[str, int] = {}
-        self.stable = 0
         self._retention = key_retention_ms << LOGICAL_BITS
-        self._last_key: tuple[int, Origin, int] = (0, Origin("", 0), 0)
-        self._in_log: dict[Origin, int] = {}
+        self._stamps: dict[str, dict[Txid, int]] = {}
         self._first_of_key: dict[str, tuple[Txid, int]] = {}
 
-    def hash_at(self, index: int, cluster_id: bytes) -> bytes:
-        """Chain hash behind ``index``."""
-        if index == 0:
-            return chain_start(cluster_id)
-        return bytes(self.hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES])
+    @property
+    def longest(self) -> list[Entry]:
+        """Of the highest view."""
+        return self.branches[max(self.branches)].entries if self.branches else []
+
+    def branch(self, mirror: Mirror) -> Branch:
+        """The log of the view that a master has accepted."""
+        view = mirror.accepted
+        assert view is not None
+        found = self.branches.get(view.number)
+        if found is None:
+            found = self.branches[view.number] = Branch(view.cluster_id)
+        return found
+
+    # What a master has made durable
+
+    def held(self, node: str, record: Held) -> None:
+        """With these stamps it holds them."""
+        mine, run = self._stamps.setdefault(node, {}), record.run
+        for at, item in enumerate(run.items):
+            mine[Txid(run.origin, run.first_seq + at)] = item.stamp
+
+    def stamp(self, node: str, txid: Txid) -> int:
+        """That this transaction has at this master."""
+        return self._stamps.get(node, {}).get(txid, 0)
+
+    def _restamp(self, node: str, stamped: list[Stamped]) -> None:
+        mine = self._stamps.setdefault(node, {})
+        for several in stamped:
+            for at, stamp in enumerate(several.stamps):
+                mine[Txid(Origin(several.node, several.birth), several.first_seq + at)] = stamp
+
+    def accepted(self, node: str, record: ViewAccepted, mirror: Mirror) -> None:
+        """A master has accepted a view; ``mirror`` is what was durable just before. Its base is the same everywhere,
+        and what was stable at this master stands in it as it stood."""
+        view = record.view
+        self._restamp(node, record.stamped)
+        if not view.history:
+            return
+        if record.cut > mirror.log:
+            self.findings.add(LOG, "21", f"{node} cuts its log behind {record.cut}, it is {mirror.log} long")
+            return
+        before = self.branch(mirror) if mirror.accepted is not None else Branch(view.cluster_id)
+        if record.cut < mirror.stable:
+            self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
+        mine = before.copy(record.cut)
+        self._extend(node, mine, record.cut + 1, record.spans, record.hashes, mirror)
+        if len(mine.entries) != view.base_index or mine.hash_at(view.base_index) != view.base_hash:
+            self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than it names")
+        known = self.branches.get(view.number)
+        if known is None:
+            self.branches[view.number] = mine
+        elif known.hashes[: len(mine.hashes)] != mine.hashes:
+            self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than others")
 
     def added(self, node: str, record: Added, mirror: Mirror) -> None:
         """A piece of a master's log has become durable there. ``mirror`` is what was durable just before it."""
         if record.first_index != mirror.log + 1:
             self.findings.add(LOG, "13", f"{node} adds index {record.first_index} behind {mirror.log}")
             return
+        branch = self.branch(mirror)
         at = (record.first_index - 1) * HASH_BYTES
-        known = min(len(self.hashes) - at, len(record.hashes))
-        if known > 0 and self.hashes[at : at + known] != record.hashes[:known]:
-            self.findings.add(LOG, "14", f"fork: {self._first_difference(node, record, at)}")
+        known = min(len(branch.hashes) - at, len(record.hashes))
+        if known > 0 and branch.hashes[at : at + known] != record.hashes[:known]:
+            self.findings.add(LOG, "14", f"fork: {self._first_difference(node, branch, record)}")
             return
-        self._check_payloads(node, record, mirror)
+        self._check_payloads(node, record.spans, mirror)
         if known < len(record.hashes):
-            self._extend(node, record, mirror)
+            self._extend(node, branch, record.first_index, record.spans, record.hashes, mirror)
 
-    def _first_difference(self, node: str, record: Added, at: int) -> str:
+    def _first_difference(self, node: str, branch: Branch, record: Added) -> str:
         index = record.first_index
         for span in record.spans:
             for seq in range(span.first_seq, span.first_seq + span.count):
                 mine = record.hashes[(index - record.first_index) * HASH_BYTES :][:HASH_BYTES]
-                if self.hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES] != mine:
-                    theirs = self.entries[index - 1].txid
+                if branch.hash_at(index) != mine:
+                    theirs = branch.entries[index - 1].txid
                     return f"index {index} is {span.node}.{span.birth:016x}.{seq} at {node} and {theirs} elsewhere"
                 index += 1
-        return f"behind byte {at} at {node}"
+        return f"behind {record.first_index} at {node}"
 
-    def _check_payloads(self, node: str, record: Added, mirror: Mirror) -> None:
-        for span in record.spans:
+    def _check_payloads(self, node: str, spans: list[Span], mirror: Mirror) -> None:
+        for span in spans:
             last = span.first_seq + span.count - 1
             held = mirror.held.get(Origin(span.node, span.birth), 0)
             if held < last:
                 self.findings.add(LOG, "12", f"{node} has {span} in its log and holds its origin up to {held} only")
 
-    def _extend(self, node: str, record: Added, mirror: Mirror) -> None:
-        assert mirror.accepted is not None
-        value = self.hash_at(len(self.entries), mirror.accepted.cluster_id)
-        index = record.first_index - 1
-        for span in record.spans:
+    def _extend(
+        self, node: str, branch: Branch, first_index: int, spans: list[Span], hashes: bytes, mirror: Mirror
+    ) -> None:
+        self._check_payloads(node, spans, mirror)
+        value = branch.hash_at(len(branch.entries))
+        index = first_index - 1
+        for span in spans:
             origin = Origin(span.node, span.birth)
             tag = origin_tag(origin)
             for seq in range(span.first_seq, span.first_seq + span.count):
                 index += 1
-                if index <= len(self.entries):
+                if index <= len(branch.entries):
                     continue
                 rows = self.transactions.made.get(origin, [])
                 if seq > len(rows):
                     self.findings.add(LOG, "8", f"{node} has {origin}.{seq} at {index}, which is durable nowhere else")
                     return
-                made = rows[seq - 1]
-                value = chain_hash(value, made.stamp, tag, seq, made.content)
-                if value != record.hashes[(index - record.first_index) * HASH_BYTES :][:HASH_BYTES]:
-                    text = f"{node} has {origin}.{seq} at {index} with another stamp or content than its origin made"
+                made, stamp = rows[seq - 1], self.stamp(node, Txid(origin, seq))
+                value = chain_hash(value, stamp, tag, seq, made.content)
+                if value != hashes[(index - first_index) * HASH_BYTES :][:HASH_BYTES]:
+                    text = f"{node} has {origin}.{seq} at {index} with another stamp or content than it holds"
                     self.findings.add(LOG, "3", text)
                     return
-                self._append(node, origin, seq, made.stamp, made.content, made.key, made.kind)
-                self.hashes += value
+                self._append(node, branch, Entry(Txid(origin, seq), stamp, made.content, made.key, made.kind))
+                branch.hashes += value
 
-    def _append(self, node: str, origin: Origin, seq: int, stamp: int, content: bytes, key: str, kind: int) -> None:
-        txid, index = Txid(origin, seq), len(self.entries) + 1
-        if (stamp, origin, seq) <= self._last_key:
-            self.findings.add(LOG, "13", f"{node} adds {txid} stamp {stamp} at {index} behind {self._last_key}")
-        if seq != self._in_log.get(origin, 0) + 1:
-            self.findings.add(LOG, "13", f"{node} adds {txid} behind seq {self._in_log.get(origin, 0)}")
-        self._last_key = (stamp, origin, seq)
-        self._in_log[origin] = seq
-        instead: Txid | None = None
-        if kind == KIND_SKIP:
-            self.skips.setdefault(key, index)
-        elif key:
-            first = self._first_of_key.get(key)
-            if first is not None and stamp - first[1] <= self._retention:
-                instead = first[0]
-            else:
-                self._first_of_key[key] = (txid, stamp)
-        self.entries.append(Entry(txid, self.transactions.made[origin][seq - 1].content, instead))
-        self.index_of[txid] = index
+    def _append(self, node: str, branch: Branch, entry: Entry) -> None:
+        txid, index = entry.txid, len(branch.entries) + 1
+        last = branch.entries[-1] if branch.entries else None
+        if last is not None and (entry.stamp, txid) <= (last.stamp, last.txid):
+            text = f"{node} adds {txid} stamp {entry.stamp} at {index} behind {last.txid} stamp {last.stamp}"
+            self.findings.add(LOG, "13", text)
+        if txid.seq != branch.in_log.get(txid.origin, 0) + 1:
+            self.findings.add(LOG, "13", f"{node} adds {txid} behind seq {branch.in_log.get(txid.origin, 0)}")
+        branch.in_log[txid.origin] = txid.seq
+        branch.entries.append(entry)
+
+    # What a master says
 
     def first_added(self, node: str, record: Added, present: set[Origin], mirrors: dict[Origin, Mirror]) -> None:
         """A master adds entries that stand in no log yet: every member that it counts as present holds them."""
+        mine = next((mirror for origin, mirror in mirrors.items() if origin.node == node), None)
+        branch = self.branch(mine) if mine is not None and mine.accepted is not None else None
         index = record.first_index - 1
         for span in record.spans:
             index += span.count
-            if index <= len(self.entries):
+            if branch is not None and index <= len(branch.entries):
                 continue
             last = span.first_seq + span.count - 1
             for member in sorted(present & set(mirrors)):
@@ -134,16 +207,39 @@ class Log:
                         LOG, "12", f"{node} adds {span} at {index}, {member.node} is present and does not hold it"
                     )
 
-    def settled(self, node: str, stable: int, mirrors: dict[Origin, Mirror]) -> None:
-        """A master calls its log stable up to here: every member holds that durably (invariants 6, 8)."""
-        if stable > len(self.entries):
-            self.findings.add(LOG, "33", f"{node} calls {stable} stable, no log is longer than {len(self.entries)}")
+    def settle(self, node: str, stable: int, mirror: Mirror, mirrors: dict[Origin, Mirror]) -> None:
+        """A master calls its log stable up to here: every member of its view holds that durably, and it never was
+        another one (invariants 6, 8). ``mirror`` is this master's, after the record that says so."""
+        branch = self.branch(mirror)
+        if stable > len(branch.entries):
+            text = f"{node} calls {stable} stable, no log of its view is longer than {len(branch.entries)}"
+            self.findings.add(LOG, "33", text)
             return
-        for index in range(self.stable + 1, stable + 1):
-            txid = self.entries[index - 1].txid
-            for member, mirror in mirrors.items():
-                if mirror.held.get(txid.origin, 0) < txid.seq:
+        known = min(stable, len(self.settled))
+        if branch.hash_at(known) != bytes(self.settled_hashes[(known - 1) * HASH_BYTES : known * HASH_BYTES]) and known:
+            self.findings.add(LOG, "33", f"{node} calls {known} stable, another log was stable there before")
+            return
+        assert mirror.accepted is not None
+        members = {m.origin for m in mirror.accepted.members}
+        for index in range(len(self.settled) + 1, stable + 1):
+            entry = branch.entries[index - 1]
+            for member in sorted(members & set(mirrors)):
+                if mirrors[member].held.get(entry.txid.origin, 0) < entry.txid.seq:
                     self.findings.add(
-                        LOG, "33", f"{node} calls {index} ({txid}) stable, it is not durable at {member.node}"
+                        LOG, "33", f"{node} calls {index} ({entry.txid}) stable, it is not durable at {member.node}"
                     )
-        self.stable = max(self.stable, stable)
+            self._settle_one(entry)
+        self.settled_hashes = max(self.settled_hashes, branch.hashes[: stable * HASH_BYTES], key=len)
+
+    def _settle_one(self, entry: Entry) -> None:
+        """The first entry with a key counts, decided along the stable log."""
+        index = len(self.settled) + 1
+        if entry.kind == KIND_SKIP:
+            self.skips.setdefault(entry.key, index)
+        elif entry.key:
+            first = self._first_of_key.get(entry.key)
+            if first is not None and entry.stamp - first[1] <= self._retention:
+                entry = entry._replace(counts_instead=first[0])
+            else:
+                self._first_of_key[entry.key] = (entry.txid, entry.stamp)
+        self.settled.append(entry)

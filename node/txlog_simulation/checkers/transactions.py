@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Held
+from txlog.model.records import Held, Stamped
 from txlog.protocol.events import Submission
 from txlog_simulation.violation import LOG, PROMISE, Findings
 
@@ -59,6 +59,15 @@ class Transactions:
                 rows.append(made)
                 if content not in self.submitted.get(node, ()):
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} was never submitted there")
+
+    def restamp(self, origin: Origin, stamped: list[Stamped]) -> None:
+        """Its own transactions have other stamps from now on."""
+        rows = self.made.get(origin, [])
+        for several in stamped:
+            if Origin(several.node, several.birth) == origin:
+                for at, stamp in enumerate(several.stamps, several.first_seq - 1):
+                    if at < len(rows):
+                        rows[at] = rows[at]._replace(stamp=stamp)
 
     def accept(self, origin: Origin, seq: int) -> None:
         """The clients of this origin were told that everything up to ``seq`` is accepted."""

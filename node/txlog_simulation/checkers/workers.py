@@ -35,10 +35,10 @@ class Worker:
         """One entry, as its master serves it."""
         self.index += 1
         self.hash = value
-        if self.index > len(self.log.entries):
-            self._wrong("15", f"executes {self.index}, no durable log has that")
+        if self.index > len(self.log.settled):
+            self._wrong("15", f"executes {self.index}, no stable log has that")
             return
-        entry = self.log.entries[self.index - 1]
+        entry = self.log.settled[self.index - 1]
         if entry.txid != Txid(origin, seq) or self._hash() != value:
             self._wrong("14", f"executes {origin}.{seq} at {self.index}, the log has {entry.txid}")
         if content_hash(item.kind, item.key, item.payload) != entry.content:
@@ -51,7 +51,7 @@ class Worker:
                 self._wrong("16", f"executes {entry.txid} twice")
 
     def _hash(self) -> bytes:
-        return bytes(self.log.hashes[(self.index - 1) * HASH_BYTES : self.index * HASH_BYTES])
+        return bytes(self.log.settled_hashes[(self.index - 1) * HASH_BYTES : self.index * HASH_BYTES])
 
     def _wrong(self, rule: str, text: str) -> None:
         self.findings.add(WORKER, rule, f"worker of {self.name} {text}")
