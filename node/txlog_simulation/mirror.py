@@ -27,8 +27,8 @@ Summary = tuple[object, ...]
 
 class Mirror:
     """``held``: last seq per origin. ``log`` counts entries, ``hash`` is the chain hash at its end, ``hashes`` are
-    those of all entries. ``members`` are the origins of the view, by slot. ``stamps``: of each held transaction now, by seq;
-    those of the log are unknown where the mirror was made of a disk."""
+    those of all entries. ``members`` are the origins of the view, by slot. ``stamps``: of each held transaction now, by
+    seq; those of the log are unknown where the mirror was made of a disk."""
 
     def __init__(self) -> None:
         self.held: dict[Origin, int] = {}

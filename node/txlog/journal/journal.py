@@ -63,7 +63,8 @@ class Journal:
         self._vitals: Vitals = found.state
         self._birth = found.own.birth
         self._views: dict[Number, View] = dict(found.views)
-        self._lone_copies = [places[0] for places in found.copies.values() if len(places) == 1]
+        self._lone_copies = found.lone_copies()
+        self._uncopied = found.uncopied()
         self._recent = Recent(cache_bytes)
         self._next = found.number
         self._chain = found.chain if found.chain is not None else fmt.EMPTY_CHAIN
@@ -161,6 +162,8 @@ class Journal:
             )
         self._put(started)
         self._vitals.set_start(start)
+        if not self.damage:
+            self._copy_views()
         self.sync()
         self._add_spare()
 
@@ -529,14 +532,21 @@ class Journal:
             self._copy_views()
 
     def _copy_views(self) -> None:
-        """One of the two copies of a view may have stood in what was damaged, and nobody can send it: two again."""
+        """A copy of a view stood in what was damaged, or in a torn tail, and nobody can send it: two again."""
         for place in self._lone_copies:
-            body = self._reader.body(place)
+            try:
+                body = self._reader.body(place)
+            except Unreadable as error:
+                raise JournalDamaged(
+                    f"copying the view at byte {place.offset} of {fmt.segment_name(place.segment)}: {error}, and its"
+                    " other copy was lost before. Next: start again; what can be repaired will be named"
+                ) from None
             self._put(body._replace(flags=body.flags | fmt.FLAG_REPAIR))
-        self._lone_copies = []
-        view = self._views.get(self._vitals.accepted)
-        if view is not None:
-            self._put(bodies.encode_accepted(ViewAccepted(view), 0, fmt.FLAG_REPAIR))
+        if self._uncopied is not None:
+            body = bodies.encode_accepted(ViewAccepted(self._uncopied), 0, fmt.FLAG_REPAIR)
+            self._put(body)
+            self._put(body)
+        self._lone_copies, self._uncopied = [], None
 
     def _refill(self, run: Run, hashes: bytes) -> None:
         held = self._index.at(run.origin)

@@ -106,8 +106,8 @@ class Scan:
         self.index.at(own)
         self.order = LogOrder()
         self.views: dict[Number, View] = {}
-        self.copies: dict[int, list[Place]] = {}
-        """Where the good copies of each change of the log stand."""
+        self.copies: dict[tuple[Number, int], list[Place]] = {}
+        """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing)."""
         self.pieces: list[Piece] = []
         self.named: dict[Origin, dict[int, Named]] = {}
         self.bad: list[Bad] = []
@@ -358,8 +358,7 @@ class Scan:
         accepted = bodies.decode_accepted(front)
         view, state = accepted.view, self.state
         self._know(view)
-        if change:
-            self.copies.setdefault(change, []).append(place)
+        self.copies.setdefault((view.number, change), []).append(place)
         if flags & fmt.FLAG_REPAIR:
             return
         state.set_accepted(view)
@@ -381,6 +380,16 @@ class Scan:
         for held in self.index.all():
             if self.state.held.get(held.origin) != held.last:
                 self.state.set_held(held.origin, held.last)
+
+    def lone_copies(self) -> list[Place]:
+        """Of the changes, and of the view in force: what one more flipped bit would cost."""
+        needed = [places for (number, change), places in self.copies.items() if change or number == self.state.accepted]
+        return [places[0] for places in needed if len(places) == 1]
+
+    def uncopied(self) -> View | None:
+        """The view in force where only headers tell it."""
+        copied = {number for number, _ in self.copies}
+        return None if self.state.accepted in copied else self.view(self.state.accepted)
 
     def view(self, number: Number) -> View | None:
         return None if number == NO_VIEW else self.views.get(number)

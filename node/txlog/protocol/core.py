@@ -440,7 +440,9 @@ class Core:
         if self.agreement is None and view is not None and (views.installed or view.history):
             recovered = self._recovered
             assert recovered is not None
-            self.agreement = Agreement(Origin(self.settings.node, self.birth), view, recovered, self.settings.key_retention_ms)
+            self.agreement = Agreement(
+                Origin(self.settings.node, self.birth), view, recovered, self.settings.key_retention_ms
+            )
             self.agreement.installed = views.installed
             views.agreement = self.agreement
             self._recovered = None

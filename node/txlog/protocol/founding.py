@@ -79,7 +79,11 @@ class Founding:
     def _check_heard(self, known: Known, heard: KnownBirth, own_seq: int, last_stamp: int) -> None:
         view = known.accepted
         if heard.birth != self.birth:
-            if self.views.accepted is not None and view is not None and view.has(Origin(self.settings.node, heard.birth)):
+            if (
+                self.views.accepted is not None
+                and view is not None
+                and view.has(Origin(self.settings.node, heard.birth))
+            ):
                 raise Fatal(
                     "IdentityLost",
                     f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "
@@ -162,7 +166,9 @@ class Founding:
     def _propose(self, due: bool) -> list[tuple[str, Message]]:
         if set(self._known) < set(self.others):
             return []
-        if any(known.accepted is not None and (known.installed or known.accepted.history) for known in self._known.values()):
+        if any(
+            known.accepted is not None and (known.installed or known.accepted.history) for known in self._known.values()
+        ):
             return []
         view = self._founding_view()
         sends: list[tuple[str, Message]] = []

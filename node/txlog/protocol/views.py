@@ -232,7 +232,11 @@ class Views:
                 return "LeftOut", member.node, f"{member.node} is left out without a reason"
             heard = self._starts.get(member.origin, 0)
             if not fits(one, member, heard):
-                return "StaleProof", member.node, f"{member.node} start {heard} was heard, {one.start} is said to be gone"
+                return (
+                    "StaleProof",
+                    member.node,
+                    f"{member.node} start {heard} was heard, {one.start} is said to be gone",
+                )
             if one.why == "silent" and not self.settings.majority:
                 return "NotSilent", member.node, "silence alone lets nobody go here"
             if one.why == "silent" and self.around.both_ways(member.node):
