@@ -10,11 +10,12 @@ from collections.abc import Callable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from journal_pen import BIRTHS, Pen, founding, held_of, item, open_journal
+from journal_life import Life, told, twin
+from journal_pen import BIRTHS, founding, open_journal
 
 from txlog.journal import Crashed, Journal, MemoryFiles
 from txlog.model.errors import JournalFull
-from txlog.model.records import Added, Ceiling, Held, Record, Recovered, Stable
+from txlog.model.records import Ceiling, Left, Promised, Record, Recovered, Stable
 
 SEGMENT_BYTES = 4096
 NODES = st.sampled_from(sorted(BIRTHS))
@@ -26,21 +27,6 @@ class Model:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.durable = 0
-
-    def state(self, count: int) -> tuple[dict[str, int], bytes, int, int]:
-        held: dict[str, int] = {}
-        hashes, ceiling, stable = b"", 0, 0
-        for record in self.records[:count]:
-            match record:
-                case Held():
-                    held[record.run.node] = record.run.last_seq
-                case Added():
-                    hashes, stable = hashes + record.hashes, record.stable
-                case Ceiling():
-                    ceiling = max(ceiling, record.stamp)
-                case Stable():
-                    stable = record.index
-        return held, hashes, ceiling, stable
 
 
 def end_at(operations: int) -> Callable[[str, str], None]:
@@ -59,13 +45,21 @@ class JournalMachine(RuleBasedStateMachine):
     def begin(self, segments: int, cache: int) -> None:
         self.files = MemoryFiles(segments * SEGMENT_BYTES)
         self.cache = cache
-        self.model, self.pen, self.start = Model(), Pen(), 0
+        self.model, self.start = Model(), 0
+        self._follow()
         self.journal, _ = self._open()
         self._append(founding())
+        self._follow()
         self._sync()
 
     def _open(self) -> tuple[Journal, Recovered]:
         return open_journal(self.files, segment_bytes=SEGMENT_BYTES, cache_bytes=self.cache)
+
+    def _follow(self) -> None:
+        """Whatever is written next continues what there is."""
+        self.life = Life(0)
+        self.pen = self.life.pen
+        self.pen.follow(self.model.records)
 
     def _append(self, records: list[Record]) -> None:
         self.journal.append(records)
@@ -76,12 +70,12 @@ class JournalMachine(RuleBasedStateMachine):
         self.model.durable = len(self.model.records)
 
     @rule(node=NODES, count=st.integers(1, 12))
-    def hold(self, node: str, count: int) -> None:
-        record = self.pen.held(node, count)
+    def hold(self, node: str, count: int, *, late: bool = False) -> None:
+        record = self.pen.held(node, count, late=late)
         try:
             self._append([record])
         except JournalFull:
-            self.pen.seqs[node] -= count
+            self._follow()
             self.files.capacity += SEGMENT_BYTES
 
     @rule(node=NODES, count=st.integers(1, 12))
@@ -93,6 +87,22 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(stamp=st.integers(0, 1 << 63), stable=st.integers(0, 1 << 40))
     def promise(self, stamp: int, stable: int) -> None:
         self._append([Ceiling(stamp), Stable(stable)])
+
+    @rule(node=NODES)
+    def hold_late(self, node: str) -> None:
+        """Without a stamp, while no view is in force."""
+        self.hold(node, 1, late=True)
+
+    @rule(seed=st.integers(0, 1 << 16), installed=st.booleans())
+    def change(self, seed: int, installed: bool) -> None:
+        """Any view: it cuts the log, goes on otherwise, gives new stamps."""
+        self.life.rng.seed(seed)
+        self._append([self.life.change()] + ([self.pen.installed()] if installed else []))
+
+    @rule(ballot=st.integers(1, 99), leave=st.booleans())
+    def promise_or_leave(self, ballot: int, leave: bool) -> None:
+        number = self.pen.number
+        self._append([Left(number, 1, "a") if leave else Promised(number + 1, ballot, "b")])
 
     @rule()
     def sync(self) -> None:
@@ -122,7 +132,7 @@ class JournalMachine(RuleBasedStateMachine):
     def read(self, node: str, first: int, count: int, size: int) -> None:
         items = self.journal.read(node, BIRTHS[node], first, count, size).items
         assert bool(items) == (first <= self.pen.seqs[node])
-        assert items == [item(node, seq) for seq in range(first, first + len(items))]
+        assert items == [self.pen.item(node, seq) for seq in range(first, first + len(items))]
         assert len(items) <= count
         assert sum(len(one.payload) for one in items[:-1]) <= size
 
@@ -155,14 +165,12 @@ class JournalMachine(RuleBasedStateMachine):
         if not self.journal.has_room_for_work:
             self.files.capacity += SEGMENT_BYTES
         assert found.damage == []
-        told = (held_of(found), bytes(found.log_hashes), found.ceiling, found.stable)
         counts = range(self.model.durable, len(self.model.records) + 1)
-        count = next((n for n in counts if self.model.state(n) == told), None)
+        count = next((n for n in counts if twin(self.model.records[:n]) == told(found)), None)
         assert count is not None, "durable records are lost, or others were invented"
         del self.model.records[count:]
         self.model.durable = count
-        self.pen = Pen()
-        self.pen.resume(found)
+        self._follow()
         assert found.start > self.start
         self.start = found.start
 

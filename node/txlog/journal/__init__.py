@@ -58,8 +58,11 @@ The chain hash covers the front, and the front of a Held record has the content 
 record itself is the other half; when it cannot be read, the next one tells what it did)::
 
     u64 start, ceiling, stable index, log end index, 16 bytes log end hash
+    u64 changes: accepted views that changed the log, the stable index or stamps
     u64 epoch, ballot of the accepted view, u64 epoch, ballot of the installed one
     u8 length + coordinator of the accepted view, u8 length + coordinator of the installed one
+    promised: u8 0 (it is the accepted view), or u8 1, u64 epoch, ballot, u8 length + coordinator
+    left:     u8 0 (none), or the same
     u16 origins, each: u8 length + node, u64 birth, u64 last seq held; the journal's own one first
     zeros to a multiple of 8
 
@@ -74,12 +77,19 @@ record itself is the other half; when it cannot be read, the next one tells what
                      front: MessagePack [[[node, birth, first seq, count], ...], hashes, stable]
     4 Stable         a = index
     5 Ceiling        a = stamp
-    6 ViewAccepted   front: MessagePack of the view; written twice in a row: nobody else may have it
-    7 ViewInstalled  front: MessagePack [epoch, ballot, coordinator]
+    6 ViewAccepted   a = cut, b = the number of what it changes (changes + 1; 0: it changes nothing but the view);
+                     flag 2: a copy that a repair or a start made, which is no event
+                     front: MessagePack [view, [[node, birth, first seq, count], ...], hashes,
+                                         [[node, birth, first seq, u64 stamps], ...]]
+                     written twice in a row: nobody else has it. Of those with one number the first that can be read
+                     counts, where the first was written
+    7 ViewInstalled  a = index of the base; front: MessagePack [epoch, ballot, coordinator]
     8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record. Two in a row, the first with
                      zeros in its tail, so that the second stands in a sector of its own
     9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
                      damaged; what they held stands again before this record
+    10 Promised      front: MessagePack [epoch, ballot, coordinator]
+    11 Left          front: the same
 """
 
 from txlog.journal.batch import Prepare, Sync

@@ -32,6 +32,7 @@ from txlog.model.records import (
     Record,
     Recovered,
     Stable,
+    Stamped,
     ViewAccepted,
     ViewInstalled,
 )
@@ -258,6 +259,7 @@ class Journal:
         assert cut <= vitals.log_end, f"{view.number} cuts at {cut}, the log ends at {vitals.log_end}"
         assert cut + len(record.hashes) // 16 == view.base_index
         assert record.hashes[-16:] in (b"", view.base_hash)
+        restamped_ones = [self._stamped(stamped) for stamped in record.stamped]
         changes = cut < vitals.log_end or record.spans or record.stamped or cut < vitals.stable
         body = bodies.encode_accepted(record, vitals.changes + 1 if changes else 0)
         self._put(body)
@@ -265,12 +267,15 @@ class Journal:
         vitals.set_accepted(view)
         if changes:
             vitals.set_change(view, cut, record.hashes)
-        for stamped in record.stamped:
-            held = self._index.get(stamped.node, stamped.birth)
-            assert held is not None
-            assert stamped.first_seq + len(stamped.stamps) - 1 <= held.last
+        for held, stamped in zip(restamped_ones, record.stamped, strict=True):
             held.stamps.put(stamped.first_seq, array("Q", stamped.stamps))
         self._put(body)
+
+    def _stamped(self, stamped: Stamped) -> OriginIndex:
+        held = self._index.get(stamped.node, stamped.birth)
+        assert held is not None, f"{stamped.node}: new stamps, and nothing is held"
+        assert stamped.first_seq + len(stamped.stamps) - 1 <= held.last, f"{held.origin}: new stamps above {held.last}"
+        return held
 
     def _install(self, number: Number) -> None:
         assert number == self._vitals.accepted

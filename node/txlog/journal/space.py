@@ -13,7 +13,8 @@ from txlog.journal import format as fmt
 from txlog.journal.files import Files
 
 RESERVE_SPARES = 1
-"""Kept for Added, Stable, Ceiling and the views: at 64 MiB, half a million of them."""
+"""Kept for Added, Stable, Ceiling and the views: at 64 MiB, half a million of them. A view whose base has more than
+three million entries that were not in this log is larger; where the disk is full it ends the process."""
 
 
 class Space:

@@ -11,6 +11,7 @@ from txlog.model.view import Member, Number
 from txlog.protocol.closing import Closed
 from txlog.wire.messages import Accept, Departure, Propose, Report
 
+
 class Change:
     """``reports`` and ``accepted`` by node id. ``closed`` is there once everybody has reported; ``accepts`` once this
     master has accepted the view itself, per member."""

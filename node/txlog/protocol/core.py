@@ -562,7 +562,11 @@ class Core:
         outside = len(self.peers) + 1 < len(self.settings.members)
         if self.founding.finished and views.is_settled and not silent and not outside:
             return now.mono + self.settings.round_timeout_ms
-        every = self.settings.repeat_ms if not (self.founding.finished and views.is_settled) else self.settings.idle_interval_ms
+        every = (
+            self.settings.repeat_ms
+            if not (self.founding.finished and views.is_settled)
+            else self.settings.idle_interval_ms
+        )
         if now.mono >= self._who_ms + every:
             self._who_ms = now.mono
             who = self._who()
