@@ -541,7 +541,8 @@ class Machine:
                     self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
         if isinstance(record, ViewAccepted) and not self.damaged:
             for several in record.stamped:
-                if Origin(several.node, several.birth) == self.origin and several.stamps:
+                own = Origin(several.node, several.birth) == self.origin
+                if own and self.origin and not self.world.log.stamp(self.name, Txid(self.origin, several.first_seq)):
                     self.world.promises.made(self.origin, several.stamps[0], several.first_seq)
 
     def durable(self, count: int) -> None:

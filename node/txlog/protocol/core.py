@@ -55,6 +55,8 @@ class Core:
         self._marks = Marks(0, 0, 0, 0, 0)
         self._rounds = Rounds(settings)
         self._advanced: tuple[int, list[int]] = (-1, [])
+        self.asked: list[tuple[str, FetchRuns]] = []
+        """Questions that came around a lost link; the caller answers them by :meth:`route`."""
         self._who_ms = -(1 << 60)
         self._leave_by_ms = 1 << 60
         self._left_told: set[str] = set()
@@ -237,7 +239,13 @@ class Core:
         if not forward.path or len(forward.path) > len(self.settings.members):
             raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
         if forward.target == self.settings.node:
-            self._on_change(forward.path[0], wire.decode(peer, forward.message), now)
+            message = wire.decode(peer, forward.message)
+            if isinstance(message, FetchRuns):
+                self.asked.append((forward.path[0], message))
+            elif isinstance(message, Runs):
+                self._on_runs(message, now)
+            else:
+                self._on_change(forward.path[0], message, now)
             return
         if self.settings.node in forward.path:
             return
@@ -589,10 +597,13 @@ class Core:
         for node, message in sends:
             if node == self.settings.node:
                 continue
-            if isinstance(message, FetchRuns) or self.around.both_ways(node) or node not in self.around.reachable():
-                self._say([(node, message)])
-                continue
-            self._effects.sends += [Send(step, message, None, node) for step in self._steps_to(node)]
+            self._effects.sends += self.route(node, message)
+
+    def route(self, node: str, message: Message) -> list[Send]:
+        """The message to that master, or to those that hear it when the link between the two is lost (rule 22)."""
+        if self.around.both_ways(node) or node not in self.around.reachable():
+            return [Send(node, message, None)]
+        return [Send(step, message, None, node) for step in self._steps_to(node)]
 
     # Leaving
 

@@ -16,9 +16,20 @@ class Surroundings:
         self._heard: dict[str, int] = {}
         self._answered: dict[str, int] = {}
         self._hears: dict[str, list[str]] = {}
+        self._reached: dict[str, int] = {}
+        self._looked_ms = since_ms
 
     def tick(self, mono_ms: int) -> None:
-        self.now_ms = max(self.now_ms, mono_ms)
+        """Time has passed. A process that stood still has heard nobody, which says nothing of the others."""
+        if mono_ms <= self.now_ms:
+            return
+        if mono_ms - self.now_ms > self._timeout_ms:
+            self.since_ms = mono_ms
+        self.now_ms = mono_ms
+        if mono_ms - self._looked_ms >= self._timeout_ms // 8:
+            self._looked_ms = mono_ms
+            for node in self.reachable():
+                self._reached[node] = mono_ms
 
     def heard(self, node: str) -> None:
         """Any message of it."""
@@ -57,7 +68,5 @@ class Surroundings:
         return found
 
     def silent_ms(self, node: str) -> int:
-        """How long nothing was heard of it, by anybody who is reachable here."""
-        if node in self.reachable():
-            return 0
-        return self.now_ms - max(self._heard.get(node, self.since_ms), self.since_ms)
+        """How long it has not been reachable, directly or through others."""
+        return self.now_ms - max(self._reached.get(node, self.since_ms), self.since_ms)

@@ -49,6 +49,8 @@ SILENT_ROUNDS = 3
 """``Majority``: a member's term, in round time-outs."""
 UNVOUCHED_MS = 30_000
 """A proof of *down* that nobody could vouch for is not tried again for so long."""
+PATIENCE_MAX = 8
+"""Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
 _NEVER = 1 << 60
 
 
@@ -78,11 +80,13 @@ class Views:
         """The view was accepted or installed since the core looked."""
         self._candidates: dict[str, Who] = {}
         self._starts: dict[Origin, int] = {}
+        self._seen: dict[str, Number] = {}
         self._holders: dict[str, dict[Origin, int]] = {}
         self._reported: Report | None = None
         self._incoming: Accept | None = None
         self._from = ""
         self._wish_ms = _NEVER
+        self._tries = 0
         self._asked: tuple[str, int, int] = ("", 0, 0)
         self._asked_ms = -_NEVER
         self._turn = 0
@@ -136,6 +140,7 @@ class Views:
                 raise PeerFault(who.node, "OldBirth", f"birth {who.birth:016x} was followed by {member.birth:016x}")
             self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
         self._candidates[who.node] = who
+        self._seen[who.node] = who.view
         self.heard_start(origin, who.start)
 
     def on_known(self, known: Known) -> None:
@@ -143,6 +148,7 @@ class Views:
         self.around.answered(known.node)
         self.heard_start(Origin(known.node, known.birth), known.start)
         view = known.accepted
+        self._seen[known.node] = view.number if view is not None else NO_VIEW
         if view is None:
             return
         self.highest = max(self.highest, view.number)
@@ -210,11 +216,17 @@ class Views:
                 self.change = None
             self._promise(proposal.number)
             self._reported = self._report(proposal)
+            self._tries += 1
         report = self._reported
         if report is None or report.number != proposal.number:  # promised before this process started
             report = self._reported = self._report(proposal)
-        self._wish_ms = self.around.now_ms
+        self._another_leads()
         self.sends.append((peer, report))
+
+    def _another_leads(self) -> None:
+        """Give it time before this master's own turn comes."""
+        if self.change is None:
+            self._wish_ms = self.around.now_ms + self._patience_ms
 
     def _unfit(self, proposal: Propose) -> tuple[str, str, str] | None:
         """Why this master does not agree to what is left out (protocol section 3.2): a word, whom it is about, a text."""
@@ -303,7 +315,7 @@ class Views:
             return
         if len(accept.stamps) != 8 * sum(span.count for span in accept.spans):
             raise PeerFault(peer, "Malformed", "a stamp is missing in the base")
-        self._wish_ms = self.around.now_ms
+        self._another_leads()
         self._incoming, self._from = accept, peer
         self._take()
 
@@ -343,6 +355,7 @@ class Views:
             node: one for node, one in self.departures.items() if accept.view.has(Origin(node, one.birth))
         }
         self._candidates.clear()
+        self._seen.update((m.node, accept.view.number) for m in accept.view.members)
         self.changed = True
         change = self.change
         if change is not None and change.number == number:
@@ -371,6 +384,7 @@ class Views:
         self.installed = True
         self.changed = True
         self._wish_ms = _NEVER
+        self._tries = 0
         self.agreement.install()
 
     # As the coordinator
@@ -378,6 +392,7 @@ class Views:
     def on_report(self, report: Report) -> None:
         """A member has stopped and tells what it holds."""
         self.heard_start(Origin(report.node, report.birth), report.start)
+        self._seen[report.node] = report.view.number if report.view is not None else NO_VIEW
         change = self.change
         if change is None or change.number != report.number or change.closed is not None:
             return
@@ -412,6 +427,7 @@ class Views:
     def _give_up(self, why: str) -> None:
         self.holding = why
         self.change = None
+        self._tries += 1
         self._wish_ms = self.around.now_ms + self.settings.round_timeout_ms
 
     def _spread(self, change: Change) -> None:
@@ -440,7 +456,7 @@ class Views:
         if self.change is not None and self.change.number == missing.number:
             self.change.misses(missing.node, missing.count, self.around.now_ms)
         elif missing.number == self.number and not self.installed:
-            self._wish_ms = self.around.now_ms
+            self._another_leads()
 
     def on_accepted(self, accepted: Accepted) -> None:
         """A member has accepted, durably."""
@@ -475,7 +491,7 @@ class Views:
         self._take()
         self._fetch()
         change = self.change
-        if change is not None and change.is_over(now_ms, self.settings.round_timeout_ms):
+        if change is not None and change.is_over(now_ms, self._patience_ms):
             self._give_up(self._slow(change))
             self._wish_ms = now_ms
             change = None
@@ -485,6 +501,11 @@ class Views:
         if change is not None and now_ms >= change.sent_ms + self.settings.repeat_ms:
             self._repeat(change, now_ms)
         return now_ms + self.settings.repeat_ms if not self.is_settled else _NEVER
+
+    @property
+    def _patience_ms(self) -> int:
+        """Two coordinators on a slow disk would outbid each other for ever."""
+        return self.settings.round_timeout_ms * min(1 + self._tries // 2, PATIENCE_MAX)
 
     def _slow(self, change: Change) -> str:
         waits = change.unreported or change.unaccepted
@@ -519,8 +540,15 @@ class Views:
         if self.settings.majority and not self._is_majority(nodes):
             self.holding = "those who are here have no more than half of the weight"
             return
-        if now_ms - self._wish_ms >= nodes.index(self.settings.node) * self.settings.round_timeout_ms:
+        if now_ms - self._wish_ms >= self._rank(nodes) * self._patience_ms:
             self._begin(view, wanted, gone)
+
+    def _rank(self, nodes: list[str]) -> int:
+        """How many come before this master: those of a later view, who know more, then the order of precedence."""
+        mine = nodes.index(self.settings.node)
+        before = [self._seen.get(node, self.number) >= self.number for node in nodes[:mine]]
+        after = [self._seen.get(node, self.number) > self.number for node in nodes[mine + 1 :]]
+        return sum(before) + sum(after)
 
     def _wanted(self, view: View) -> tuple[list[Member], list[Departure]]:
         """Who should be in the next view, in order of precedence, and who of this one should not."""
@@ -588,7 +616,6 @@ class Views:
         self.highest = max(self.highest, number)
         proposal = Propose(number, view.cluster_id, wanted, view.number, gone, checkpoints_of(agreement))
         self.change = change = Change(proposal, wanted, self.around.now_ms)
-        self.holding = ""
         self._promise(number)
         self._reported = self._report(proposal)
         change.report(self._reported, self.around.now_ms)

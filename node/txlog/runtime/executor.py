@@ -90,6 +90,9 @@ class Executor:
             case _:
                 room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
                 self.core.receive(peer, message, now, room)
+                while self.core.asked:
+                    asker, asked = self.core.asked.pop()
+                    self._serve_runs(asker, asked.span)
         self._gather()
 
     def poll(self, now: Now) -> int:
@@ -207,11 +210,11 @@ class Executor:
             else None
         )
         if queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
-            self._hold_back(Effects(sends=[Send(peer, Runs([]), None)]))  # certain: it was never held here
+            self._hold_back(Effects(sends=self.core.route(peer, Runs([]))))  # certain: it was never held here
             return
         count = min(span.count, queue.held - span.first_seq + 1)
         runs = self._runs(Span(span.node, span.birth, span.first_seq, count))
-        self._hold_back(Effects(sends=[Send(peer, Runs(runs), None)]))
+        self._hold_back(Effects(sends=self.core.route(peer, Runs(runs))))
 
     def _serve_order(self, peer: str, asked: FetchOrder) -> None:
         agreement = self.core.agreement
