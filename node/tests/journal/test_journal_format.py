@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from journal_pen import Pen, check_content, founding, held_of, open_journal, view
+from journal_pen import Pen, check_content, founding, held_of, open_journal, stamped, view
 
 from txlog.journal import MemoryFiles, check, show
 from txlog.journal import format as fmt
@@ -16,7 +16,7 @@ from txlog.model.entry import KIND_UPDATE, Item, Run
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin
-from txlog.model.records import Ceiling, Held, Stable
+from txlog.model.records import Ceiling, Held, Left, Promised, Stable
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -27,6 +27,11 @@ def golden_journal() -> dict[str, bytes]:
     journal.append([*founding(), Ceiling(5000), pen.held("a", 14), pen.held("b", 2)])
     journal.sync()
     journal.append([pen.added(("a", 13), ("b", 1), stable=3), Stable(14), pen.held("a", 20)])
+    journal.sync()
+    pen.number = 1
+    journal.append(Promised(2, 5, "b"))
+    change = pen.accepted(12, ("b", 2), ("a", 1), stamped=[stamped("a", 13, [1 << 63, 7]), stamped("b", 2, [900])])
+    journal.append([change, pen.installed(), Left(2, 1, "a")])
     journal.sync()
     journal.seal()
     return {name: data for name, data in files.dump().items() if name.startswith("segment")}
@@ -61,13 +66,25 @@ def test_version_1_is_written_as_ever() -> None:
 def test_version_1_is_read_back() -> None:
     files = MemoryFiles.load(from_text((GOLDEN / "version-1.hex").read_text()))
     journal, found = open_journal(files)
-    assert (found.start, found.ceiling, found.stable, found.damage) == (2, 5000, 14, [])
-    assert found.accepted == found.installed == view(1)
+    assert (found.start, found.ceiling, found.stable, found.damage) == (2, 5000, 15, [])
+    assert found.accepted == found.installed
+    assert found.accepted is not None
+    assert (found.accepted.number, found.accepted.base_index) == ((2, 1, "a"), 15)
+    assert (found.promised, found.left) == ((2, 5, "b"), (2, 1, "a"))
     assert held_of(found) == {"a": 34, "b": 2}
-    assert [(seen.index, seen.key) for seen in found.keys] == [(7, "k7"), (13, "a.000000000000000a.1")]
-    assert found.log_stamp == 1011
-    check_content(journal, "a", 1, 34)
-    check_content(journal, "b", 1, 2)
+    assert [(seen.index, seen.key) for seen in found.keys] == [(7, "k7"), (15, "a.000000000000000a.1")]
+    assert [seen.stamp for seen in found.keys] == [7010, 1 << 63]
+    assert found.log_stamp == 1 << 63
+    assert [(span.node, span.first_seq, span.count) for span in found.log_spans] == [
+        ("a", 1, 12),
+        ("b", 1, 2),
+        ("a", 13, 1),
+    ]
+    assert found.queued[0].stamps[:2] == [7, 15010]
+    pen = Pen()
+    pen.stamps = {("a", 13): 1 << 63, ("a", 14): 7, ("b", 2): 900}
+    check_content(journal, "a", 1, 34, pen=pen)
+    check_content(journal, "b", 1, 2, pen=pen)
 
 
 def test_an_unknown_version_is_refused_by_name() -> None:
@@ -142,7 +159,9 @@ def test_a_look_from_outside_changes_nothing(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     report = check(tmp_path)
     assert report.ok
-    assert (report.start, report.log_end, report.stable) == (1, 14, 14)
+    assert (report.start, report.log_end, report.stable) == (1, 15, 15)
+    assert report.accepted == report.installed == report.left == "(2, 1, 'a')"
+    assert report.promised == "(2, 5, 'b')"
     assert report.held == {"a.000000000000000a": 34, "b.000000000000000b": 2}
     lines = list(show(tmp_path))
     assert lines[0] == "notes.txt: not a file of the journal"

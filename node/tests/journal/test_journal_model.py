@@ -15,7 +15,7 @@ from journal_pen import BIRTHS, founding, open_journal
 
 from txlog.journal import Crashed, Journal, MemoryFiles
 from txlog.model.errors import JournalFull
-from txlog.model.records import Ceiling, Left, Promised, Record, Recovered, Stable
+from txlog.model.records import Ceiling, Held, Left, Promised, Record, Recovered, Stable
 
 SEGMENT_BYTES = 4096
 NODES = st.sampled_from(sorted(BIRTHS))
@@ -45,7 +45,7 @@ class JournalMachine(RuleBasedStateMachine):
     def begin(self, segments: int, cache: int) -> None:
         self.files = MemoryFiles(segments * SEGMENT_BYTES)
         self.cache = cache
-        self.model, self.start = Model(), 0
+        self.model, self.start, self.in_reserve = Model(), 0, 0
         self._follow()
         self.journal, _ = self._open()
         self._append(founding())
@@ -62,6 +62,12 @@ class JournalMachine(RuleBasedStateMachine):
         self.pen.follow(self.model.records)
 
     def _append(self, records: list[Record]) -> None:
+        """On a full disk the reserve takes a few records, and somebody makes room in time."""
+        if not self.journal.has_room_for_work and not isinstance(records[0], Held):
+            self.in_reserve += 1
+            if self.in_reserve > 1:
+                self.files.capacity += SEGMENT_BYTES
+                self.in_reserve = 0
         self.journal.append(records)
         self.model.records += records
 

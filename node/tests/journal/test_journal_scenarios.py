@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from journal_pen import BIRTHS, Pen, held, item, open_journal, view
+from journal_pen import BIRTHS, Pen, item, open_journal, stamped, view
 
 from txlog.journal import Crashed, Journal, MemoryFiles, check, show
+from txlog.model.entry import Span
 from txlog.model.errors import JournalFault
-from txlog.model.records import Added, Ceiling, Damage, Recovered, Stable, ViewAccepted, ViewInstalled
+from txlog.model.records import Added, Ceiling, Damage, Left, Promised, Recovered, Stable, ViewAccepted, ViewInstalled
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
@@ -27,7 +28,6 @@ class Bench:
         self.files = MemoryFiles(trace=True)
         self.pen = Pen()
         self.journal: Journal | None = None
-        self.adds: list[Added] = []
         self.options: dict[str, int] = {}
 
     def run(self, line: str) -> Iterator[str]:
@@ -45,7 +45,8 @@ class Bench:
         self.options = {key: int(value) for key, value in options.items()} or self.options
         self.files.operations.clear()
         self.journal, recovered = open_journal(self.files, **self.options)
-        self.pen.resume(recovered)
+        if not recovered.damage:
+            self.pen.resume(recovered)
         yield from _recovered(recovered)
         yield from (f"note: {note}" for note in self.journal.notes)
 
@@ -88,8 +89,35 @@ class Bench:
 
     def do_added(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
         pieces = [(node, int(count)) for node, count in zip(words[::2], words[1::2], strict=True)]
-        self.adds.append(self.pen.added(*pieces))
-        self._journal.append(self.adds[-1])
+        self._journal.append(self.pen.added(*pieces))
+        return iter(())
+
+    def do_late(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
+        """Held while no view is in force: without stamps."""
+        self._journal.append(self.pen.held(words[0], int(words[1]), late=True))
+        return iter(())
+
+    def do_accept(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
+        """``accept CUT [NODE COUNT]... [NODE@SEQ=STAMP,STAMP...]...``: the next view."""
+        pieces = [(node, int(count)) for node, count in zip(words[1::2], words[2::2], strict=True)]
+        new = []
+        for key, values in options.items():
+            node, _, seq = key.partition("@")
+            new.append(stamped(node, int(seq), [int(value) for value in values.split(",")]))
+        self._journal.append(self.pen.accepted(int(words[0]), *pieces, stamped=new))
+        return iter(())
+
+    def do_install(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
+        """The view accepted last."""
+        self._journal.append(self.pen.installed())
+        return iter(())
+
+    def do_promised(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
+        self._journal.append(Promised(int(words[0]), int(words[1]), words[2]))
+        return iter(())
+
+    def do_left(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
+        self._journal.append(Left(int(words[0]), int(words[1]), words[2]))
         return iter(())
 
     def do_view(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
@@ -142,15 +170,17 @@ class Bench:
         """``read NODE SEQ COUNT``: the seqs that are held and right."""
         node, seq, count = words[0], int(words[1]), int(words[2])
         run = self._journal.read(node, BIRTHS[node], seq, count, 1 << 20)
-        assert run.items == [item(node, seq + i) for i in range(len(run.items))]
-        yield f"{node} {seq}..{run.last_seq}" if run.items else "not held"
+        assert run.items == [self.pen.item(node, seq + i) for i in range(len(run.items))]
+        stamps = [one.stamp for one in run.items]
+        usual = stamps == [item(node, seq + i).stamp for i in range(len(stamps))]
+        yield f"{node} {seq}..{run.last_seq}{'' if usual else f' stamps {stamps}'}" if run.items else "not held"
 
     def do_repair(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
         """Every damage, with what another master would send."""
         journal = self._journal
         for damage in list(journal.damage):
-            runs = [held(span.node, span.first_seq, span.count) for span in damage.spans]
-            added = _order(self.adds, damage)
+            runs = [self.pen.held_again(span.node, span.first_seq, span.count) for span in damage.spans]
+            added = _order(self.pen, damage)
             journal.repair(damage, [one.run for one in runs], [one.contents for one in runs], added)
         journal.sync()
         yield f"{len(journal.damage)} left"
@@ -182,22 +212,24 @@ def _segment(number: str) -> str:
     return f"segment-{int(number):010d}"
 
 
-def _order(adds: list[Added], damage: Damage) -> Added | None:
-    spans = [one for one in adds if damage.log_from <= one.first_index <= damage.log_to]
-    if not spans:
+def _order(pen: Pen, damage: Damage) -> Added | None:
+    a, b = damage.log_from, damage.log_to
+    if a > b:
         return None
-    hashes = b"".join(one.hashes for one in spans)
-    return Added(spans[0].first_index, [span for one in spans for span in one.spans], hashes, spans[-1].stable)
+    spans = [Span(node, BIRTHS[node], seq, 1) for node, seq in pen.log[a - 1 : b]]
+    return Added(a, spans, b"".join(pen.hashes[a - 1 : b]), 0)
 
 
 def _recovered(found: Recovered) -> Iterator[str]:
     yield f"start {found.start}{' fresh' if found.fresh else ''}, ceiling {found.ceiling}, stable {found.stable}"
     views = [one.number if one else None for one in (found.accepted, found.installed)]
-    yield f"accepted {views[0]} promised {found.accepted_number} installed {views[1]}"
+    left = f" left {found.left}" if found.left[0] else ""
+    yield f"accepted {views[0]} promised {found.promised} installed {views[1]}{left}"
     spans = " ".join(f"{s.node or '?'}:{s.first_seq}+{s.count}" for s in found.log_spans)
     yield f"log {len(found.log_hashes) // 16} stamp {found.log_stamp}: {spans}"
     for meta in found.queued:
-        yield f"queued {meta.node} {meta.first_seq}+{len(meta.stamps)}"
+        usual = meta.stamps == [item(meta.node, meta.first_seq + i).stamp for i in range(len(meta.stamps))]
+        yield f"queued {meta.node} {meta.first_seq}+{len(meta.stamps)}{'' if usual else f' stamps {meta.stamps}'}"
     for seen in found.keys:
         yield f"key {seen.index} {seen.kind} {seen.key} {seen.span.node}.{seen.span.first_seq}"
     yield from (_damage(damage) for damage in found.damage)

@@ -37,7 +37,7 @@ the next segment, whose header tells the state that it found.
 **H** The last segment is shorter than it was made and broken there: what stood behind cannot be known, so neither can
 this master's promises and own transactions. Nothing else in the folder tells.
 
-**V** is no row of the table: a damaged part (F, G) in which an accepted view changed the log or stamps, without a good
+Case V is no row of the table: a damaged part (F, G) in which an accepted view changed the log or stamps, without a good
 copy of that record anywhere. Held by this master alone, it cannot be fetched.
 
 **X** Contradictions: a good record behind nothing but zeros, a promise that nobody made, a good record that the next
