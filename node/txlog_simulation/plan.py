@@ -154,7 +154,7 @@ def draw(seed: int, only: str = "") -> Plan:
     skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
     calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
     weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
-    majority = 2 * max(weights) < sum(weights) and rng.random() < (0.7 if profile == "majority" else 0.3)
+    majority = 2 * max(weights) < sum(weights) and not forged and rng.random() < (0.7 if profile == "majority" else 0.3)
     far_ms = rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60))
     jitter_ms = rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40))
     disk_ms = 15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))
@@ -181,7 +181,7 @@ def draw(seed: int, only: str = "") -> Plan:
         clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
         clock_rates=tuple(1.0 if hearsay else rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
         supervised=rng.random() < 0.5,
-        proofs=rng.choice((0.0, 0.5, 1.0)),
+        proofs=0.0 if forged else rng.choice((0.0, 0.5, 1.0)),
         majority=majority,
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),

@@ -332,7 +332,7 @@ class Agreement:
         assert not self.lacks(spans, waiting)
         assert self.stable <= cut <= self.history.length, (self.stable, cut, self.history.length)
         hashes = self._chain_of(cut, spans, stamps)
-        if (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
+        if hashes is None or (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
             return False
         for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
             if count:
@@ -362,13 +362,19 @@ class Agreement:
         self._settle(self.view.base_index)
         self.records.append(ViewInstalled(*self.view.number))
 
-    def _chain_of(self, cut: int, spans: list[Span], stamps: list[int]) -> bytes:
+    def _chain_of(self, cut: int, spans: list[Span], stamps: list[int]) -> bytes | None:
+        """The chain hashes of a base behind ``cut``; None when its keys do not grow (rule 13)."""
         value = self.history.hash_at(cut)
         cells: list[bytes] = []
         at = 0
+        last: tuple[int, Origin] = (0, Origin("", 0))
         for span in spans:
-            queue = self.by_origin[Origin(span.node, span.birth)]
+            origin = Origin(span.node, span.birth)
+            queue = self.by_origin[origin]
             for seq in range(span.first_seq, span.first_seq + span.count):
+                if (stamps[at], origin) <= last:
+                    return None
+                last = (stamps[at], origin)
                 value = chain_next(value, chain_leaf(stamps[at], queue.tag, seq, queue.content(seq)))
                 cells.append(value)
                 at += 1

@@ -65,11 +65,12 @@ class Change:
             self.progress_ms = mono_ms
 
     def unvouched(self) -> Departure | None:
-        """A member said to be down that nobody who reports has heard as that very process: those who say so may have
-        been let go by it themselves (rule 27)."""
-        heard = {one for report in self.reports.values() for one in report.heard}
+        """A member said to be down, or to have lost its state, that nobody who reports has heard at work in their view
+        since its own start: those who say so may have been let go by it before (rule 27)."""
+        heard = {(node, birth): start for r in self.reports.values() for node, birth, start in sorted(r.heard)}
         for gone in self.gone:
-            if gone.why == "down" and (gone.node, gone.birth, gone.start) not in heard:
+            start = heard.get((gone.node, gone.birth))
+            if (gone.why == "down" and start != gone.start) or (gone.why == "lost" and start is None):
                 return gone
         return None
 

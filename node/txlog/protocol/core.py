@@ -375,6 +375,7 @@ class Core:
         before = sender.claim
         if before is None or before.start != claim.start:
             self.views.heard_start(sender.origin, claim.start)
+            self.views.heard_working(sender.origin, claim.start)
         if before is None or before.heard != claim.heard:
             nodes = [p.node for p in self.peers if claim.heard >> p.slot & 1]
             self.around.hears(sender.node, [*nodes, self.settings.node] if claim.heard >> self.slot & 1 else nodes)

@@ -81,6 +81,7 @@ class Views:
         self._candidates: dict[str, Who] = {}
         self._starts: dict[Origin, int] = {}
         self._seen: dict[str, Number] = {}
+        self._working: dict[Origin, int] = {}
         self._holders: dict[str, dict[Origin, int]] = {}
         self._reported: Report | None = None
         self._incoming: Accept | None = None
@@ -170,6 +171,10 @@ class Views:
         if departure is not None and departure.birth == origin.birth and departure.why != "lost":
             if departure.start < start:
                 del self.departures[origin.node]
+
+    def heard_working(self, origin: Origin, start: int) -> None:
+        """This process of it posts in this view, so it has not let this master go until now."""
+        self._working[origin] = start
 
     def on_leaving(self, leaving: Leaving) -> None:
         """It is durably stopped and ends."""
@@ -281,7 +286,7 @@ class Views:
                 shared = one
                 break
         members = self.accepted.members if self.accepted is not None else []
-        heard = [(m.node, m.birth, self._starts[m.origin]) for m in members if m.origin in self._starts]
+        heard = [(m.node, m.birth, self._working[m.origin]) for m in members if m.origin in self._working]
         return Report(
             number,
             self.settings.node,
@@ -355,6 +360,7 @@ class Views:
             node: one for node, one in self.departures.items() if accept.view.has(Origin(node, one.birth))
         }
         self._candidates.clear()
+        self._working.clear()
         self._seen.update((m.node, accept.view.number) for m in accept.view.members)
         self.changed = True
         change = self.change
@@ -403,7 +409,7 @@ class Views:
     def _close(self, change: Change) -> None:
         agreement = self.agreement
         assert agreement is not None
-        unvouched = change.unvouched()
+        unvouched = change.unvouched() if not self.settings.majority else None
         if unvouched is not None:
             self._unvouched[unvouched] = self.around.now_ms
             self._give_up(f"nobody here has heard {unvouched.node} as the process that is said to be down")

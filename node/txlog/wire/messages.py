@@ -163,8 +163,8 @@ class Pending(msgspec.Struct, array_like=True, frozen=True):
 class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a learner.
     ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log.
-    ``pending``: per origin everything held that is not stable. ``heard``: node, birth and start of each member of its
-    view that it has heard itself since its own start."""
+    ``pending``: per origin everything held that is not stable. ``heard``: node, birth and start of each other member that it
+    has heard itself, at work in this view, since its own start."""
 
     number: Number
     node: str
