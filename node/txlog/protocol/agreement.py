@@ -141,9 +141,9 @@ class Agreement:
         self._note_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], contents)
         self._say_held(Run(origin.node, origin.birth, first, items), contents)
 
-    def hold_foreign(self, run: Run) -> bool:
+    def hold_foreign(self, run: Run, fetched: bool = False) -> bool:
         """Transactions that came from elsewhere; what is known already is passed over, what would leave a gap
-        is not taken. True when something new is held. :class:`Fatal` for one id with two contents (rule 3)."""
+        is not taken. ``fetched``: for the next view, which gives every one its stamp, so these may fall. True when something new is held. :class:`Fatal` for one id with two contents (rule 3)."""
         queue = self.by_origin.get(run.origin)
         if queue is None:
             raise PeerFault(run.node, "UnknownOrigin", f"birth {run.birth:016x} is no member of this view")
@@ -156,7 +156,7 @@ class Agreement:
             return False
         last = queue.last_stamp
         for item in items:
-            if item.stamp <= last:
+            if item.stamp <= last and not fetched:
                 raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
             last = item.stamp
         contents = [content_hash(item.kind, item.key, item.payload) for item in items]

@@ -436,7 +436,7 @@ class Core:
         for run in message.runs:
             if views.fetching and run.origin not in agreement.by_origin:
                 agreement.add_origin(run.origin)
-            if agreement.hold_foreign(run):
+            if agreement.hold_foreign(run, views.fetching):
                 self._rounds.foreign_work(now.mono)
 
     # Agreement
@@ -489,7 +489,7 @@ class Core:
     def _advance(self) -> None:
         """ADD and STABLE with what is known now; nothing when nothing was learnt since the last time."""
         agreement = self.agreement
-        if agreement is None or not self.founding.admitted or not self.views.at_work:
+        if agreement is None or not self.founding.admitted or not self.views.at_work or self.views.ahead is not None:
             return
         present = self.peers if self.settings.majority else [p for p in self.peers if self.is_present(p)]
         known = (self._rounds.version, [p.slot for p in present])
