@@ -233,3 +233,17 @@ def test_flips_one_after_the_other_never_cost_the_view() -> None:
     assert found.damage == []
     assert found.accepted is not None
     journal.close()
+
+
+def test_damage_right_in_front_of_what_was_mended_before(right: Recovered) -> None:
+    """The entry behind the rest of a hole proves its end, so it is fetched once more."""
+    all_places = places(write())
+    for at in range(2, len(all_places)):
+        files = write()
+        for count in (1, 4, 1):
+            for name, offset, _ in all_places[max(0, at - count) : at]:
+                files.flip(name, offset + 30 + 2 * count, 3)
+            Other(right).mend(open_journal(files, segment_bytes=SEGMENT_BYTES)[0])
+        again = reopened(files)
+        assert again.damage == []
+        assert (again.log_spans, again.log_hashes) == (right.log_spans, right.log_hashes)

@@ -83,12 +83,17 @@ class LogOrder:
         self.fills.clear()
 
     def _filled(self, index: int, hole: Span) -> list[Span]:
-        """A hole from ``index`` on, in order, with what fills it."""
+        """A hole from ``index`` on, in order, with what fills it. Where nobody knows the hash at the end of what is
+        left of it, the first entry behind that proves it, so it stays in the hole."""
         pieces: list[Span] = []
         end = index + hole.count - 1
-        for fill in sorted(self.fills):
+        for fill in sorted(self.fills, key=_first_index):
             first, last = max(index, fill.first_index), min(end, fill.last_index)
             if first <= last:
+                if first > index and not any(self._hash(first - 1)):
+                    at = HASH_BYTES * (first - fill.first_index)
+                    self.hashes[HASH_BYTES * (first - 1) : HASH_BYTES * first] = fill.hashes[at : at + HASH_BYTES]
+                    first += 1
                 if first > index:
                     pieces.append(Span(HOLE, 0, index, first - index))
                 pieces += slice_spans(fill.spans, first - fill.first_index, last - first + 1)
@@ -101,6 +106,9 @@ class LogOrder:
             pieces.append(Span(HOLE, 0, index, end - index + 1))
         return pieces
 
+    def _hash(self, index: int) -> bytearray:
+        return self.hashes[HASH_BYTES * (index - 1) : HASH_BYTES * index]
+
     def holes(self) -> list[tuple[int, int]]:
         """First and last index of each piece of the order that is missing."""
         found, index = [], 1
@@ -109,6 +117,10 @@ class LogOrder:
                 found.append((index, index + span.count - 1))
             index += span.count
         return found
+
+
+def _first_index(fill: Fill) -> int:
+    return fill.first_index
 
 
 def _follows(last: Span, span: Span) -> bool:
