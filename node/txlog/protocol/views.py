@@ -180,7 +180,7 @@ class Views:
         """It is durably stopped and ends."""
         self.around.answered(leaving.node)
         self.heard_start(Origin(leaving.node, leaving.birth), leaving.start)
-        if leaving.view in (self.number, self.promised) or leaving.view < self.number:
+        if leaving.view <= self.number:  # one who left a later view leaves something behind that is not known here
             self._depart(Departure(leaving.node, leaving.birth, leaving.start, "left"))
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
@@ -315,7 +315,7 @@ class Views:
             return
         if not accept.view.has(self.origin):
             raise PeerFault(peer, "UnknownBirth", f"it sends a view without birth {self.birth:016x}")
-        if self.left != NO_VIEW and self.left == self.number and not self._may_return(accept):
+        if not self._may_return(accept):
             self._refuse(peer, number, "Left", "", f"{self.settings.node} has left {self.left}; nobody there went on")
             return
         if len(accept.stamps) != 8 * sum(span.count for span in accept.spans):
@@ -326,6 +326,8 @@ class Views:
 
     def _may_return(self, accept: Accept) -> bool:
         """Rule 27: a master that left goes on only with one that knows what followed, or with all that it left."""
+        if self.left == NO_VIEW or self.left != self.number:
+            return True
         if latest_view(accept.outlines) > self.number:
             return True
         assert self.accepted is not None
@@ -426,8 +428,11 @@ class Views:
         change.closed = closed
         stamps = array("Q", closed.stamps).tobytes()
         outlines = [outline(report) for report in reports]
-        self._incoming = Accept(closed.view, change.gone, closed.cut, closed.spans, stamps, closed.waiting, outlines)
-        self._from = self.settings.node
+        accept = Accept(closed.view, change.gone, closed.cut, closed.spans, stamps, closed.waiting, outlines)
+        if not self._may_return(accept):
+            self._give_up(f"{self.settings.node} has left {self.left}; nobody here knows what followed")
+            return
+        self._incoming, self._from = accept, self.settings.node
         self._take()
 
     def _give_up(self, why: str) -> None:
