@@ -189,7 +189,9 @@ def _tell_log(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]]) -
 
 
 def _tell_queue(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]]) -> None:
-    settled = {Origin(s.node, s.birth): s.first_seq + s.count - 1 for s in first_entries(found.log_spans, found.stable)}
+    apart_at = found.accepted.apart_at if found.accepted is not None else -1
+    end = found.stable if apart_at < 0 else min(found.stable, apart_at)
+    settled = {Origin(s.node, s.birth): s.first_seq + s.count - 1 for s in first_entries(found.log_spans, end)}
     for origin, rows in items.items():
         first = settled.get(origin, 0) + 1
         waiting = rows[first - 1 :]

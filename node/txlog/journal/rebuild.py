@@ -18,7 +18,9 @@ from txlog.model.records import Damage, KeySeen, QueuedMeta, Recovered
 def rebuild(found: Scan, reader: Reader) -> Recovered:
     """``start`` is the one that the journal has; the caller raises it."""
     state = found.state
-    settled = _last_within(found.order.spans, state.stable)
+    accepted = found.view(state.accepted)
+    apart_at = accepted.apart_at if accepted is not None else -1
+    settled = _last_within(found.order.spans, state.stable if apart_at < 0 else min(state.stable, apart_at))
     return Recovered(
         node=found.own.node,
         birth=found.own.birth,

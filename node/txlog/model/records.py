@@ -141,7 +141,8 @@ class Recovered(msgspec.Struct):
     ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first).
     Where the order itself is damaged, a span with an empty node stands for the entries that are missed, and their
     hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists,
-    per origin, what is held beyond the stable part of the log, in the log or not. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``:
+    per origin, what is held beyond the stable part of the log (or, while a silent master is out, beyond what was stable when
+    it went: ``View.apart_at``), in the log or not. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``:
     the journal was made by this very start. ``installed`` is the accepted view or None. ``accepted_number``, ``promised``
     and ``left`` are known even where the records themselves cannot be read: the number of the latest accepted view, the
     highest number that was promised or accepted, the number of the view that this master has left; (0, 0, "") without

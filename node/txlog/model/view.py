@@ -34,8 +34,12 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     again after a crash gives the same view. ``origins``: everybody who has a transaction in the log or the queue, or
     may have one, as (node, birth); the place of an origin in it is its *slot*, in posts and in the order of the log.
     The members of the view are among them. ``base_index``, ``base_hash``: the end of the closed log that this view
-    goes on from. ``history``: the numbers of the views that this one has grown from, oldest first. ``floor``: every stamp
-    given in this view lies above it, and every stamp in the base at or below it."""
+    goes on from. ``history``: the numbers of the views that this one has grown from, oldest first. ``floor``: every
+    stamp given in this view lies above it, and every stamp in the base at or below it.
+
+    ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install. ``apart_at``: a configured master is out because
+    it was silent, and no rejoin with it goes back below this index; -1 when nobody is. ``known``: the last seq of each
+    origin in the base or waiting; what is held of a master outside beyond it belongs to another branch (*parked*)."""
 
     epoch: int
     ballot: int
@@ -47,6 +51,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     origins: list[tuple[str, int]]
     history: list[Number]
     floor: int = 0
+    strategy: str = "Smart"
+    apart_at: int = -1
+    known: list[int] = []
 
     @property
     def number(self) -> Number:

@@ -17,7 +17,7 @@ from txlog.model.records import Added, Held, QueuedMeta, Record, Recovered, Stab
 from txlog.model.view import View
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
-from txlog.protocol.queue import OriginQueue, Prefix, head_within, ranks_of
+from txlog.protocol.queue import ENDLESS, OriginQueue, Prefix, head_within, ranks_of
 
 _RANK_MAX = 256
 """Above the rank of every origin."""
@@ -43,6 +43,7 @@ class Agreement:
     def __init__(self, own: Origin, view: View, recovered: Recovered, key_retention_ms: int) -> None:
         self.view = view
         self.installed = recovered.installed is not None
+        self.stable = recovered.stable
         self.queues: list[OriginQueue] = []
         self.by_origin: dict[Origin, OriginQueue] = {}
         self.slots: dict[Origin, int] = {}
@@ -54,7 +55,6 @@ class Agreement:
         self.keys = Keys(key_retention_ms)
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
-        self.stable = recovered.stable
         self.own_synced = 0
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
@@ -66,8 +66,11 @@ class Agreement:
         known = self.by_origin
         self.queues = [known[origin] if origin in known else OriginQueue(origin) for origin in origins]
         self.ranks = ranks_of(self.queues)
-        self.by_origin = {q.origin: q for q in self.queues}
+        self.by_origin = {**known, **{q.origin: q for q in self.queues}}
         self.slots = {q.origin: slot for slot, q in enumerate(self.queues)}
+        members = {m.origin for m in self.view.members}
+        for slot, queue in enumerate(self.queues):
+            queue.limit = ENDLESS if queue.origin in members or not self.view.known else self.view.known[slot]
 
     def _recover(self, recovered: Recovered) -> None:
         at = index = 0
@@ -79,7 +82,7 @@ class Agreement:
             slot = self.slots[origin]
             self.history.append(bytes([slot]) * span.count, bytes(recovered.log_hashes[at : at + size]))
             at += size
-            settled = min(max(self.stable - index, 0), span.count)
+            settled = min(max(self.settled_at - index, 0), span.count)
             assert not settled or span.first_seq == queue.in_log + 1, (span, queue.in_log)
             queue.pass_by(settled)
             unsettled[origin] = unsettled.get(origin, 0) + span.count - settled
@@ -95,7 +98,7 @@ class Agreement:
                 self.skips.setdefault(seen.key, seen.index)
             else:
                 self._note_key(seen.index, seen.key, First(Txid(origin, seen.span.first_seq), seen.stamp, seen.content))
-        self.keys.settle(self.stable)
+        self.keys.settle(self.settled_at)
         self.own_synced = self._own_synced()
 
     def _recover_held(self, meta: QueuedMeta) -> None:
@@ -112,11 +115,20 @@ class Agreement:
             self.late.append((Late(kind, meta.keys[offset], size), meta.contents[offset]))
 
     def add_origin(self, origin: Origin) -> OriginQueue:
-        """An origin that is new to a master which is not at work in its view."""
-        origins = [*self.history.origins, origin]
-        self.history.renumber(origins)
-        self._number(origins)
-        return self.by_origin[origin]
+        """An origin that the view does not know: what is held of it is parked."""
+        queue = self.by_origin[origin] = OriginQueue(origin)
+        queue.limit = 0
+        return queue
+
+    def takes_part(self, origin: Origin) -> bool:
+        """Whether new transactions of it enter the queue of this view; else they are parked."""
+        queue = self.by_origin.get(origin)
+        return queue is not None and queue.limit == ENDLESS
+
+    @property
+    def settled_at(self) -> int:
+        """What stands up to here never leaves the log again, in any view that comes after this one."""
+        return self.stable if self.view.apart_at < 0 else min(self.stable, self.view.apart_at)
 
     @property
     def last_own(self) -> int:
@@ -291,8 +303,8 @@ class Agreement:
         self.stable = index
         self.own_synced = self._own_synced()
         for slot, queue in enumerate(self.queues):
-            queue.settle(self.history.seq_within(slot, index))
-        self.keys.settle(index)
+            queue.settle(self.history.seq_within(slot, self.settled_at))
+        self.keys.settle(self.settled_at)
 
     def _say_stable(self, index: int) -> None:
         """In the record of the adds when there is one, so that a round costs one record."""
@@ -330,7 +342,7 @@ class Agreement:
 
         False, and nothing has changed, when that is not the log that the view names."""
         assert not self.lacks(spans, waiting)
-        assert self.stable <= cut <= self.history.length, (self.stable, cut, self.history.length)
+        assert self.settled_at <= cut <= self.history.length, (self.settled_at, cut, self.history.length)
         hashes = self._chain_of(cut, spans, stamps)
         if hashes is None or (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
             return False
@@ -339,12 +351,12 @@ class Agreement:
                 queue.untake(count)
         self._forget_behind(cut)
         origins = [Origin(*one) for one in view.origins]
-        missed = [q.origin for q in self.queues if q.held and q.origin not in set(origins)]
-        assert not missed, f"the view {view.number} does not know {missed}, whose transactions are held here"
         self.history.renumber(origins)
-        self._number(origins)
         self.view = view
+        self._number(origins)
         self.installed = False
+        self.stable = min(self.stable, cut)
+        self.own_synced = self._own_synced()
         stamped = self._restamp(spans, stamps)
         self._enter_base(spans, hashes)
         for several in waiting:

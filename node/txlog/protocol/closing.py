@@ -1,11 +1,14 @@
-"""How a view is closed before the next is opened (protocol section 3): a pure function of the reports (rule 25).
+"""How views are closed before the next is opened (protocol sections 3 and 4): a pure function of the reports (rule 25).
 
-The base is the longest log among the members of the latest view, then everything that they hold in its queue, in key
-order. Only then come the transactions of masters that were not in it, with new stamps above all.
+The base is the log of the view that goes on: the longest among those who are in it, then everything that they hold in
+its queue, in key order. Only then come the transactions of masters that were not in it, with new stamps above all.
+Which view goes on: the latest (``Majority``); in ``Continue`` there may be several that no other has closed (branches),
+and the winner goes on. Under ``Simple`` the branches are merged behind what they share, with the stamps that they have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from txlog.model.entry import Span
@@ -14,9 +17,11 @@ from txlog.model.ids import Origin
 from txlog.model.records import Stamped
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.history import History
-from txlog.wire.messages import Outline, Report
+from txlog.wire.messages import Departure, Outline, Pending, Report
 
 _ORIGINS_MAX = 255
+STRATEGIES = ("Simple", "Smart", "None")
+"""The safest first."""
 
 
 class Unclosed(Exception):
@@ -25,93 +30,217 @@ class Unclosed(Exception):
 
 class Closed(NamedTuple):
     """The next view, and how the log of whoever computed it becomes its base: cut behind ``cut``, then ``spans`` with
-    ``stamps``. ``waiting``: the new queue."""
+    ``stamps``. ``waiting``: the new queue. ``branches``: the views that were brought together, the winner first."""
 
     view: View
     cut: int
     spans: list[Span]
     stamps: list[int]
     waiting: list[Stamped]
+    branches: list[Number]
 
 
-class _Cell(NamedTuple):
+class Cell(NamedTuple):
     stamp: int
     content: bytes
 
 
-_Cells = dict[Origin, dict[int, _Cell]]
+Cells = dict[Origin, dict[int, Cell]]
+Name = tuple[Origin, int]
+"""A transaction: origin and seq."""
+
+
+class Branch(NamedTuple):
+    """Those who report the same view. ``log``: the longest of their logs, behind ``shared`` entries of the log of
+    whoever computes; ``hashes`` are its chain hashes behind these."""
+
+    view: View
+    reports: list[Report]
+    shared: int
+    log: list[Name]
+    hashes: list[bytes]
+
+    @property
+    def number(self) -> Number:
+        return self.view.number
+
+    @property
+    def length(self) -> int:
+        return self.shared + len(self.log)
+
+    @property
+    def nodes(self) -> set[str]:
+        return {report.node for report in self.reports}
 
 
 def latest_view(outlines: list[Outline]) -> Number:
-    """The view that is closed: the highest accepted one."""
+    """The highest accepted view."""
     return max((one.view for one in outlines), default=NO_VIEW)
 
 
 def outline(report: Report) -> Outline:
     """The part of a report that decides."""
     number = report.view.number if report.view is not None else NO_VIEW
-    return Outline(report.node, report.birth, number, report.log, report.stable)
+    return Outline(report.node, report.birth, number, report.log, report.stable, report.installed)
 
 
-def close(number: Number, members: list[Member], reports: list[Report], own: History) -> Closed:
+def close(
+    number: Number,
+    members: list[Member],
+    gone: list[Departure],
+    reports: list[Report],
+    own: History,
+    weights: dict[str, int],
+    majority: bool,
+) -> Closed:
     """The view of this number, of these members, all of whom have sent one of these reports. ``own``: the log that
-    the reports' ``shared`` places are in."""
-    latest = latest_view([outline(report) for report in reports])
-    inside = [r for r in reports if r.view is not None and r.view.number == latest]
-    outside = [r for r in reports if r not in inside]
-    closing = inside[0].view
-    assert closing is not None
-    longest = max(inside, key=lambda r: (r.log.index, r.node))
-    cells = _gathered(inside)
-    base = _Base(own, longest.shared.index)
-    base.follow(longest.tail, cells)
-    if base.hash != longest.log.hash:
-        raise Unclosed(f"the log of {longest.node}, {longest.log.index} long, cannot be put together here")
-    base.close(cells)
-    floor = _highest(reports, base)
-    waiting, floor_of_waiting = _waiting(_gathered(outside), base, floor)
-    origins = _origins(own, members, base, waiting)
+    the reports' ``shared`` places are in; ``weights``: of all configured masters, in order of precedence."""
+    branches = branches_of(reports, own)
+    if not branches:
+        raise Unclosed("nobody who reports has a view")
+    if majority:
+        forks = [max(branches, key=lambda b: b.number)]
+    else:
+        forks = [b for b in branches if not _is_lagger(b, branches, own)]
+        forks.sort(key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
+    winner = forks[0]
+    outside = [r for r in reports if r not in winner.reports]
+    if winner.view.strategy == "Simple" and len(forks) > 1:
+        base = _merged(own, forks)
+    else:
+        base = _closed(own, winner)
+    floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), base.highest])
+    rest = _gathered([p for r in outside for p in r.pending] + [p for r in reports for p in r.parked])
+    waiting = _waiting(rest, base, floor)
+    origins = _origins(own, members, base, waiting, rest)
+    known = {Origin(w.node, w.birth): w.first_seq + len(w.stamps) - 1 for w in waiting}
+    out = {m.node for m in members} < set(weights)
     epoch, ballot, coordinator = number
     view = View(
         epoch,
         ballot,
         coordinator,
         members,
-        closing.cluster_id,
+        winner.view.cluster_id,
         base.length,
         base.hash,
         origins,
-        [*closing.history, closing.number],
+        [*winner.view.history, winner.number],
         floor,
+        _strategy(members, winner, reports),
+        _apart_at(winner, gone) if out and not majority else -1,
+        [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
     )
-    assert floor_of_waiting >= floor
-    return Closed(view, longest.shared.index, base.spans, base.stamps, waiting)
+    return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks])
 
 
-def _gathered(reports: list[Report]) -> _Cells:
-    """Every transaction that one of them names in full, with the least of its stamps."""
-    cells: _Cells = {}
+def _strategy(members: list[Member], winner: Branch, reports: list[Report]) -> str:
+    """The safest that its members prefer; one that only loses members keeps what it had."""
+    before = {(m.node, m.birth) for m in winner.view.members}
+    if all((m.node, m.birth) in before for m in members):
+        return winner.view.strategy
+    return min((r.prefers for r in reports), key=STRATEGIES.index)
+
+
+def _apart_at(winner: Branch, gone: list[Departure]) -> int:
+    """What was stable in the last view that everybody was in stands at its place in every branch."""
+    if winner.view.apart_at >= 0:
+        return winner.view.apart_at
+    silent = any(one.why == "silent" for one in gone)
+    return max(report.stable for report in winner.reports) if silent else -1
+
+
+# Branches
+
+
+def branches_of(reports: list[Report], own: History) -> list[Branch]:
+    """By view, in the order of their numbers."""
+    found: dict[Number, list[Report]] = {}
     for report in reports:
-        for pending in report.pending:
-            mine = cells.setdefault(pending.origin, {})
-            for offset, stamp in enumerate(pending.stamps):
-                seq = pending.first_seq + offset
-                before = mine.get(seq)
-                if before is None or stamp < before.stamp:
-                    mine[seq] = _Cell(stamp, pending.contents[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
-    return cells
+        if report.view is not None:
+            found.setdefault(report.view.number, []).append(report)
+    branches: list[Branch] = []
+    for number in sorted(found):
+        longest = max(found[number], key=lambda r: (r.log.index, r.node))
+        view = longest.view
+        assert view is not None
+        log = [(Origin(s.node, s.birth), seq) for s in longest.tail for seq in range(s.first_seq, s.first_seq + s.count)]
+        hashes = [longest.hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES] for at in range(len(log))]
+        shared = longest.shared.index
+        if shared > own.length or shared + len(log) != longest.log.index or len(longest.hashes) != HASH_BYTES * len(log):
+            raise Unclosed(f"the report of {longest.node} does not fit the log here")
+        branches.append(Branch(view, found[number], shared, log, hashes))
+    return branches
 
 
-class _Base:
-    """A log that is being put together behind the first ``cut`` entries of ``own``."""
+def _hash_at(branch: Branch, index: int, own: History) -> bytes:
+    return own.hash_at(index) if index <= branch.shared else branch.hashes[index - branch.shared - 1]
+
+
+def _is_prefix(one: Branch, other: Branch, own: History) -> bool:
+    return one.length <= other.length and _hash_at(one, one.length, own) == _hash_at(other, one.length, own)
+
+
+def _is_lagger(one: Branch, branches: list[Branch], own: History) -> bool:
+    """No branch of its own: its view is in the history of another; or its log is a prefix of another's, and every member
+    of its view is here or was seen in a later accepted one."""
+    for other in branches:
+        if other is one:
+            continue
+        if one.number in other.view.history:
+            return True
+        ahead = other.length > one.length or other.number > one.number
+        if ahead and _is_prefix(one, other, own) and not _absent(one, branches):
+            return True
+    return False
+
+
+def _absent(branch: Branch, branches: list[Branch]) -> list[Member]:
+    """Members of its view who do not report it, and whom nobody here has seen in a later accepted one."""
+    later = [b for b in branches if b.number > branch.number]
+    return [
+        m
+        for m in branch.view.members
+        if m.node not in branch.nodes and not any(m.node in b.nodes and b.view.member(m.node) for b in later)
+    ]
+
+
+def _weight(
+    branch: Branch, branches: list[Branch], forks: list[Branch], members: list[Member], weights: dict[str, int]
+) -> tuple[int, int, int]:
+    """Who wins: the most vote weight, then the longest log, then who holds the master first in precedence. The weight of
+    a lagger counts for the branch that holds its view, if there is one only."""
+    here = {m.node for m in members}
+    nodes = set(branch.nodes)
+    for other in branches:
+        if other not in forks and other.number in branch.view.history:
+            holders = [f for f in forks if other.number in f.view.history]
+            if len(holders) == 1:
+                nodes |= other.nodes
+    later = [b for b in branches if b.number > branch.number]
+    for member in branch.view.members:
+        if member.node not in here and not any(b.view.member(member.node) for b in later):
+            nodes.add(member.node)
+    order = {node: place for place, node in enumerate(weights)}
+    first = min(order.get(node, len(order)) for node in branch.nodes)
+    return sum(weights.get(node, 0) for node in nodes), branch.length, -first
+
+
+# The base
+
+
+class Base:
+    """A log that is being put together behind the first ``cut`` entries of ``own``. ``highest``: of its stamps."""
 
     def __init__(self, own: History, cut: int) -> None:
+        self.cut = cut
         self.length = cut
         self.hash = own.hash_at(cut)
         self.spans: list[Span] = []
         self.stamps: list[int] = []
+        self.highest = 0
+        self.hashes: list[bytes] = []
         self._own = own
-        self._cut = cut
         self._last: dict[Origin, int] = {}
         self._tags: dict[Origin, bytes] = {}
 
@@ -119,74 +248,123 @@ class _Base:
         """The last seq of an origin in it."""
         if origin not in self._last:
             slot = self._own.slot(origin)
-            self._last[origin] = self._own.seq_within(slot, self._cut) if slot is not None else 0
+            self._last[origin] = self._own.seq_within(slot, self.cut) if slot is not None else 0
             self._tags[origin] = origin_tag(origin)
         return self._last[origin]
 
-    def put(self, origin: Origin, seq: int, cell: _Cell) -> None:
+    def put(self, origin: Origin, seq: int, cell: Cell) -> None:
         if seq != self.last(origin) + 1:
             raise Unclosed(f"{origin}.{seq} would follow {self.last(origin)}")
         self._last[origin] = seq
         self.hash = chain_next(self.hash, chain_leaf(cell.stamp, self._tags[origin], seq, cell.content))
+        self.hashes.append(self.hash)
         self.length += 1
         self.stamps.append(cell.stamp)
+        self.highest = max(self.highest, cell.stamp)
         before = self.spans[-1] if self.spans else None
         if before is not None and (before.node, before.birth) == origin:
             self.spans[-1] = Span(before.node, before.birth, before.first_seq, before.count + 1)
         else:
             self.spans.append(Span(origin.node, origin.birth, seq, 1))
 
-    def follow(self, tail: list[Span], cells: _Cells) -> None:
-        for span in tail:
-            origin = Origin(span.node, span.birth)
-            known = cells.get(origin, {})
-            for seq in range(span.first_seq, span.first_seq + span.count):
-                cell = known.get(seq)
-                if cell is None:
-                    raise Unclosed(f"nobody who reports names {origin}.{seq} in full")
-                self.put(origin, seq, cell)
+    def put_all(self, rows: Iterable[tuple[Origin, int]], cells: Cells) -> None:
+        for origin, seq in rows:
+            cell = cells.get(origin, {}).get(seq)
+            if cell is None:
+                raise Unclosed(f"nobody who reports names {origin}.{seq} in full")
+            self.put(origin, seq, cell)
 
-    def close(self, cells: _Cells) -> None:
-        """Behind the log everything that is held and not in it, in key order."""
+    def queue(self, cells: Cells) -> list[Name]:
+        """What these hold that is not in it, in key order."""
         rows = [
-            (cell.stamp, origin, seq, cell)
+            (cell.stamp, origin, seq)
             for origin, mine in cells.items()
             for seq, cell in mine.items()
             if seq > self.last(origin)
         ]
-        for _, origin, seq, cell in sorted(rows):
-            self.put(origin, seq, cell)
+        return [(origin, seq) for _, origin, seq in sorted(rows)]
 
 
-def _highest(reports: list[Report], base: _Base) -> int:
-    stamps = [stamp for r in reports for pending in r.pending for stamp in pending.stamps[-1:]]
-    return max([*(r.counter for r in reports), *stamps, *base.stamps], default=0)
+def _gathered(pieces: list[Pending]) -> Cells:
+    """Every transaction that one of them names in full, with the least of its stamps."""
+    cells: Cells = {}
+    for pending in pieces:
+        mine = cells.setdefault(pending.origin, {})
+        for offset, stamp in enumerate(pending.stamps):
+            seq = pending.first_seq + offset
+            before = mine.get(seq)
+            if before is None or stamp < before.stamp:
+                mine[seq] = Cell(stamp, pending.contents[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
+    return cells
 
 
-def _waiting(cells: _Cells, base: _Base, floor: int) -> tuple[list[Stamped], int]:
-    """What comes from outside, in the order of its old stamps, with new ones above ``floor``."""
-    rows = [
-        (cell.stamp, origin, seq)
-        for origin, mine in cells.items()
-        for seq, cell in mine.items()
-        if seq > base.last(origin)
-    ]
+def _closed(own: History, branch: Branch) -> Base:
+    """The longest log of a branch, and its queue behind it."""
+    cells = _gathered([p for r in branch.reports for p in r.pending])
+    base = Base(own, branch.shared)
+    base.put_all(branch.log, cells)
+    if branch.log and base.hash != branch.hashes[-1]:
+        raise Unclosed(f"the log of view {branch.number}, {branch.length} long, cannot be put together here")
+    base.put_all(base.queue(cells), cells)
+    return base
+
+
+def _merged(own: History, forks: list[Branch]) -> Base:
+    """Behind what all branches share, each transaction once, at its least stamp (``Simple``)."""
+    closed = [_closed(own, fork) for fork in forks]
+    cut = min(base.cut for base in closed)
+    while cut < min(base.length for base in closed) and len({_base_hash(b, cut + 1, own) for b in closed}) == 1:
+        cut += 1
+    cut = min(cut, own.length)
+    cells = _gathered([p for fork in forks for r in fork.reports for p in r.pending])
+    names: set[Name] = set()
+    for base in closed:
+        mine = _names(base.spans)
+        names |= {*_names(own.spans(min(cut, base.cut), base.cut)), *mine[max(0, cut - base.cut) :]}
+    merged = Base(own, cut)
+    rows: list[tuple[int, Origin, int]] = []
+    for origin, seq in names:
+        cell = cells.get(origin, {}).get(seq)
+        if cell is None:
+            raise Unclosed(f"nobody who reports names {origin}.{seq} in full")
+        rows.append((cell.stamp, origin, seq))
+    merged.put_all([(origin, seq) for _, origin, seq in sorted(rows)], cells)
+    return merged
+
+
+def _base_hash(base: Base, index: int, own: History) -> bytes:
+    return own.hash_at(index) if index <= base.cut else base.hashes[index - base.cut - 1]
+
+
+def _names(spans: list[Span]) -> list[Name]:
+    return [(Origin(s.node, s.birth), seq) for s in spans for seq in range(s.first_seq, s.first_seq + s.count)]
+
+
+# What comes from outside
+
+
+def _waiting(cells: Cells, base: Base, floor: int) -> list[Stamped]:
+    """In the order of its old stamps, with new ones above ``floor``."""
     found: dict[Origin, Stamped] = {}
-    for _, origin, seq in sorted(rows):
+    for origin, seq in base.queue(cells):
         floor += 1
         if origin not in found:
+            if seq != base.last(origin) + 1:
+                continue  # behind a gap: whoever fills it brings it
             found[origin] = Stamped(origin.node, origin.birth, seq, [])
         several = found[origin]
-        if seq != several.first_seq + len(several.stamps) or several.first_seq != base.last(origin) + 1:
-            raise Unclosed(f"{origin}.{seq} stands behind a gap")
-        several.stamps.append(floor)
-    return [found[origin] for origin in sorted(found)], floor
+        if seq == several.first_seq + len(several.stamps):
+            several.stamps.append(floor)
+    return [found[origin] for origin in sorted(found)]
 
 
-def _origins(own: History, members: list[Member], base: _Base, waiting: list[Stamped]) -> list[tuple[str, int]]:
+def _origins(
+    own: History, members: list[Member], base: Base, waiting: list[Stamped], rest: Cells
+) -> list[tuple[str, int]]:
     origins = [(o.node, o.birth) for o in own.origins]
     named = [(m.node, m.birth) for m in members]
     named += [(one.node, one.birth) for one in base.spans] + [(one.node, one.birth) for one in waiting]
+    named += [(origin.node, origin.birth) for origin in sorted(rest)]
     for name in named:
         if name not in origins:
             origins.append(name)

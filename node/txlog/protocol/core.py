@@ -314,7 +314,7 @@ class Core:
             list(self.settings.members),
             views.accepted.cluster_id if views.accepted is not None else b"",
             views.number,
-            [(q.origin.node, q.origin.birth, q.held) for q in agreement.queues] if agreement is not None else [],
+            [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
             views.stopped,
             self.around.heard_itself(),
         )
@@ -436,7 +436,8 @@ class Core:
         for run in message.runs:
             if views.fetching and run.origin not in agreement.by_origin:
                 agreement.add_origin(run.origin)
-            if agreement.hold_foreign(run, views.fetching):
+            inside = views.at_work and views.ahead is None and agreement.takes_part(run.origin)
+            if agreement.hold_foreign(run, not inside):
                 self._rounds.foreign_work(now.mono)
 
     # Agreement

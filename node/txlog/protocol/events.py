@@ -42,6 +42,9 @@ class Settings:
     frame_items_max: int = 10_000
     last_seen_birth: int = 0
     last_seen_start: int = 0
+    max_peer_lag_ms: int = 60_000
+    none_split_delay_ms: int = 10_000
+    strategy: str = "Smart"
     majority: bool = False
     """``splitMode: Majority``: a view needs more than half of the configured weight; else ``Continue``."""
 

@@ -123,6 +123,10 @@ class History:
         """The slots of the entries ``after + 1`` to ``upto``."""
         return bytes(self._order[after:upto])
 
+    def hashes(self, after: int, upto: int) -> bytes:
+        """The chain hashes behind the entries ``after + 1`` to ``upto``, end to end."""
+        return bytes(self._hashes[after * HASH_BYTES : upto * HASH_BYTES])
+
     def spans(self, after: int, upto: int) -> list[Span]:
         """The entries ``after + 1`` to ``upto`` by name, neighbours of one origin together."""
         mark = after // _MARK

@@ -14,7 +14,7 @@ from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
 
 _COMPACT_AT = 4096
-_ENDLESS = 1 << 63
+ENDLESS = 1 << 63
 
 
 class Prefix(NamedTuple):
@@ -38,6 +38,8 @@ class OriginQueue:
         self.in_log = 0
         self.held = 0
         self.settled = 0
+        self.limit = ENDLESS
+        """What is held beyond it takes no part in this view: it comes from another branch (*parked*)."""
         self.bytes = 0
         self._head = 0
         self._stamps: list[int] = []
@@ -46,7 +48,8 @@ class OriginQueue:
         self._kinds: list[int] = []  # kind | payload bytes << 8
 
     def __len__(self) -> int:
-        return self.held - self.in_log
+        """How many wait for their order in this view."""
+        return min(self.held, self.limit) - self.in_log
 
     def extend(self, stamps: list[int], contents: list[bytes], keys: list[str], kinds: list[int]) -> None:
         """Hold more, from ``held + 1`` on. Stamps grow strictly. ``kinds`` are ``kind | payload bytes << 8``."""
@@ -99,14 +102,16 @@ class OriginQueue:
     def first_beyond(self, stamp_max: int, seq_max: int) -> int:
         """The stamp of the first transaction above either bound; endless when there is none."""
         within = min(
-            bisect_right(self._stamps, stamp_max, self._head) - self._head, max(0, seq_max - self.in_log), len(self)
+            bisect_right(self._stamps, stamp_max, self._head, self._head + len(self)) - self._head,
+            max(0, seq_max - self.in_log),
+            len(self),
         )
-        return self._stamps[self._head + within] if within < len(self) else _ENDLESS
+        return self._stamps[self._head + within] if within < len(self) else ENDLESS
 
     def count_before(self, stamp: int, first: bool) -> int:
         """How many have a stamp below ``stamp``, or at it when this origin comes ``first`` at equal stamps."""
         find = bisect_right if first else bisect_left
-        return find(self._stamps, stamp, self._head) - self._head
+        return find(self._stamps, stamp, self._head, self._head + len(self)) - self._head
 
     def head(self, count: int, rank: int) -> list[tuple[int, int, bytes]]:
         """``(stamp, rank, leaf)`` of the first ``count``."""

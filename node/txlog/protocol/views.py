@@ -24,6 +24,8 @@ from txlog.protocol.agreement import Agreement
 from txlog.protocol.changes import Change, fits
 from txlog.protocol.closing import Unclosed, close, latest_view, outline
 from txlog.protocol.events import Settings
+from txlog.protocol.history import History
+from txlog.protocol.queue import OriginQueue
 from txlog.protocol.surroundings import Surroundings
 from txlog.wire.messages import (
     Accept,
@@ -73,6 +75,10 @@ class Views:
         self.change: Change | None = None
         self.departures: dict[str, Departure] = {}
         self.ahead: View | None = None
+        self.apart: dict[str, View] = {}
+        """Other branches, by the node that tells of one."""
+        self.backup_at = -1
+        """A verified backup of a worker stands at this index of the log."""
         self.holding = ""
         self.records: list[Record] = []
         self.sends: list[tuple[str, Message]] = []
@@ -117,7 +123,8 @@ class Views:
     @property
     def is_settled(self) -> bool:
         """Nothing has to be asked: at work, and nobody is known to wait for another view."""
-        return self.at_work and self.ahead is None and self.change is None and self._wish_ms == _NEVER
+        quiet = self.ahead is None and not self.apart and self.change is None
+        return self.at_work and quiet and self._wish_ms == _NEVER
 
     def take_founding(self, view: View) -> None:
         """View 1 is durable here."""
@@ -157,11 +164,19 @@ class Views:
             return
         if view.number == self.number:
             self.learn_installed()
-        elif view.number > self.number and not view.has(self.origin):
-            if self.ahead is None or view.number >= self.ahead.number:
-                self.ahead = view
-                origins = [Origin(*one) for one in view.origins]
-                self._holders[known.node] = dict(zip(origins, known.held, strict=False))
+            return
+        mine = self.accepted
+        if view.has(self.origin) or (mine is not None and view.number in (mine.number, *mine.history)):
+            self.apart.pop(known.node, None)
+            return
+        if mine is None or mine.number in view.history or self.settings.majority:
+            if view.number <= self.number or (self.ahead is not None and view.number < self.ahead.number):
+                return
+            self.ahead = view
+        else:
+            self.apart[known.node] = view
+        origins = [Origin(*one) for one in view.origins]
+        self._holders[known.node] = dict(zip(origins, known.held, strict=False))
 
     def heard_start(self, origin: Origin, start: int) -> None:
         """This process of it was heard itself; what was said of an earlier one is no more."""
@@ -244,8 +259,10 @@ class Views:
                 continue
             one = gone.get((member.node, member.birth))
             if one is None:
-                if proposal.view > self.number:
-                    continue  # it was let go by a view that this master has not heard of
+                if self.around.both_ways(member.node):
+                    return "HeardBothWays", member.node, f"{member.node} is heard here"
+                if proposal.view != self.number:
+                    continue  # it is not in the coordinator's view
                 return "LeftOut", member.node, f"{member.node} is left out without a reason"
             heard = self._starts.get(member.origin, 0)
             if not fits(one, member, heard):
@@ -254,8 +271,6 @@ class Views:
                     member.node,
                     f"{member.node} start {heard} was heard, {one.start} is said to be gone",
                 )
-            if one.why == "silent" and not self.settings.majority:
-                return "NotSilent", member.node, "silence alone lets nobody go here"
             if one.why == "silent" and self.around.both_ways(member.node):
                 return "HeardBothWays", member.node, f"{member.node} is heard here"
         if self.settings.majority and not self._is_majority([m.node for m in proposal.members]):
@@ -276,8 +291,9 @@ class Views:
         number, agreement = proposal.number, self.agreement
         if agreement is None:
             empty = Checkpoint(0, b"")
+            me, prefers = self.settings.node, self.settings.strategy
             return Report(
-                number, self.settings.node, self.birth, self.start, None, False, 0, empty, empty, [], 0, [], []
+                number, me, self.birth, self.start, None, False, 0, empty, empty, [], b"", 0, [], [], [], prefers
             )
         history = agreement.history
         shared = Checkpoint(0, history.start_hash)
@@ -298,9 +314,12 @@ class Views:
             Checkpoint(history.length, history.hash),
             shared,
             history.spans(shared.index, history.length),
+            history.hashes(shared.index, history.length),
             agreement.last_stamp,
             pending_of(agreement),
+            parked_of(agreement),
             heard,
+            self.settings.strategy,
         )
 
     def on_accept(self, peer: str, accept: Accept) -> None:
@@ -357,6 +376,8 @@ class Views:
         self.accepted = accept.view
         self.installed = False
         self.ahead = None
+        self.apart.clear()
+        self.backup_at = min(self.backup_at, accept.cut)
         self._holders.clear()
         self.departures = {
             node: one for node, one in self.departures.items() if accept.view.has(Origin(node, one.birth))
@@ -421,7 +442,16 @@ class Views:
             self._give_up("those who know the log have no more than half of the weight")
             return
         try:
-            closed = close(change.number, change.members, reports, agreement.history)
+            weights = {m.node: m.weight for m in self.settings.members}
+            closed = close(
+                change.number,
+                change.members,
+                change.gone,
+                reports,
+                agreement.history,
+                weights,
+                self.settings.majority,
+            )
         except Unclosed as why:
             self._give_up(str(why))
             return
@@ -452,10 +482,7 @@ class Views:
             if member.node == self.settings.node:
                 continue
             report = change.reports[member.node]
-            cut = min(report.stable, base)
-            for place in (report.log, report.shared):
-                if cut < place.index <= base and history.hash_at(place.index) == place.hash:
-                    cut = place.index
+            cut = _shared_with(history, report, closed.cut, base)
             spans = history.spans(cut, base)
             change.accepts[member.node] = Accept(closed.view, change.gone, cut, spans, b"", closed.waiting, outlines)
         change.accept(self.settings.node, self.around.now_ms)
@@ -585,10 +612,25 @@ class Views:
         if found is not None and fits(found, member, self._starts.get(member.origin, 0)):
             tried_ms = self._unvouched.get(found, -_NEVER)
             return found if self.around.now_ms - tried_ms > UNVOUCHED_MS else None
-        term_ms = SILENT_ROUNDS * self.settings.round_timeout_ms
-        if self.settings.majority and self.around.silent_ms(member.node) > term_ms:
+        if self.around.silent_ms(member.node) > self._term_ms and self._may_part:
             return Departure(member.node, member.birth, self._starts.get(member.origin, 0), "silent")
         return None
+
+    @property
+    def _term_ms(self) -> int:
+        """How long a member may be silent."""
+        if self.settings.majority:
+            return SILENT_ROUNDS * self.settings.round_timeout_ms
+        none = self.accepted is not None and self.accepted.strategy == "None"
+        return self.settings.none_split_delay_ms if none else self.settings.max_peer_lag_ms
+
+    @property
+    def _may_part(self) -> bool:
+        """No backup, no going on (rule 23)."""
+        agreement, view = self.agreement, self.accepted
+        if self.settings.majority or agreement is None or view is None or view.strategy == "None":
+            return True
+        return self.backup_at >= agreement.settled_at
 
     def _is_ready(self, who: Who) -> bool:
         """A master from outside that lacks so little that the stop will be short."""
@@ -600,11 +642,19 @@ class Views:
         departure = self.departures.get(who.node)
         if departure is not None and departure.birth == who.birth and departure.start >= who.start:
             return False
-        if who.view > self.number or not self.around.both_ways(who.node):
+        if not self.around.both_ways(who.node):
             return False
         held = {Origin(node, birth): seq for node, birth, seq in who.held}
-        lacking = sum(max(0, q.held - held.get(q.origin, 0)) for q in agreement.queues)
-        return lacking <= CAUGHT_UP
+        lacking = sum(max(0, min(q.held, q.limit) - held.get(q.origin, 0)) for q in agreement.queues)
+        if lacking > CAUGHT_UP:
+            return False
+        mine = sum(max(0, seq - self._held(origin)) for origin, seq in held.items())
+        return mine <= CAUGHT_UP
+
+    def _held(self, origin: Origin) -> int:
+        assert self.agreement is not None
+        queue = self.agreement.by_origin.get(origin)
+        return queue.held if queue is not None else 0
 
     def _is_wanted(self, view: View, wanted: list[Member]) -> bool:
         if self.stopped or not self.installed:
@@ -638,7 +688,7 @@ class Views:
     @property
     def fetching(self) -> bool:
         """Transactions of others are taken although no view is at work."""
-        return self.ahead is not None or self._incoming is not None
+        return self.ahead is not None or self._incoming is not None or bool(self.apart)
 
     def _fetch(self) -> None:
         """Ask for the first thing that is missing, once in a while, or at once when the last question was answered."""
@@ -697,7 +747,7 @@ class Views:
 def checkpoints_of(agreement: Agreement) -> list[Checkpoint]:
     """The log's end, and places ever farther back: a report begins at the last one that its log has too."""
     history = agreement.history
-    places = {0, agreement.stable}
+    places = {0, agreement.stable, agreement.settled_at}
     back = 0
     while back <= history.length:
         places.add(history.length - back)
@@ -705,14 +755,39 @@ def checkpoints_of(agreement: Agreement) -> list[Checkpoint]:
     return [Checkpoint(index, history.hash_at(index)) for index in sorted(places, reverse=True)]
 
 
+def _shared_with(history: History, report: Report, cut: int, base: int) -> int:
+    """How much of a base, which is all of ``history`` now and was cut behind ``cut``, the log of this report shares."""
+    place = report.shared
+    if place.index > base or (place.index and history.hash_at(place.index) != place.hash):
+        return min(place.index, cut)
+    index = place.index
+    for at in range(min(report.log.index, base) - place.index):
+        if report.hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES] != history.hash_at(index + 1):
+            break
+        index += 1
+    return index
+
+
 def pending_of(agreement: Agreement) -> list[Pending]:
-    """Everything held that is not stable, by origin. What has no stamp yet is nobody else's business."""
+    """Everything held that may still leave the log, in it or not, by origin. What has no stamp yet is nobody else's
+    business."""
     found: list[Pending] = []
     for slot, queue in enumerate(agreement.queues):
-        first = agreement.history.seq_within(slot, agreement.stable) + 1
-        if first <= queue.held:
-            contents = b"".join(queue.contents(first, queue.held))
-            assert len(contents) == HASH_BYTES * (queue.held - first + 1)
-            stamps = queue.stamps(first, queue.held)
-            found.append(Pending(queue.origin.node, queue.origin.birth, first, stamps, contents))
+        first = agreement.history.seq_within(slot, agreement.settled_at) + 1
+        found += _named(queue, first, min(queue.held, queue.limit))
     return found
+
+
+def parked_of(agreement: Agreement) -> list[Pending]:
+    """What is held of another branch."""
+    found: list[Pending] = []
+    for _, queue in sorted(agreement.by_origin.items()):
+        found += _named(queue, max(queue.limit + 1, queue.kept_from), queue.held)
+    return found
+
+
+def _named(queue: OriginQueue, first: int, last: int) -> list[Pending]:
+    if first > last:
+        return []
+    contents = b"".join(queue.contents(first, last))
+    return [Pending(queue.origin.node, queue.origin.birth, first, queue.stamps(first, last), contents)]

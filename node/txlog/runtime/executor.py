@@ -14,6 +14,7 @@ import msgspec
 
 from txlog.model.entry import Item, Run, Span
 from txlog.model.errors import PeerFault, Refused
+from txlog.model.ids import Origin
 from txlog.model.records import Added, Record
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submission
@@ -204,11 +205,7 @@ class Executor:
 
     def _serve_runs(self, peer: str, span: Span) -> None:
         agreement = self.core.agreement
-        queue = (
-            next((q for q in agreement.queues if (q.origin.node, q.origin.birth) == (span.node, span.birth)), None)
-            if agreement
-            else None
-        )
+        queue = agreement.by_origin.get(Origin(span.node, span.birth)) if agreement is not None else None
         if queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
             self._hold_back(Effects(sends=self.core.route(peer, Runs([]))))  # certain: it was never held here
             return
