@@ -15,6 +15,7 @@ from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFaul
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
+from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.runtime.executor import Executor, Sync
@@ -24,7 +25,7 @@ from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
-from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS
+from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS, WORKER
 
 if TYPE_CHECKING:
     from txlog_simulation.world import World
@@ -117,7 +118,7 @@ class Machine:
         self.mirror = Mirror()
         self.pending: list[Record] = []
         self.written: list[Record] = []
-        self.worker = Worker(name, world.findings, world.log)
+        self.worker = Worker(name, world.findings)
         self.told = Marks(0, 0, 0, 0, 0)
         self.inbox: list[tuple[int, bytes]] = []
         self.fuse = 0
@@ -132,6 +133,8 @@ class Machine:
         self.flipped = False
         self.forged = False
         self.origin: Origin | None = None
+        self.rejoined = False
+        self.backup_life = -1
         self.ended_by = ""
         self.disk.on_error = self._disk_failed
         self._guard = _Guard(self)
@@ -196,6 +199,9 @@ class Machine:
             last_seen_birth=last_birth,
             last_seen_start=last_start,
             majority=plan.majority,
+            max_peer_lag_ms=plan.max_peer_lag_ms,
+            none_split_delay_ms=plan.max_peer_lag_ms,
+            strategy=plan.strategy,
         )
 
     def _open(self) -> tuple[Journal, Recovered]:
@@ -489,6 +495,17 @@ class Machine:
                 self._receive_one(executor, source, data, now)
             self._turn_by(executor.poll(now))
             self._flush()
+        if self.executor is not None and self.executor.core.wants_backup and self.backup_life != self.life:
+            self.backup_life = self.life
+            world = self.world
+            if self.rng.random() < 0.8:
+                world.at(world.now_ms + self.rng.choice((1, 10, 50, 150)), self.back_up, self.life)
+            world.at(world.now_ms + 300, self._again, self.life)
+
+    def _again(self, life: int) -> None:
+        """The supervisor looks whether a backup is wanted still."""
+        if life == self.life:
+            self.backup_life = -1
 
     def _receive_one(self, executor: Executor, source: int, data: bytes, now: Now) -> None:
         world = self.world
@@ -553,6 +570,9 @@ class Machine:
 
     def _now_durable(self, record: Record) -> None:
         self.written.append(record)
+        if isinstance(record, ViewAccepted) and self.mirror.accepted is not None:
+            lost = self.mirror.accepted.number not in record.view.history or self.mirror.accepted.strategy == "Simple"
+            self.rejoined = self.rejoined or lost
         self.world.durable(self, record)
         self.mirror.apply(record)
 
@@ -637,8 +657,10 @@ class Machine:
         if agreement is None or self.forged:  # a worker does not follow another log
             return
         worker, history = self.worker, agreement.history
-        here = history.hash_at(worker.index) if worker.index <= history.length else None
-        if not worker.offered(self.told.stable, here):
+        if not worker.is_on(history):
+            self._send_back(worker, agreement)
+        branch = self.world.log.branch(self.mirror)
+        if self.told.stable <= worker.index or not agreement.installed:
             return
         with self._guard:
             for span in history.spans(worker.index, min(self.told.stable, history.length)):
@@ -648,11 +670,34 @@ class Machine:
                     run = self.executor.journal.read(span.node, span.birth, seq, left, 1 << 20)
                     for item in run.items:
                         index = worker.index + 1
-                        worker.execute(origin, seq, item, agreement.noops.get(index), history.hash_at(index))
+                        worker.execute(branch, origin, seq, item, agreement.noops.get(index), history.hash_at(index))
                         seq += 1
                     left -= len(run.items)
         if self.world.trace.wanted:
             self.world.note(self.name, "work", f"index={worker.index}")
+
+    def _send_back(self, worker: Worker, agreement: Agreement) -> None:
+        """Its position is on no log of this view: only a rejoin may bring that about."""
+        index = worker.index
+        worker.go_back(agreement.history)
+        self.world.met["worker sent back"] += 1
+        self.world.note(self.name, "worker back", f"{index} to {worker.index}")
+        if self.world.plan.majority or not self.rejoined:
+            self.world.findings.add(WORKER, "33", f"worker of {self.name} at {index} is off the log of its master")
+
+    def back_up(self, life: int) -> None:
+        """What the supervisor does when a split is feared (rule 23): a backup of this master's worker."""
+        if life != self.life or self.state != UP or self.executor is None:
+            return
+        agreement = self.executor.core.agreement
+        if agreement is None or not self.worker.is_on(agreement.history):
+            return
+        index, value = self.worker.back_up()
+        self.world.met["split backup"] += 1
+        with self._guard:
+            self.executor.backup_done(index, value or agreement.history.start_hash)
+            self._turn_by(self.executor.poll(self.now()))
+            self._flush()
 
 
 class _Guard:

@@ -65,6 +65,8 @@ class Plan:
     supervised: bool
     proofs: float
     majority: bool
+    max_peer_lag_ms: int
+    strategy: str
     safety_ms: int
     links: tuple[tuple[int, int], ...]
     work: tuple[Work, ...]
@@ -108,6 +110,7 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "forged": (9, {"crash": 1, "forge": 5, "cut": 1}),
     "views": (12, {"stop": 4, "crash": 4, "crash-at-step": 4, "stop-all": 1, "cut": 1, "isolate": 1, "pause": 1}),
     "majority": (8, {"isolate": 4, "partition": 3, "cut": 2, "crash": 2, "crash-at-step": 2, "stop": 1, "pause": 1}),
+    "splits": (12, {"partition": 5, "isolate": 3, "cut": 2, "crash": 2, "crash-at-step": 2, "stop": 1, "pause": 1}),
     "everything": (
         3,
         {
@@ -154,7 +157,9 @@ def draw(seed: int, only: str = "") -> Plan:
     skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
     calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
     weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
-    majority = 2 * max(weights) < sum(weights) and not forged and rng.random() < (0.7 if profile == "majority" else 0.3)
+    if profile == "splits":
+        safety_ms = rng.choice((1600, 2400))
+    majority = profile != "splits" and 2 * max(weights) < sum(weights) and not forged and rng.random() < (0.7 if profile == "majority" else 0.3)
     far_ms = rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60))
     jitter_ms = rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40))
     disk_ms = 15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))
@@ -183,6 +188,8 @@ def draw(seed: int, only: str = "") -> Plan:
         supervised=rng.random() < 0.5,
         proofs=0.0 if forged else rng.choice((0.0, 0.5, 1.0)),
         majority=majority,
+        max_peer_lag_ms=rng.choice((300, 500)) if profile == "splits" else 60_000,
+        strategy=rng.choice(("Simple", "Smart", "Smart")),
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),
         work=_work(rng, masters, safety_ms, profile),
@@ -251,6 +258,8 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         lasts_ms = rng.choice((10, 50, 150, 150, 300))
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
             lasts_ms = rng.choice((30, 100, 250, 500))
+        if profile == "splits" and kind in ("cut", "partition", "isolate"):
+            lasts_ms = rng.choice((200, 700, 1200))
         if kind == "forge":  # late enough that the log has neighbours to exchange, early enough to be relied on
             at_ms, lasts_ms = rng.randrange(BEGIN_MS, max(BEGIN_MS + 1, safety_ms - 600)), 20
         if kind == "full":

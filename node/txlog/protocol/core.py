@@ -317,6 +317,7 @@ class Core:
             [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
             views.stopped,
             self.around.heard_itself(),
+            views.backup_at,
         )
 
     def _on_post(self, peer: str, post: Post, now: Now) -> None:
@@ -569,6 +570,8 @@ class Core:
         if len(self.settings.members) == 1 or (views.left != NO_VIEW and views.left == views.number and self.closing):
             return 1 << 60
         silent = any(not self.is_present(p) for p in self.peers)
+        if not silent:
+            views.backup_at = -1
         outside = len(self.peers) + 1 < len(self.settings.members)
         if self.founding.finished and views.is_settled and not silent and not outside:
             return now.mono + self.settings.round_timeout_ms
@@ -655,6 +658,21 @@ class Core:
         if not self.closing or self.views.left == NO_VIEW or self.views.left != self.views.number:
             return False
         return bool(self._left_told) or not any(self.is_present(p) for p in self.peers)
+
+    @property
+    def wants_backup(self) -> bool:
+        """A member is silent: before its term is over, a backup of an up-to-date worker must stand (rule 23)."""
+        views, view = self.views, self.views.accepted
+        if view is None or self.agreement is None or self.settings.majority or view.strategy == "None":
+            return False
+        return views.at_work and views.backup_at < 0 and any(not self.is_present(p) for p in self.peers)
+
+    def backup_done(self, index: int, value: bytes) -> None:
+        """A verified backup stands at this position. :class:`Conflict` when that is not on the stable part of the log."""
+        agreement = self.agreement
+        if agreement is None or index > agreement.stable or agreement.history.hash_at(index) != value:
+            raise Conflict(f"position {index} is not on the stable part of this master's log")
+        self.views.backup_at = max(self.views.backup_at, index)
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was

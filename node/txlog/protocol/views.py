@@ -630,7 +630,8 @@ class Views:
         agreement, view = self.agreement, self.accepted
         if self.settings.majority or agreement is None or view is None or view.strategy == "None":
             return True
-        return self.backup_at >= agreement.settled_at
+        others = [self._candidates.get(m.node) for m in view.members if self.around.is_heard(m.node)]
+        return self.backup_at >= 0 or any(who is not None and who.backup >= 0 for who in others)
 
     def _is_ready(self, who: Who) -> bool:
         """A master from outside that lacks so little that the stop will be short."""

@@ -112,6 +112,11 @@ class Executor:
         self.core.prove_down(node, birth, start)
         self._gather()
 
+    def backup_done(self, index: int, value: bytes) -> None:
+        """See :meth:`Core.backup_done`."""
+        self.core.backup_done(index, value)
+        self._gather()
+
     @property
     def idle(self) -> bool:
         """Nothing waits for the disk."""

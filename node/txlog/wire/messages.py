@@ -66,7 +66,7 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name.
     ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
     ``stopped``: its view is stopped, so it waits for another one. ``hears``: the masters that it has heard itself
-    within its round time-out."""
+    within its round time-out. ``backup``: the index at which a backup was made since a member is silent, else -1."""
 
     node: str
     birth: int
@@ -77,6 +77,7 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     held: list[tuple[str, int, int]]
     stopped: bool
     hears: list[str]
+    backup: int
 
 
 class KnownBirth(msgspec.Struct, array_like=True, frozen=True):

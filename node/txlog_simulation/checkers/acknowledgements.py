@@ -68,7 +68,7 @@ class Acknowledgements:
             if last < accepted:
                 self._wrong("15", f"{origin.node} accepted up to {accepted}, the disks have {last}")
             if complete:
-                in_log = sum(1 for entry in self.log.settled if entry.txid.origin == origin)
+                in_log = sum(1 for entry in self.log.longest if entry.txid.origin == origin)
                 if in_log < accepted:
                     self._wrong("15", f"{origin.node} accepted up to {accepted}, the log has {in_log}")
 

@@ -9,7 +9,7 @@ from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Stamped, ViewAccepted
 from txlog.model.stamp import LOGICAL_BITS
-from txlog.model.view import Number
+from txlog.model.view import Number, View
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.violation import LOG, Findings
@@ -27,13 +27,17 @@ class Entry(NamedTuple):
 
 
 class Branch:
-    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end."""
+    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end. ``settled``: what
+    any master called stable in this view, or in one that it has grown from."""
 
-    def __init__(self, cluster_id: bytes) -> None:
+    def __init__(self, cluster_id: bytes, retention: int) -> None:
         self.start = chain_start(cluster_id)
         self.entries: list[Entry] = []
         self.hashes = bytearray()
         self.in_log: dict[Origin, int] = {}
+        self.settled = 0
+        self._retention = retention
+        self._first_of_key: dict[str, tuple[Txid, int]] = {}
 
     def hash_at(self, index: int) -> bytes:
         """Chain hash behind ``index``."""
@@ -41,28 +45,37 @@ class Branch:
 
     def copy(self, length: int) -> Branch:
         """Its first ``length`` entries, to go on with."""
-        other = Branch(b"")
+        other = Branch(b"", self._retention)
         other.start = self.start
-        other.entries = self.entries[:length]
+        other.entries = [entry._replace(counts_instead=None) for entry in self.entries[:length]]
         other.hashes = self.hashes[: length * HASH_BYTES]
         for entry in other.entries:
             other.in_log[entry.txid.origin] = entry.txid.seq
+        other.settle(min(self.settled, length))
         return other
+
+    def settle(self, index: int) -> None:
+        """The first entry with a key counts, decided along the stable log."""
+        for at in range(self.settled, index):
+            entry = self.entries[at]
+            if entry.kind != KIND_SKIP and entry.key:
+                first = self._first_of_key.get(entry.key)
+                if first is not None and entry.stamp - first[1] <= self._retention:
+                    self.entries[at] = entry._replace(counts_instead=first[0])
+                else:
+                    self._first_of_key[entry.key] = (entry.txid, entry.stamp)
+        self.settled = max(self.settled, index)
 
 
 class Log:
-    """``branches``: by the number of their view. ``settled``: what any master ever called stable, with its hashes."""
+    """``branches``: by the number of their view."""
 
     def __init__(self, findings: Findings, transactions: Transactions, key_retention_ms: int) -> None:
         self.findings = findings
         self.transactions = transactions
         self.branches: dict[Number, Branch] = {}
-        self.settled: list[Entry] = []
-        self.settled_hashes = bytearray()
-        self.skips: dict[str, int] = {}
         self._retention = key_retention_ms << LOGICAL_BITS
         self._stamps: dict[str, dict[Txid, int]] = {}
-        self._first_of_key: dict[str, tuple[Txid, int]] = {}
 
     @property
     def longest(self) -> list[Entry]:
@@ -75,7 +88,7 @@ class Log:
         assert view is not None
         found = self.branches.get(view.number)
         if found is None:
-            found = self.branches[view.number] = Branch(view.cluster_id)
+            found = self.branches[view.number] = Branch(view.cluster_id, self._retention)
         return found
 
     # What a master has made durable
@@ -106,9 +119,12 @@ class Log:
         if record.cut > mirror.log:
             self.findings.add(LOG, "21", f"{node} cuts its log behind {record.cut}, it is {mirror.log} long")
             return
-        before = self.branch(mirror) if mirror.accepted is not None else Branch(view.cluster_id)
-        if record.cut < mirror.stable:
+        old = mirror.accepted
+        before = self.branch(mirror) if old is not None else Branch(view.cluster_id, self._retention)
+        if old is not None and old.number in view.history and old.strategy != "Simple" and record.cut < mirror.stable:
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
+        if old is not None and old.apart_at >= 0 and record.cut < min(mirror.stable, old.apart_at):
+            self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
         mine = before.copy(record.cut)
         self._extend(node, mine, record.cut + 1, record.spans, record.hashes, mirror)
         if len(mine.entries) != view.base_index or mine.hash_at(view.base_index) != view.base_hash:
@@ -116,8 +132,20 @@ class Log:
         known = self.branches.get(view.number)
         if known is None:
             self.branches[view.number] = mine
+            self._check_kept(node, view, mine)
         elif known.hashes[: len(mine.hashes)] != mine.hashes:
             self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than others")
+
+    def _check_kept(self, node: str, view: View, mine: Branch) -> None:
+        """What was stable in a view stands at its place in every view that has grown from it (invariant 6)."""
+        for number in view.history:
+            grown = self.branches.get(number)
+            if grown is None or (view.strategy == "Simple" and number == view.history[-1]):
+                continue  # a merge moves what the branches do not share
+            kept = min(grown.settled, len(mine.entries))
+            if grown.settled > len(mine.entries) or mine.hash_at(kept) != grown.hash_at(kept):
+                text = f"{node} accepts {view.number}: {grown.settled} entries were stable in {number}, not all of them are"
+                self.findings.add(LOG, "6", text + " at their place")
 
     def added(self, node: str, record: Added, mirror: Mirror) -> None:
         """A piece of a master's log has become durable there. ``mirror`` is what was durable just before it."""
@@ -215,31 +243,13 @@ class Log:
             text = f"{node} calls {stable} stable, no log of its view is longer than {len(branch.entries)}"
             self.findings.add(LOG, "33", text)
             return
-        known = min(stable, len(self.settled))
-        if branch.hash_at(known) != bytes(self.settled_hashes[(known - 1) * HASH_BYTES : known * HASH_BYTES]) and known:
-            self.findings.add(LOG, "33", f"{node} calls {known} stable, another log was stable there before")
-            return
         assert mirror.accepted is not None
         members = {m.origin for m in mirror.accepted.members}
-        for index in range(len(self.settled) + 1, stable + 1):
+        for index in range(branch.settled + 1, stable + 1):
             entry = branch.entries[index - 1]
             for member in sorted(members & set(mirrors)):
                 if mirrors[member].held.get(entry.txid.origin, 0) < entry.txid.seq:
                     self.findings.add(
                         LOG, "33", f"{node} calls {index} ({entry.txid}) stable, it is not durable at {member.node}"
                     )
-            self._settle_one(entry)
-        self.settled_hashes = max(self.settled_hashes, branch.hashes[: stable * HASH_BYTES], key=len)
-
-    def _settle_one(self, entry: Entry) -> None:
-        """The first entry with a key counts, decided along the stable log."""
-        index = len(self.settled) + 1
-        if entry.kind == KIND_SKIP:
-            self.skips.setdefault(entry.key, index)
-        elif entry.key:
-            first = self._first_of_key.get(entry.key)
-            if first is not None and entry.stamp - first[1] <= self._retention:
-                entry = entry._replace(counts_instead=first[0])
-            else:
-                self._first_of_key[entry.key] = (entry.txid, entry.stamp)
-        self.settled.append(entry)
+        branch.settle(stable)

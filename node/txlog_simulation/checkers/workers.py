@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 from txlog.model.entry import Item
-from txlog.model.hashes import HASH_BYTES, content_hash
+from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
-from txlog_simulation.checkers.log import Log
+from txlog.protocol.history import History
+from txlog_simulation.checkers.log import Branch
 from txlog_simulation.violation import WORKER, Findings
 
 
 class Worker:
     """A model of an RDF store: it remembers its position and survives its master's crashes."""
 
-    def __init__(self, name: str, findings: Findings, log: Log) -> None:
+    def __init__(self, name: str, findings: Findings) -> None:
         self.name = name
         self.findings = findings
-        self.log = log
         self.index = 0
         self.hash = b""
         self.effects: dict[Txid, int] = {}
+        self.backups: list[tuple[int, bytes, dict[Txid, int]]] = [(0, b"", {})]
 
-    def offered(self, told_stable: int, hash_here: bytes | None) -> bool:
-        """Its master offers the log up to ``told_stable``; ``hash_here`` is the master's hash at this position,
-        None when its log is shorter than that. False when nothing may be executed."""
-        if told_stable < self.index and hash_here is None:
-            self._wrong("33", f"executed up to {self.index}, its master's log is shorter now")
-            return False
-        if self.index and hash_here is not None and hash_here != self.hash:
-            self._wrong("33", f"executed {self.index} with another hash than its master has there now")
-            return False
-        return told_stable > self.index
+    def back_up(self) -> tuple[int, bytes]:
+        """A verified backup at exactly this position."""
+        self.backups.append((self.index, self.hash, dict(self.effects)))
+        return self.index, self.hash
 
-    def execute(self, origin: Origin, seq: int, item: Item, noop: Txid | None, value: bytes) -> None:
-        """One entry, as its master serves it."""
+    def go_back(self, history: History) -> None:
+        """To the newest backup that stands on its master's log."""
+        on_chain = [b for b in self.backups if not b[0] or (b[0] <= history.length and history.hash_at(b[0]) == b[1])]
+        self.index, self.hash, effects = max(on_chain, key=lambda b: b[0])
+        self.effects = dict(effects)
+
+    def is_on(self, history: History) -> bool:
+        """Whether its position is on this log (protocol section 4)."""
+        return not self.index or (self.index <= history.length and history.hash_at(self.index) == self.hash)
+
+    def execute(
+        self, branch: Branch, origin: Origin, seq: int, item: Item, noop: Txid | None, value: bytes
+    ) -> None:
+        """One entry, as its master serves it from the log of its view."""
         self.index += 1
         self.hash = value
-        if self.index > len(self.log.settled):
+        if self.index > branch.settled:
             self._wrong("15", f"executes {self.index}, no stable log has that")
             return
-        entry = self.log.settled[self.index - 1]
-        if entry.txid != Txid(origin, seq) or self._hash() != value:
+        entry = branch.entries[self.index - 1]
+        if entry.txid != Txid(origin, seq) or branch.hash_at(self.index) != value:
             self._wrong("14", f"executes {origin}.{seq} at {self.index}, the log has {entry.txid}")
         if content_hash(item.kind, item.key, item.payload) != entry.content:
             self._wrong("8", f"executes {entry.txid} with another payload than was accepted")
@@ -49,9 +56,6 @@ class Worker:
             self.effects[entry.txid] = self.effects.get(entry.txid, 0) + 1
             if self.effects[entry.txid] > 1:
                 self._wrong("16", f"executes {entry.txid} twice")
-
-    def _hash(self) -> bytes:
-        return bytes(self.log.settled_hashes[(self.index - 1) * HASH_BYTES : self.index * HASH_BYTES])
 
     def _wrong(self, rule: str, text: str) -> None:
         self.findings.add(WORKER, rule, f"worker of {self.name} {text}")
