@@ -25,8 +25,10 @@ MODULES: Final = tuple(
     f"txlog.{name}"
     for name in (
         *("model.hashes", "protocol.events"),
-        *("protocol.agreement", "protocol.core", "protocol.founding", "protocol.history", "protocol.keys"),
-        *("protocol.peers", "protocol.queue", "protocol.rounds"),
+        *("protocol.agreement", "protocol.changes", "protocol.closing", "protocol.coordinating", "protocol.core"),
+        *("protocol.fetching", "protocol.founding", "protocol.history", "protocol.keys", "protocol.membership"),
+        *("protocol.peers", "protocol.queue", "protocol.reports", "protocol.rounds", "protocol.standing"),
+        *("protocol.surroundings", "protocol.views"),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
         *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
         *("runtime.executor", "runtime.loop", "runtime.watermark"),

@@ -1,0 +1,183 @@
+"""A change of views as its coordinator drives it, a member like any other.
+
+:class:`~txlog.protocol.changes.Change` is what it keeps besides.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from txlog.model.hashes import HASH_BYTES
+from txlog.model.ids import Origin
+from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.protocol.changes import Change
+from txlog.protocol.closing import Unclosed, close, outline
+from txlog.protocol.history import History
+from txlog.protocol.membership import Membership
+from txlog.protocol.reports import checkpoints_of
+from txlog.protocol.standing import NEVER
+from txlog.wire.messages import (
+    Accept,
+    Accepted,
+    Departure,
+    Install,
+    Missing,
+    Propose,
+    Refuse,
+    Report,
+)
+
+
+class Coordinating(Membership):
+    """Begins a change, closes the view when all have reported, spreads what was closed, installs it."""
+
+    def _begin(self, view: View, wanted: list[Member], gone: list[Departure]) -> None:
+        agreement = self.agreement
+        assert agreement is not None
+        epoch = max(view.epoch + 1, self.highest[0])
+        ballot = self.highest[1] + 1 if self.highest[0] == epoch else 1
+        number = (epoch, ballot, self.settings.node)
+        self.highest = max(self.highest, number)
+        proposal = Propose(number, view.cluster_id, wanted, view.number, gone, checkpoints_of(agreement))
+        self.change = change = Change(proposal, wanted, self.around.now_ms)
+        self._promise(number)
+        self._reported = self._report(proposal)
+        change.report(self._reported, self.around.now_ms)
+        if not change.unreported:
+            self._close(change)
+
+    def on_report(self, report: Report) -> None:
+        """A member has stopped and tells what it holds."""
+        self.heard_start(Origin(report.node, report.birth), report.start)
+        self._seen[report.node] = report.view.number if report.view is not None else NO_VIEW
+        change = self.change
+        if change is None or change.number != report.number or change.closed is not None:
+            return
+        change.report(report, self.around.now_ms)
+        if not change.unreported:
+            self._close(change)
+
+    def _close(self, change: Change) -> None:
+        agreement = self.agreement
+        assert agreement is not None
+        unvouched = change.unvouched() if not self.settings.majority else None
+        if unvouched is not None:
+            self._unvouched[unvouched] = self.around.now_ms
+            self._give_up(f"nobody here has heard {unvouched.node} as the process that is said to be down")
+            return
+        reports = [change.reports[m.node] for m in change.members]
+        if self.settings.majority and not self._is_majority([r.node for r in reports if r.view is not None]):
+            self._give_up("those who know the log have no more than half of the weight")
+            return
+        try:
+            weights = {m.node: m.weight for m in self.settings.members}
+            closed = close(
+                change.number,
+                change.members,
+                change.gone,
+                reports,
+                agreement.history,
+                weights,
+                self.settings.majority,
+            )
+        except Unclosed as why:
+            self._give_up(str(why))
+            return
+        change.closed = closed
+        stamps = array("Q", closed.stamps).tobytes()
+        outlines = [outline(report) for report in reports]
+        accept = Accept(closed.view, change.gone, closed.cut, closed.spans, stamps, closed.waiting, outlines)
+        if not self._may_return(accept):
+            self._give_up(f"{self.settings.node} has left {self.left}; nobody here knows what followed")
+            return
+        self._incoming, self._from = accept, self.settings.node
+        self._take()
+
+    def _has_accepted(self, number: Number) -> None:
+        change = self.change
+        if change is not None and change.number == number:
+            self._spread(change)
+        else:
+            super()._has_accepted(number)
+
+    def _give_up(self, why: str) -> None:
+        self.holding = why
+        self.change = None
+        self._tries += 1
+        self._wish_ms = self.around.now_ms + self.settings.round_timeout_ms
+
+    def _spread(self, change: Change) -> None:
+        """This master has accepted: its log is the base now. What each member needs of it."""
+        agreement, closed = self.agreement, change.closed
+        assert agreement is not None
+        assert closed is not None
+        history, base = agreement.history, closed.view.base_index
+        outlines = [outline(change.reports[m.node]) for m in change.members]
+        for member in change.members:
+            if member.node == self.settings.node:
+                continue
+            report = change.reports[member.node]
+            cut = _shared_with(history, report, closed.cut, base)
+            spans = history.spans(cut, base)
+            change.accepts[member.node] = Accept(closed.view, change.gone, cut, spans, b"", closed.waiting, outlines)
+        change.accept(self.settings.node, self.around.now_ms)
+        change.sent_ms = -NEVER
+        self._finish(change)
+
+    def on_missing(self, missing: Missing) -> None:
+        """A member is still fetching; or the coordinator says that it waits for one."""
+        if self.change is not None and self.change.number == missing.number:
+            self.change.misses(missing.node, missing.count, self.around.now_ms)
+        elif missing.number == self.number and not self.installed:
+            self._another_leads()
+
+    def on_accepted(self, accepted: Accepted) -> None:
+        """A member has accepted, durably."""
+        change = self.change
+        if change is not None and change.number == accepted.number:
+            change.accept(accepted.node, self.around.now_ms)
+            self._finish(change)
+
+    def _finish(self, change: Change) -> None:
+        if change.unaccepted or self.promised != change.number:
+            return
+        self.change = None
+        self.holding = ""
+        self.learn_installed()
+        self.sends += [(m.node, Install(change.number)) for m in change.members if m.node != self.settings.node]
+
+    def on_refuse(self, peer: str, refuse: Refuse) -> None:
+        """A member does not go along; the next proposal will know why."""
+        self.highest = max(self.highest, refuse.promise)
+        change = self.change
+        if change is None or change.number != refuse.number:
+            return
+        if refuse.why == "StaleProof":
+            self.departures.pop(refuse.about, None)
+        self._give_up(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
+
+    def _slow(self, change: Change) -> str:
+        waits = change.unreported or change.unaccepted
+        return f"no answer from {', '.join(waits)} to {change.number}"
+
+    def _repeat(self, change: Change, now_ms: int) -> None:
+        change.sent_ms = now_ms
+        if change.accepts:
+            self.sends += [(node, change.accepts[node]) for node in change.unaccepted]
+            waits = Missing(change.number, self.settings.node, len(change.unaccepted))
+            self.sends += [(node, waits) for node in change.accepted if node != self.settings.node]
+        elif change.closed is None:
+            self.sends += [(node, change.proposal) for node in change.unreported]
+
+
+def _shared_with(history: History, report: Report, cut: int, base: int) -> int:
+    """How much of a base, which is all of ``history`` now and was cut behind ``cut``, the log of this report shares."""
+    place = report.shared
+    if place.index > base or (place.index and history.hash_at(place.index) != place.hash):
+        return min(place.index, cut)
+    index = place.index
+    for at in range(min(report.log.index, base) - place.index):
+        if report.hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES] != history.hash_at(index + 1):
+            break
+        index += 1
+    return index

@@ -1,0 +1,53 @@
+"""Transactions that the next view names, or that a view elsewhere has, and that are not held here yet."""
+
+from __future__ import annotations
+
+from txlog.model.entry import Span
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.standing import Standing
+from txlog.wire.messages import (
+    FetchRuns,
+)
+
+
+class Fetching(Standing):
+    """Asks one holder at a time, the next one when no answer comes. Nothing of it bears on safety (rule 18)."""
+
+    @property
+    def fetching(self) -> bool:
+        """Transactions of others are taken although no view is at work."""
+        return self.ahead is not None or self._incoming is not None or bool(self.apart)
+
+    def _fetch(self) -> None:
+        """Ask for the first thing that is missing, once in a while, or at once when the last question was answered."""
+        agreement = self.agreement
+        if agreement is None or not self.fetching:
+            return
+        sources, span = self._missed(agreement)
+        if span is None or not sources:
+            return
+        now_ms = self.around.now_ms
+        asked = (span.node, span.birth, span.first_seq)
+        if asked == self._asked and now_ms < self._asked_ms + self.settings.repeat_ms:
+            return
+        if asked == self._asked:
+            self._turn += 1
+        self._asked, self._asked_ms = asked, now_ms
+        count = min(span.count, self.settings.frame_items_max)
+        source = sources[self._turn % len(sources)]
+        self.sends.append((source, FetchRuns(Span(span.node, span.birth, span.first_seq, count))))
+
+    def _missed(self, agreement: Agreement) -> tuple[list[str], Span | None]:
+        accept = self._incoming
+        if accept is not None:
+            lacks = agreement.lacks(accept.spans, accept.waiting)
+            others = [m.node for m in accept.view.members if m.node not in (self.settings.node, self._from)]
+            sources = [node for node in (self._from, *others) if node != self.settings.node]
+            return sources, lacks[0] if lacks else None
+        for node, holds in sorted(self._holders.items()):
+            for origin, seq in holds.items():
+                queue = agreement.by_origin.get(origin)
+                held = queue.held if queue is not None else 0
+                if seq > held and origin != self.origin:
+                    return [node], Span(origin.node, origin.birth, held + 1, seq - held)
+        return [], None

@@ -1,0 +1,221 @@
+"""A change of views as every member of it goes through it (protocol section 3), the coordinator included::
+
+Propose ── promise (durable), the old view is stopped ──> Report
+Accept  ── every payload fetched, the closed base taken over (durable) ──> Accepted
+Install, or a post in the new view ── its base is stable, work goes on
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from txlog.model.errors import PeerFault
+from txlog.model.ids import Origin
+from txlog.model.records import Promised
+from txlog.model.view import NO_VIEW, Number
+from txlog.protocol.changes import fits
+from txlog.protocol.closing import latest_view
+from txlog.protocol.fetching import Fetching
+from txlog.protocol.reports import parked_of, pending_of
+from txlog.wire.messages import (
+    Accept,
+    Accepted,
+    Checkpoint,
+    Missing,
+    Propose,
+    Refuse,
+    Report,
+)
+
+
+class Membership(Fetching):
+    """Promises and accepts; a refusal names what is in the way."""
+
+    def on_propose(self, peer: str, proposal: Propose) -> None:
+        """Stop the view and report, or refuse and say why."""
+        self.highest = max(self.highest, proposal.number)
+        mine = next((m for m in proposal.members if m.node == self.settings.node), None)
+        if mine is None or mine.birth != self.birth:
+            raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
+        if self.accepted is not None and proposal.cluster != self.accepted.cluster_id:
+            raise PeerFault(peer, "OtherCluster", f"its cluster is {proposal.cluster.hex()}")
+        if proposal.number < self.promised or proposal.number <= self.number:
+            self._refuse(peer, proposal.number, "Promised", "", f"{self.settings.node} has promised {self.promised}")
+            return
+        if proposal.number > self.promised:
+            wrong = self._unfit(proposal)
+            if wrong is not None:
+                self._refuse(peer, proposal.number, *wrong)
+                return
+            if self.change is not None and self.change.number < proposal.number:
+                self.change = None
+            self._promise(proposal.number)
+            self._reported = self._report(proposal)
+            self._tries += 1
+        report = self._reported
+        if report is None or report.number != proposal.number:  # promised before this process started
+            report = self._reported = self._report(proposal)
+        self._another_leads()
+        self.sends.append((peer, report))
+
+    def _another_leads(self) -> None:
+        """Give it time before this master's own turn comes."""
+        if self.change is None:
+            self._wish_ms = self.around.now_ms + self._patience_ms
+
+    def _unfit(self, proposal: Propose) -> tuple[str, str, str] | None:
+        """Why this master does not agree to what is left out (protocol section 3): a word, whom it is about, a text."""
+        if self.accepted is None:
+            return None
+        stay = {(m.node, m.birth) for m in proposal.members}
+        gone = {(one.node, one.birth): one for one in proposal.gone}
+        for member in self.accepted.members:
+            if (member.node, member.birth) in stay:
+                continue
+            one = gone.get((member.node, member.birth))
+            if one is None:
+                if self.around.both_ways(member.node):
+                    return "HeardBothWays", member.node, f"{member.node} is heard here"
+                if proposal.view != self.number:
+                    continue  # it is not in the coordinator's view
+                return "LeftOut", member.node, f"{member.node} is left out without a reason"
+            heard = self._starts.get(member.origin, 0)
+            if not fits(one, member, heard):
+                return (
+                    "StaleProof",
+                    member.node,
+                    f"{member.node} start {heard} was heard, {one.start} is said to be gone",
+                )
+            if one.why == "silent" and self.around.both_ways(member.node):
+                return "HeardBothWays", member.node, f"{member.node} is heard here"
+        if self.settings.majority and not self._is_majority([m.node for m in proposal.members]):
+            return "NoMajority", "", "these members have no more than half of the weight"
+        return None
+
+    def _refuse(self, peer: str, number: Number, why: str, about: str, text: str) -> None:
+        self.sends.append((peer, Refuse(number, self.promised, why, about, text)))
+
+    def _promise(self, number: Number) -> None:
+        assert number > self.promised
+        self.promised = number
+        self._incoming = None
+        self.records.append(Promised(*number))
+
+    def _report(self, proposal: Propose) -> Report:
+        """One snapshot; it is durable before it leaves."""
+        number, agreement = proposal.number, self.agreement
+        if agreement is None:
+            empty = Checkpoint(0, b"")
+            me, prefers = self.settings.node, self.settings.strategy
+            return Report(
+                number, me, self.birth, self.start, None, False, 0, empty, empty, [], b"", 0, [], [], [], prefers
+            )
+        history = agreement.history
+        shared = Checkpoint(0, history.start_hash)
+        for one in sorted(proposal.checkpoints, key=lambda c: -c.index):
+            if one.index <= history.length and history.hash_at(one.index) == one.hash:
+                shared = one
+                break
+        members = self.accepted.members if self.accepted is not None else []
+        heard = [(m.node, m.birth, self._working[m.origin]) for m in members if m.origin in self._working]
+        return Report(
+            number,
+            self.settings.node,
+            self.birth,
+            self.start,
+            self.accepted,
+            self.installed,
+            agreement.stable,
+            Checkpoint(history.length, history.hash),
+            shared,
+            history.spans(shared.index, history.length),
+            history.hashes(shared.index, history.length),
+            agreement.last_stamp,
+            pending_of(agreement),
+            parked_of(agreement),
+            heard,
+            self.settings.strategy,
+        )
+
+    def on_accept(self, peer: str, accept: Accept) -> None:
+        """The next view. Once every payload of it is here it becomes this master's latest."""
+        number = accept.view.number
+        self.highest = max(self.highest, number)
+        if number == self.number:
+            self.sends.append((peer, Accepted(number, self.settings.node, self.birth)))
+            return
+        if number != self.promised:
+            self._refuse(peer, number, "Promised", "", f"{self.settings.node} has promised {self.promised}")
+            return
+        if not accept.view.has(self.origin):
+            raise PeerFault(peer, "UnknownBirth", f"it sends a view without birth {self.birth:016x}")
+        if not self._may_return(accept):
+            self._refuse(peer, number, "Left", "", f"{self.settings.node} has left {self.left}; nobody there went on")
+            return
+        if len(accept.stamps) != 8 * sum(span.count for span in accept.spans):
+            raise PeerFault(peer, "Malformed", "a stamp is missing in the base")
+        self._another_leads()
+        self._incoming, self._from = accept, peer
+        self._take()
+
+    def _may_return(self, accept: Accept) -> bool:
+        """Rule 27: a master that left goes on only with one that knows what followed, or with all that it left."""
+        if self.left == NO_VIEW or self.left != self.number:
+            return True
+        if latest_view(accept.outlines) > self.number:
+            return True
+        assert self.accepted is not None
+        there = {(one.node, one.birth) for one in accept.outlines}
+        return all((m.node, m.birth) in there for m in self.accepted.members)
+
+    def _take(self) -> None:
+        """Accept what came, if all of it is held."""
+        accept, agreement = self._incoming, self.agreement
+        if accept is None or agreement is None:
+            return
+        number = accept.view.number
+        if number != self.promised:
+            self._incoming = None
+            return
+        lacks = agreement.lacks(accept.spans, accept.waiting)
+        if lacks:
+            self._say_missing(number, sum(span.count for span in lacks))
+            return
+        self._incoming = None
+        stamps = array("Q")
+        stamps.frombytes(accept.stamps)
+        sound = agreement.stable <= accept.cut <= agreement.history.length
+        if not sound or not agreement.accept(accept.view, accept.cut, accept.spans, stamps.tolist(), accept.waiting):
+            self._refuse(self._from, number, "OtherBase", "", "the base that came is not the one that the view names")
+            return
+        self.accepted = accept.view
+        self.installed = False
+        self.ahead = None
+        self.apart.clear()
+        self.backup_at = min(self.backup_at, accept.cut)
+        self._holders.clear()
+        self.departures = {
+            node: one for node, one in self.departures.items() if accept.view.has(Origin(node, one.birth))
+        }
+        self._candidates.clear()
+        self._working.clear()
+        self._seen.update((m.node, accept.view.number) for m in accept.view.members)
+        self.changed = True
+        self._has_accepted(number)
+
+    def _has_accepted(self, number: Number) -> None:
+        """The view is durable here: say so to whoever coordinates."""
+        self.sends.append((self._from, Accepted(number, self.settings.node, self.birth)))
+
+    def _say_missing(self, number: Number, count: int) -> None:
+        now_ms = self.around.now_ms
+        if self.change is not None and self.change.number == number:
+            self.change.misses(self.settings.node, count, now_ms)
+        elif now_ms >= self._missing[1] + self.settings.repeat_ms:
+            self._missing = (count, now_ms)
+            self.sends.append((self._from, Missing(number, self.settings.node, count)))
+
+    def on_install(self, number: Number) -> None:
+        """Everybody has accepted."""
+        if number == self.number:
+            self.learn_installed()

@@ -1,0 +1,46 @@
+"""What a master tells of its log when its view is stopped: one snapshot (rule 34)."""
+
+from __future__ import annotations
+
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.queue import OriginQueue
+from txlog.wire.messages import (
+    Checkpoint,
+    Pending,
+)
+
+
+def checkpoints_of(agreement: Agreement) -> list[Checkpoint]:
+    """The log's end, and places ever farther back: a report begins at the last one that its log has too."""
+    history = agreement.history
+    places = {0, agreement.stable, agreement.settled_at}
+    back = 0
+    while back <= history.length:
+        places.add(history.length - back)
+        back = max(1, 2 * back)
+    return [Checkpoint(index, history.hash_at(index)) for index in sorted(places, reverse=True)]
+
+
+def pending_of(agreement: Agreement) -> list[Pending]:
+    """Everything held that may still leave the log, in it or not, by origin. What has no stamp yet is nobody else's
+    business."""
+    found: list[Pending] = []
+    for slot, queue in enumerate(agreement.queues):
+        first = agreement.history.seq_within(slot, agreement.settled_at) + 1
+        found += _named(queue, first, min(queue.held, queue.limit))
+    return found
+
+
+def parked_of(agreement: Agreement) -> list[Pending]:
+    """What is held of another branch."""
+    found: list[Pending] = []
+    for _, queue in sorted(agreement.by_origin.items()):
+        found += _named(queue, max(queue.limit + 1, queue.kept_from), queue.held)
+    return found
+
+
+def _named(queue: OriginQueue, first: int, last: int) -> list[Pending]:
+    if first > last:
+        return []
+    contents = b"".join(queue.contents(first, last))
+    return [Pending(queue.origin.node, queue.origin.birth, first, queue.stamps(first, last), contents)]

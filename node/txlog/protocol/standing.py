@@ -1,0 +1,238 @@
+"""Which view this master is in, what it has promised, and what it has heard of the others.
+
+Nothing here agrees to anything: ``membership.py`` does that, and ``views.py`` says when to ask for it.
+"""
+
+from __future__ import annotations
+
+from txlog.model.errors import Conflict, PeerFault
+from txlog.model.ids import Origin
+from txlog.model.records import Left, Record, Recovered
+from txlog.model.view import NO_VIEW, Number, View
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.changes import Change, fits
+from txlog.protocol.events import Settings
+from txlog.protocol.surroundings import Surroundings
+from txlog.wire.messages import (
+    Accept,
+    Departure,
+    Known,
+    Leaving,
+    Message,
+    Report,
+    Who,
+)
+
+CAUGHT_UP = 1000
+"""Transactions that a master outside may still lack when the view is stopped to let it in: well below a second."""
+SILENT_ROUNDS = 3
+"""``Majority``: a member's term, in round time-outs."""
+UNVOUCHED_MS = 30_000
+"""A proof of *down* that nobody could vouch for is not tried again for so long."""
+PATIENCE_MAX = 8
+"""Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
+NEVER = 1 << 60
+
+
+class Standing:
+    """``accepted``: the latest view, durable; ``installed``: everybody in it has accepted. ``promised``: no view below
+    it is worked in any more. ``left``: the view that this master has left. ``ahead``: a view installed elsewhere that
+    this master is not in; it has to be taken in again. ``holding``: why no change is begun although one is wanted."""
+
+    def __init__(self, settings: Settings, recovered: Recovered, around: Surroundings) -> None:
+        self.settings = settings
+        self.around = around
+        self.birth = recovered.birth
+        self.start = recovered.start
+        self.accepted = recovered.accepted
+        self.installed = recovered.installed is not None
+        self.promised = recovered.promised
+        self.left = recovered.left
+        self.highest = max(self.promised, self.number)
+        self.agreement: Agreement | None = None
+        self.change: Change | None = None
+        self.departures: dict[str, Departure] = {}
+        self.ahead: View | None = None
+        self.apart: dict[str, View] = {}
+        """Other branches, by the node that tells of one."""
+        self.backup_at = -1
+        """A verified backup of a worker stands at this index of the log."""
+        self.holding = ""
+        self.records: list[Record] = []
+        self.sends: list[tuple[str, Message]] = []
+        self.changed = False
+        """The view was accepted or installed since the core looked."""
+        self._candidates: dict[str, Who] = {}
+        self._starts: dict[Origin, int] = {}
+        self._seen: dict[str, Number] = {}
+        self._working: dict[Origin, int] = {}
+        self._holders: dict[str, dict[Origin, int]] = {}
+        self._reported: Report | None = None
+        self._incoming: Accept | None = None
+        self._from = ""
+        self._wish_ms = NEVER
+        self._tries = 0
+        self._asked: tuple[str, int, int] = ("", 0, 0)
+        self._asked_ms = -NEVER
+        self._turn = 0
+        self._missing = (0, -NEVER)
+        self._unvouched: dict[Departure, int] = {}
+
+    # What it is in
+
+    @property
+    def number(self) -> Number:
+        return self.accepted.number if self.accepted is not None else NO_VIEW
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.settings.node, self.birth)
+
+    @property
+    def stopped(self) -> bool:
+        """A report was given, or the view was left: it is never resumed."""
+        return self.promised > self.number or (self.left != NO_VIEW and self.left == self.number)
+
+    @property
+    def at_work(self) -> bool:
+        """Installed and not stopped: posts are sent and merged, and the log grows."""
+        return self.accepted is not None and self.installed and not self.stopped
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing has to be asked: at work, and nobody is known to wait for another view."""
+        quiet = self.ahead is None and not self.apart and self.change is None
+        return self.at_work and quiet and self._wish_ms == NEVER
+
+    def take_founding(self, view: View) -> None:
+        """View 1 is durable here."""
+        self.accepted = view
+        self.installed = False
+        self.promised = max(self.promised, view.number)
+        self.highest = max(self.highest, view.number)
+
+    def learn_installed(self) -> None:
+        """Somebody works in the accepted view, or says that all have accepted it; no use of it while a higher promise
+        binds (rule 34)."""
+        if self.installed or self.promised != self.number or self.agreement is None:
+            return
+        self.installed = True
+        self.changed = True
+        self._wish_ms = NEVER
+        self._tries = 0
+        self.agreement.install()
+
+    def _is_majority(self, nodes: list[str]) -> bool:
+        weights = {m.node: m.weight for m in self.settings.members}
+        return 2 * sum(weights.get(node, 0) for node in nodes) > sum(weights.values())
+
+    @property
+    def _patience_ms(self) -> int:
+        """Two coordinators on a slow disk would outbid each other for ever."""
+        return self.settings.round_timeout_ms * min(1 + self._tries // 2, PATIENCE_MAX)
+
+    # Who is there
+
+    def on_who(self, who: Who) -> None:
+        """A master says where it is."""
+        if who.cluster and self.accepted is not None and who.cluster != self.accepted.cluster_id:
+            raise PeerFault(who.node, "OtherCluster", f"its cluster is {who.cluster.hex()}")
+        self.around.hears(who.node, who.hears)
+        origin = Origin(who.node, who.birth)
+        member = self.accepted.member(who.node) if self.accepted is not None else None
+        if member is not None and member.birth != who.birth:
+            assert self.accepted is not None
+            if (who.node, who.birth) in self.accepted.origins:
+                raise PeerFault(who.node, "OldBirth", f"birth {who.birth:016x} was followed by {member.birth:016x}")
+            self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
+        self._candidates[who.node] = who
+        self._seen[who.node] = who.view
+        self.heard_start(origin, who.start)
+
+    def on_known(self, known: Known) -> None:
+        """A master tells its view."""
+        self.around.answered(known.node)
+        self.heard_start(Origin(known.node, known.birth), known.start)
+        view = known.accepted
+        self._seen[known.node] = view.number if view is not None else NO_VIEW
+        if view is None:
+            return
+        self.highest = max(self.highest, view.number)
+        if not known.installed:
+            return
+        if view.number == self.number:
+            self.learn_installed()
+            return
+        mine = self.accepted
+        if view.has(self.origin) or (mine is not None and view.number in (mine.number, *mine.history)):
+            self.apart.pop(known.node, None)
+            return
+        if mine is None or mine.number in view.history or self.settings.majority:
+            if view.number <= self.number or (self.ahead is not None and view.number < self.ahead.number):
+                return
+            self.ahead = view
+        else:
+            self.apart[known.node] = view
+        origins = [Origin(*one) for one in view.origins]
+        self._holders[known.node] = dict(zip(origins, known.held, strict=False))
+
+    def heard_start(self, origin: Origin, start: int) -> None:
+        """This process of it was heard itself; what was said of an earlier one is no more."""
+        if start > self._starts.get(origin, 0):
+            self._starts[origin] = start
+        departure = self.departures.get(origin.node)
+        if departure is None or departure.birth != origin.birth or departure.why == "lost":
+            return
+        if departure.start < start:
+            del self.departures[origin.node]
+
+    def heard_working(self, origin: Origin, start: int) -> None:
+        """This process of it posts in this view, so it has not let this master go until now."""
+        self._working[origin] = start
+
+    def on_leaving(self, leaving: Leaving) -> None:
+        """It is durably stopped and ends."""
+        self.around.answered(leaving.node)
+        self.heard_start(Origin(leaving.node, leaving.birth), leaving.start)
+        if leaving.view <= self.number:  # one who left a later view leaves something behind that is not known here
+            self._depart(Departure(leaving.node, leaving.birth, leaving.start, "left"))
+
+    def prove_down(self, node: str, birth: int, start: int) -> None:
+        """The supervisor has proved that this process is gone. :class:`Conflict` when a later one was heard."""
+        heard = self._starts.get(Origin(node, birth), 0)
+        if heard > start:
+            raise Conflict(f"{node} start {start} may be gone, but start {heard} was heard: it is not down")
+        self._depart(Departure(node, birth, start, "down"))
+
+    def _depart(self, departure: Departure) -> None:
+        member = self.accepted.member(departure.node) if self.accepted is not None else None
+        if departure.node == self.settings.node or member is None:
+            return
+        if fits(departure, member, self._starts.get(member.origin, 0)):
+            before = self.departures.get(departure.node)
+            if before is None or before.birth != departure.birth or before.start <= departure.start:
+                self.departures[departure.node] = departure
+
+    def _held(self, origin: Origin) -> int:
+        assert self.agreement is not None
+        queue = self.agreement.by_origin.get(origin)
+        return queue.held if queue is not None else 0
+
+    # Leaving
+
+    def leave(self) -> None:
+        """From now on this master is stopped in its view for good."""
+        self.change = None
+        self._incoming = None
+        if self.accepted is not None and self.left != self.number:
+            self.left = self.number
+            self.records.append(Left(*self.number))
+
+    def leaving(self) -> Leaving:
+        """What the others are told."""
+        return Leaving(self.settings.node, self.birth, self.start, self.left)
+
+    @property
+    def is_isolated(self) -> bool:
+        """A configured master is out of the view because it was silent."""
+        return False
