@@ -44,7 +44,11 @@ _NO_COUNTER_REGRESSION_CHECK = Edit(PEERS, "                or claim.counter < o
 _NO_COUNTER_IDENTITY_CHECK = Edit(
     FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
 )
-_NO_RISING_STAMPS_CHECK = Edit(AGREEMENT, "            if item.stamp <= last:\n", "            if item.stamp < last:\n")
+_NO_RISING_STAMPS_CHECK = Edit(
+    AGREEMENT,
+    "            if item.stamp <= last and not fetched:\n",
+    "            if item.stamp < last and not fetched:\n",
+)
 _NO_FOLLOW_HASH = Edit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
 _NO_FOLLOWED_ORDER = Edit(AGREEMENT, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:")
 _NO_CLAIM_HASH = Edit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
@@ -61,7 +65,11 @@ MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             Edit(JOURNAL, "        recovered.start += 1\n", "        recovered.start = max(1, recovered.start)\n"),
-            Edit(FOUNDING, "        if seen_start >= recovered.start:\n", "        if False:\n"),
+            Edit(
+                FOUNDING,
+                "        if seen_birth == recovered.birth and seen_start >= recovered.start:\n",
+                "        if False:\n",
+            ),
             Edit(CORE, "        if claim.start == self.start and claim.number > self.number:\n", "        if False:\n"),
         ),
     ),
@@ -72,10 +80,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 AGREEMENT,
-                "            queue = self.by_origin[Origin(meta.node, meta.birth)]\n",
-                "            queue = self.by_origin[Origin(meta.node, meta.birth)]\n"
-                "            if queue is self.own:\n"
-                "                continue\n",
+                "            self._recover_held(meta)\n",
+                "            logged = unsettled.get(self.own.origin, 0)\n"
+                "            count = logged if Origin(meta.node, meta.birth) == self.own.origin else len(meta.stamps)\n"
+                "            lists = [one[:count] for one in (meta.stamps, meta.keys, meta.kinds, meta.contents)]\n"
+                "            self._recover_held(QueuedMeta(meta.node, meta.birth, meta.first_seq, *lists))\n",
             ),
             Edit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
             Edit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),
@@ -100,8 +109,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 AGREEMENT,
-                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp)",
-                "self.last_stamp = recovered.log_stamp",
+                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)",
+                "self.last_stamp = max(recovered.log_stamp, view.floor)",
             ),
             *_PROMISE_CHECKS,
         ),
@@ -119,8 +128,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 AGREEMENT,
-                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp)",
-                "self.last_stamp = max(recovered.ceiling - (11_000 << 16), recovered.log_stamp)",
+                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)",
+                "self.last_stamp = max(recovered.ceiling - (11_000 << 16), recovered.log_stamp, view.floor)",
             ),
             *_PROMISE_CHECKS,
         ),
@@ -264,9 +273,13 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 AGREEMENT,
-                "        self.own = next(q for q in self.queues if q.origin.node == node)\n",
-                "        self.own = next(q for q in self.queues if q.origin.node == node)\n"
-                "        mine = self.queues.index(self.own)\n"
+                "        self.installed = recovered.installed is not None\n",
+                "        self.installed = recovered.installed is not None\n        self._me = own.node\n",
+            ),
+            Edit(
+                AGREEMENT,
+                "        self.ranks = ranks_of(self.queues)\n",
+                "        mine = [q.origin.node for q in self.queues].index(self._me)\n"
                 "        self.ranks = [(slot - mine) % len(self.queues) for slot in range(len(self.queues))]\n",
             ),
             _NO_ORDER_ASSERTION,
@@ -323,8 +336,8 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(
                 CORE,
-                "own, synced = agreement.own.held, agreement.own_synced\n",
-                "own, synced = agreement.own.held, agreement._own_synced()\n",
+                "own, synced = agreement.last_own, agreement.own_synced\n",
+                "own, synced = agreement.last_own, agreement._own_synced()\n",
             ),
         ),
     ),

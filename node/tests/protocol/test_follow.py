@@ -7,17 +7,18 @@ import pytest
 from txlog.model.entry import KIND_UPDATE, Item, Run
 from txlog.model.errors import Fatal
 from txlog.model.hashes import chain_hash, origin_tag
-from txlog.model.view import Member, View, founding_id
+from txlog.model.ids import Origin
+from txlog.model.view import Member, founding_view
 from txlog.protocol.agreement import Agreement
 from txlog_simulation.plain_journal import recovered_from
 
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
-VIEW = View(1, 1, "a", MEMBERS, founding_id(MEMBERS), 0, bytes(16))
+VIEW = founding_view(1, "a", MEMBERS)
 
 
 def agreement() -> Agreement:
     """Holds a1 (stamp 10), b1 (20), a2 (30); nothing in the log."""
-    made = Agreement("a", VIEW, recovered_from("a", 1, 1, []), 1000)
+    made = Agreement(Origin("a", 1), VIEW, recovered_from("a", 1, 1, []), 1000)
     made.hold_foreign(Run("a", 1, 1, [Item(10, KIND_UPDATE, "", b"a1"), Item(30, KIND_UPDATE, "", b"a2")]))
     made.hold_foreign(Run("b", 2, 1, [Item(20, KIND_UPDATE, "", b"b1")]))
     made.records.clear()

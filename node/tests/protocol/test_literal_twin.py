@@ -13,7 +13,7 @@ from txlog.model.entry import KIND_UPDATE, Item, Run, Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Ceiling, Held, Record, ViewAccepted, ViewInstalled
-from txlog.model.view import Member, View, founding_id
+from txlog.model.view import Member, founding_view
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Now, Settings
 from txlog.wire.messages import Claim, Post
@@ -64,7 +64,7 @@ def _core_adds(
     n: int, stamps: list[list[int]], log: list[Tx], held: list[list[int]], counters: list[int]
 ) -> list[tuple[str, int]]:
     members = [Member(NODES[o], o + 1, 1, "uk") for o in range(n)]
-    view = View(1, 1, "a", members, founding_id(members), 0, bytes(16))
+    view = founding_view(1, "a", members)
 
     def run(o: int, first: int, last: int) -> Run:
         items = [Item(stamps[o][i - 1], KIND_UPDATE, "", f"{o}.{i}".encode()) for i in range(first, last + 1)]

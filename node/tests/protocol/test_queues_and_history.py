@@ -93,11 +93,11 @@ def first(node: str, seq: int, stamp_ms: int) -> First:
 def test_rule_16_the_first_in_log_order_counts_within_the_retention() -> None:
     keys = Keys(retention_ms=100)
     one, other = first("a", 1, 1000), first("b", 1, 1100)
-    assert keys.entered("k", one) is None
-    assert keys.entered("k", other) == one.txid
+    assert keys.entered(1, "k", one) is None
+    assert keys.entered(2, "k", other) == one.txid
     late = first("b", 2, 1201)
-    assert keys.entered("k", late) is None, "the first is forgotten"
-    assert keys.entered("k", first("a", 2, 1300)) == late.txid
+    assert keys.entered(3, "k", late) is None, "the retention of the first is over"
+    assert keys.entered(4, "k", first("a", 2, 1300)) == late.txid
 
 
 def test_rule_16_a_waiting_key_is_a_hint_only() -> None:
@@ -105,9 +105,9 @@ def test_rule_16_a_waiting_key_is_a_hint_only() -> None:
     waiting, overtakes = first("a", 1, 1000), first("b", 1, 999)
     keys.waiting["k"] = waiting
     assert keys.known("k", 1) == waiting
-    assert keys.entered("k", overtakes) is None
+    assert keys.entered(1, "k", overtakes) is None
     assert keys.known("k", 1000 << LOGICAL_BITS) == overtakes
-    assert keys.entered("k", waiting) == overtakes.txid
+    assert keys.entered(2, "k", waiting) == overtakes.txid
     assert "k" not in keys.waiting
 
 
@@ -119,7 +119,7 @@ def test_rule_16_keys_against_a_plain_list(rows: list[tuple[str, int]]) -> None:
         entry = first("a", at + 1, stamp)
         before = twin.get(key)
         expected = before.txid if before and stamp - (before.stamp >> LOGICAL_BITS) <= 100 else None
-        assert keys.entered(key, entry) == expected
+        assert keys.entered(at + 1, key, entry) == expected
         if expected is None:
             twin[key] = entry
 
