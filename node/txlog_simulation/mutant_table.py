@@ -18,6 +18,7 @@ from txlog_simulation.patching import Edit
 CORE = "txlog/protocol/core.py"
 AGREEMENT = "txlog/protocol/agreement.py"
 PEERS = "txlog/protocol/peers.py"
+MARKS = "txlog/protocol/marks.py"
 QUEUE = "txlog/protocol/queue.py"
 KEYS = "txlog/protocol/keys.py"
 FOUNDING = "txlog/protocol/founding.py"
@@ -335,9 +336,9 @@ MUTANTS: tuple[Mutant, ...] = (
                 "return self.history.seq_within(self.slots[self.own.origin], self.history.length)",
             ),
             Edit(
-                CORE,
-                "own, synced = agreement.last_own, agreement.own_synced\n",
-                "own, synced = agreement.last_own, agreement._own_synced()\n",
+                MARKS,
+                "own, synced, stable = agreement.last_own, agreement.own_synced, agreement.stable\n",
+                "own, synced, stable = agreement.last_own, agreement._own_synced(), agreement.stable\n",
             ),
         ),
     ),
@@ -345,7 +346,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "quorum-by-heads",
         "16",
         False,
-        (Edit(CORE, "            if 2 * gathered > total:\n", "            if 2 * gathered >= total:\n"),),
+        (Edit(MARKS, "        if 2 * gathered > total:\n", "        if 2 * gathered >= total:\n"),),
     ),
     Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER, _NO_CLAIM_HASH)),
     Mutant("fetched-order-not-checked", "18", False, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER)),

@@ -15,6 +15,7 @@ from txlog.model.view import NO_VIEW, View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Settings, Submission
 from txlog.protocol.founding import Founding
+from txlog.protocol.marks import marks_now
 from txlog.protocol.peers import Peer
 from txlog.protocol.rounds import Rounds
 from txlog.protocol.surroundings import Surroundings
@@ -67,10 +68,10 @@ class Core:
         """What has been said since the last call. Its ``records`` go to the journal before anything else of it
         leaves."""
         self._gather()
-        marks = self._current_marks()
-        if marks is not self._marks:
-            self._marks = marks
-            self._effects.marks = marks
+        if self.agreement is not None:
+            marks = marks_now(self._marks, self.agreement, self.peers, self.settings)
+            if marks is not self._marks:
+                self._marks = self._effects.marks = marks
         effects = self._effects
         if effects.empty:
             return NOTHING
@@ -788,36 +789,6 @@ class Core:
 
     def _last_stamp(self) -> int:
         return self.agreement.last_stamp if self.agreement is not None else self.ceiling
-
-    def _current_marks(self) -> Marks:
-        agreement = self.agreement
-        if agreement is None:
-            return self._marks
-        own, synced = agreement.last_own, agreement.own_synced
-        last, stable = self._marks, agreement.stable
-        if not self.views.installed:
-            quorum = last.quorum
-        elif own == synced and len(self.peers) + 1 == len(self.settings.members):
-            quorum = own
-        else:  # what is stable in a smaller view may be at less than half of what is configured
-            quorum = max(self._quorum(agreement), last.quorum)
-        log = agreement.history.length if self.views.installed else stable  # no use of a base before its install
-        if (own, quorum, synced, log, stable) == last:
-            return last
-        return Marks(own, quorum, synced, log, stable)
-
-    def _quorum(self, agreement: Agreement) -> int:
-        """The last own seq held by more than half of all configured weight."""
-        held = {p.node: max(p.held(self.slot), p.held_of_mine) for p in self.peers}
-        held[self.settings.node] = agreement.last_own
-        weights = [(held.get(m.node, 0), m.weight) for m in self.settings.members]
-        total = sum(weight for _, weight in weights)
-        gathered = 0
-        for seq, weight in sorted(weights, reverse=True):
-            gathered += weight
-            if 2 * gathered > total:
-                return seq
-        return 0
 
     @property
     def view(self) -> View | None:

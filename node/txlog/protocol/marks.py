@@ -1,0 +1,37 @@
+"""How far the own transactions are: the levels that a client is told (rule 16)."""
+
+from __future__ import annotations
+
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.events import Marks, Settings
+from txlog.protocol.peers import Peer
+
+
+def marks_now(last: Marks, agreement: Agreement, peers: list[Peer], settings: Settings) -> Marks:
+    """The marks of this instant; ``last`` itself when nothing has changed."""
+    own, synced, stable = agreement.last_own, agreement.own_synced, agreement.stable
+    if not agreement.installed:
+        quorum = last.quorum
+    elif own == synced and len(peers) + 1 == len(settings.members):
+        quorum = own
+    else:  # what is stable in a smaller view may be at less than half of what is configured
+        quorum = max(_quorum(agreement, peers, settings), last.quorum)
+    log = agreement.history.length if agreement.installed else stable  # no use of a base before its install
+    if (own, quorum, synced, log, stable) == last:
+        return last
+    return Marks(own, quorum, synced, log, stable)
+
+
+def _quorum(agreement: Agreement, peers: list[Peer], settings: Settings) -> int:
+    """The last own seq held by more than half of all configured weight."""
+    slot = agreement.slots[agreement.own.origin]
+    held = {p.node: max(p.held(slot), p.held_of_mine) for p in peers}
+    held[settings.node] = agreement.last_own
+    weights = [(held.get(m.node, 0), m.weight) for m in settings.members]
+    total = sum(weight for _, weight in weights)
+    gathered = 0
+    for seq, weight in sorted(weights, reverse=True):
+        gathered += weight
+        if 2 * gathered > total:
+            return seq
+    return 0
