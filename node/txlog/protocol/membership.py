@@ -184,9 +184,10 @@ class Membership(Fetching):
         self._incoming = None
         stamps = array("Q")
         stamps.frombytes(accept.stamps)
-        sound = agreement.stable <= accept.cut <= agreement.history.length
+        sound = agreement.settled_at <= accept.cut <= agreement.history.length
         if not sound or not agreement.accept(accept.view, accept.cut, accept.spans, stamps.tolist(), accept.waiting):
-            self._refuse(self._from, number, "OtherBase", "", "the base that came is not the one that the view names")
+            what = f"the base that came, cut behind {accept.cut}, is not the one that the view names"
+            self._refuse(self._from, number, "OtherBase", "", what)
             return
         self.accepted = accept.view
         self.installed = False
