@@ -159,7 +159,12 @@ def draw(seed: int, only: str = "") -> Plan:
     weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
     if profile == "splits":
         safety_ms = rng.choice((1600, 2400))
-    majority = profile != "splits" and 2 * max(weights) < sum(weights) and not forged and rng.random() < (0.7 if profile == "majority" else 0.3)
+    majority = (
+        profile != "splits"
+        and 2 * max(weights) < sum(weights)
+        and not forged
+        and rng.random() < (0.7 if profile == "majority" else 0.3)
+    )
     far_ms = rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60))
     jitter_ms = rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40))
     disk_ms = 15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))

@@ -63,10 +63,10 @@ class Stamped(msgspec.Struct, array_like=True, frozen=True):
 class ViewAccepted(msgspec.Struct, frozen=True):
     """From now on this view is this master's latest, installed or not (rule 21); its promise is at least its number.
 
-    The log is cut behind index ``cut`` (what was cut off is held as before) and goes on with ``spans``, ``hashes`` being
-    the chain hash behind each of these entries, up to ``view.base_index``. ``stamped``: transactions, in the base or
-    waiting, that have another stamp from now on than they were held with; an own one that was held while no view was in
-    force had none (0). The stable index becomes the lesser of itself and ``cut``."""
+    The log is cut behind index ``cut`` (what was cut off is held as before) and goes on with ``spans``, ``hashes``
+    being the chain hash behind each of these entries, up to ``view.base_index``. ``stamped``: transactions, in the base
+    or waiting, that have another stamp from now on than they were held with; an own one that was held while no view was
+    in force had none (0). The stable index becomes the lesser of itself and ``cut``."""
 
     view: View
     cut: int = 0
@@ -138,15 +138,15 @@ class Damage(msgspec.Struct, frozen=True):
 class Recovered(msgspec.Struct):
     """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
 
-    ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first).
-    Where the order itself is damaged, a span with an empty node stands for the entries that are missed, and their
-    hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists,
-    per origin, what is held beyond the stable part of the log (or, while a silent master is out, beyond what was stable when
-    it went: ``View.apart_at``), in the log or not. ``keys`` are the keyed and skip entries of the log, in order. ``fresh``:
-    the journal was made by this very start. ``installed`` is the accepted view or None. ``accepted_number``, ``promised``
-    and ``left`` are known even where the records themselves cannot be read: the number of the latest accepted view, the
-    highest number that was promised or accepted, the number of the view that this master has left; (0, 0, "") without
-    one."""
+    ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first). Where
+    the order itself is damaged, a span with an empty node stands for the entries that are missed, and their hashes are
+    zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists, per origin,
+    what is held beyond the stable part of the log (or, while a silent master is out, beyond what was stable when it
+    went: ``View.apart_at``), in the log or not. ``keys`` are the keyed and skip entries of the log, in order.
+    ``fresh``: the journal was made by this very start. ``installed`` is the accepted view or None. ``accepted_number``,
+    ``promised`` and ``left`` are known even where the records themselves cannot be read: the number of the latest
+    accepted view, the highest number that was promised or accepted, the number of the view that this master has left;
+    (0, 0, "") without one."""
 
     node: str
     birth: int

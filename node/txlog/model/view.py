@@ -37,9 +37,10 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     goes on from. ``history``: the numbers of the views that this one has grown from, oldest first. ``floor``: every
     stamp given in this view lies above it, and every stamp in the base at or below it.
 
-    ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install. ``apart_at``: a configured master is out because
-    it was silent, and no rejoin with it goes back below this index; -1 when nobody is. ``known``: the last seq of each
-    origin in the base or waiting; what is held of a master outside beyond it belongs to another branch (*parked*)."""
+    ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install. ``apart_at``: a configured master is out
+    because it was silent, and no rejoin with it goes back below this index; -1 when nobody is. ``known``: the last seq
+    of each origin in the base or waiting; what is held of a master outside beyond it belongs to another branch
+    (*parked*)."""
 
     epoch: int
     ballot: int

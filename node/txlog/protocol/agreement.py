@@ -154,8 +154,9 @@ class Agreement:
         self._say_held(Run(origin.node, origin.birth, first, items), contents)
 
     def hold_foreign(self, run: Run, fetched: bool = False) -> bool:
-        """Transactions that came from elsewhere; what is known already is passed over, what would leave a gap
-        is not taken. ``fetched``: for the next view, which gives every one its stamp, so these may fall. True when something new is held. :class:`Fatal` for one id with two contents (rule 3)."""
+        """Transactions that came from elsewhere; what is known already is passed over, what would leave a gap is not
+        taken. ``fetched``: for the next view, which gives every one its stamp, so these may fall. True when something
+        new is held. :class:`Fatal` for one id with two contents (rule 3)."""
         queue = self.by_origin.get(run.origin)
         if queue is None:
             raise PeerFault(run.node, "UnknownOrigin", f"birth {run.birth:016x} is no member of this view")
@@ -337,8 +338,8 @@ class Agreement:
         return found
 
     def accept(self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[Stamped]) -> bool:
-        """This view is the latest from now on (rule 21): the log is cut behind ``cut`` and goes on with ``spans``, whose
-        entries have these ``stamps``; ``waiting`` get new stamps, and so do the own ones that have none.
+        """This view is the latest from now on (rule 21): the log is cut behind ``cut`` and goes on with ``spans``,
+        whose entries have these ``stamps``; ``waiting`` get new stamps, and so do the own ones that have none.
 
         False, and nothing has changed, when that is not the log that the view names."""
         assert not self.lacks(spans, waiting)

@@ -164,10 +164,16 @@ def branches_of(reports: list[Report], own: History) -> list[Branch]:
         longest = max(found[number], key=lambda r: (r.log.index, r.node))
         view = longest.view
         assert view is not None
-        log = [(Origin(s.node, s.birth), seq) for s in longest.tail for seq in range(s.first_seq, s.first_seq + s.count)]
+        log = [
+            (Origin(s.node, s.birth), seq) for s in longest.tail for seq in range(s.first_seq, s.first_seq + s.count)
+        ]
         hashes = [longest.hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES] for at in range(len(log))]
         shared = longest.shared.index
-        if shared > own.length or shared + len(log) != longest.log.index or len(longest.hashes) != HASH_BYTES * len(log):
+        if (
+            shared > own.length
+            or shared + len(log) != longest.log.index
+            or len(longest.hashes) != HASH_BYTES * len(log)
+        ):
             raise Unclosed(f"the report of {longest.node} does not fit the log here")
         branches.append(Branch(view, found[number], shared, log, hashes))
     return branches
@@ -182,8 +188,8 @@ def _is_prefix(one: Branch, other: Branch, own: History) -> bool:
 
 
 def _is_lagger(one: Branch, branches: list[Branch], own: History) -> bool:
-    """No branch of its own: its view is in the history of another; or its log is a prefix of another's, and every member
-    of its view is here or was seen in a later accepted one."""
+    """No branch of its own: its view is in the history of another; or its log is a prefix of another's, and every
+    member of its view is here or was seen in a later accepted one."""
     for other in branches:
         if other is one:
             continue
@@ -208,8 +214,8 @@ def _absent(branch: Branch, branches: list[Branch]) -> list[Member]:
 def _weight(
     branch: Branch, branches: list[Branch], forks: list[Branch], members: list[Member], weights: dict[str, int]
 ) -> tuple[int, int, int]:
-    """Who wins: the most vote weight, then the longest log, then who holds the master first in precedence. The weight of
-    a lagger counts for the branch that holds its view, if there is one only."""
+    """Who wins: the most vote weight, then the longest log, then who holds the master first in precedence. The weight
+    of a lagger counts for the branch that holds its view, if there is one only."""
     here = {m.node for m in members}
     nodes = set(branch.nodes)
     for other in branches:

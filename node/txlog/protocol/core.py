@@ -315,7 +315,9 @@ class Core:
             list(self.settings.members),
             views.accepted.cluster_id if views.accepted is not None else b"",
             views.number,
-            [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
+            [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())]
+            if agreement is not None
+            else [],
             views.stopped,
             self.around.heard_itself(),
             views.backup_at,
@@ -669,7 +671,8 @@ class Core:
         return views.at_work and views.backup_at < 0 and any(not self.is_present(p) for p in self.peers)
 
     def backup_done(self, index: int, value: bytes) -> None:
-        """A verified backup stands at this position. :class:`Conflict` when that is not on the stable part of the log."""
+        """A verified backup stands at this position. :class:`Conflict` when that is not on the stable part of the
+        log."""
         agreement = self.agreement
         if agreement is None or index > agreement.stable or agreement.history.hash_at(index) != value:
             raise Conflict(f"position {index} is not on the stable part of this master's log")
@@ -796,8 +799,8 @@ class Core:
 
     @property
     def state(self) -> str:
-        """``Founding``, ``Learning``, ``Starting``, ``DiskFull``, ``Left``, ``Rejoining`` (a view is being changed, or this
-        master has to be let in again), ``Suspected`` (a member is silent) or ``Joined``."""
+        """``Founding``, ``Learning``, ``Starting``, ``DiskFull``, ``Left``, ``Rejoining`` (a view is being changed, or
+        this master has to be let in again), ``Suspected`` (a member is silent) or ``Joined``."""
         views = self.views
         if self.agreement is None:
             return "Founding"

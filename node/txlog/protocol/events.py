@@ -74,8 +74,8 @@ class Accepted(NamedTuple):
 
 class Send(NamedTuple):
     """``push``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``. ``target``: the
-    message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller fills the
-    ``stamps`` of an ``Accept`` from the journal."""
+    message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller fills
+    the ``stamps`` of an ``Accept`` from the journal."""
 
     peer: str
     message: Message

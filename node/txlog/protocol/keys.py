@@ -18,8 +18,8 @@ class First(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """A keyed entry of the log, at this index, that may still leave it. ``replaced``: what counted for the key before, None when
-    nothing did; ``counts``: whether this one counts now."""
+    """A keyed entry of the log, at this index, that may still leave it. ``replaced``: what counted for the key before,
+    None when nothing did; ``counts``: whether this one counts now."""
 
     at: int
     key: str

@@ -163,11 +163,10 @@ class Pending(msgspec.Struct, array_like=True, frozen=True):
 
 class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a learner.
-    ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log.
-    ``hashes``: the chain hash behind each entry of it.
-    ``pending``: per origin everything held that may still leave the log, in it or not. ``parked``: what is held of another
-    branch. ``heard``: node, birth and start of each other member that it
-    has heard itself, at work in this view, since its own start. ``prefers``: its strategy for splits."""
+    ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log. ``hashes``: the
+    chain hash behind each entry of it. ``pending``: per origin everything held that may still leave the log, in it or
+    not. ``parked``: what is held of another branch. ``heard``: node, birth and start of each other member that it has
+    heard itself, at work in this view, since its own start. ``prefers``: its strategy for splits."""
 
     number: Number
     node: str

@@ -36,9 +36,7 @@ class Worker:
         """Whether its position is on this log (protocol section 4)."""
         return not self.index or (self.index <= history.length and history.hash_at(self.index) == self.hash)
 
-    def execute(
-        self, branch: Branch, origin: Origin, seq: int, item: Item, noop: Txid | None, value: bytes
-    ) -> None:
+    def execute(self, branch: Branch, origin: Origin, seq: int, item: Item, noop: Txid | None, value: bytes) -> None:
         """One entry, as its master serves it from the log of its view."""
         self.index += 1
         self.hash = value
