@@ -143,11 +143,12 @@ def _strategy(members: list[Member], winner: Branch, reports: list[Report]) -> s
 
 
 def _apart_at(winner: Branch, gone: list[Departure]) -> int:
-    """What was stable in the last view that everybody was in stands at its place in every branch."""
+    """What was stable in the last view that everybody was in stands at its place in every branch. One who did not say
+    that it leaves may have gone into a view of its own, even if it is down by now."""
     if winner.view.apart_at >= 0:
         return winner.view.apart_at
-    silent = any(one.why == "silent" for one in gone)
-    return max(report.stable for report in winner.reports) if silent else -1
+    apart = any(one.why != "left" for one in gone)
+    return max(report.stable for report in winner.reports) if apart else -1
 
 
 # Branches

@@ -36,6 +36,8 @@ class Branch:
         self.hashes = bytearray()
         self.in_log: dict[Origin, int] = {}
         self.settled = 0
+        self.moved: set[Number] = set()
+        """Views that it has grown from by a merge."""
         self._retention = retention
         self._first_of_key: dict[str, tuple[Txid, int]] = {}
 
@@ -138,12 +140,15 @@ class Log:
 
     def _check_kept(self, node: str, view: View, mine: Branch) -> None:
         """What was stable in a view stands at its place in every view that has grown from it (invariant 6)."""
+        parent = self.branches.get(view.history[-1])
+        mine.moved = set(parent.moved) if parent is not None else set()
+        if parent is not None and view.strategy == "Simple" and not _goes_on(parent, mine):
+            mine.moved |= set(view.history)  # a merge moves what the branches do not share
         for number in view.history:
             grown = self.branches.get(number)
-            if grown is None or (view.strategy == "Simple" and number == view.history[-1]):
-                continue  # a merge moves what the branches do not share
-            kept = min(grown.settled, len(mine.entries))
-            if grown.settled > len(mine.entries) or mine.hash_at(kept) != grown.hash_at(kept):
+            if grown is None or number in mine.moved:
+                continue
+            if not _goes_on(grown, mine):
                 text = f"{node} accepts {view.number}: {grown.settled} entries were stable in {number}, not all of them are"
                 self.findings.add(LOG, "6", text + " at their place")
 
@@ -253,3 +258,8 @@ class Log:
                         LOG, "33", f"{node} calls {index} ({entry.txid}) stable, it is not durable at {member.node}"
                     )
         branch.settle(stable)
+
+
+def _goes_on(one: Branch, other: Branch) -> bool:
+    """What was stable in the one stands at its place in the other."""
+    return one.settled <= len(other.entries) and other.hash_at(one.settled) == one.hash_at(one.settled)
