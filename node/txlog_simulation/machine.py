@@ -571,7 +571,7 @@ class Machine:
     def _now_durable(self, record: Record) -> None:
         self.written.append(record)
         if isinstance(record, ViewAccepted) and self.mirror.accepted is not None:
-            lost = self.mirror.accepted.number not in record.view.history or self.mirror.accepted.strategy == "Simple"
+            lost = self.mirror.accepted.number not in record.view.history or record.view.merged
             self.rejoined = self.rejoined or lost
         self.world.durable(self, record)
         self.mirror.apply(record)
@@ -657,10 +657,13 @@ class Machine:
         if agreement is None or self.forged:  # a worker does not follow another log
             return
         worker, history = self.worker, agreement.history
+        view = self.mirror.accepted
+        if not agreement.installed or view is None or view.number != agreement.view.number:
+            return
         if not worker.is_on(history):
             self._send_back(worker, agreement)
         branch = self.world.log.branch(self.mirror)
-        if self.told.stable <= worker.index or not agreement.installed:
+        if self.told.stable <= worker.index:
             return
         with self._guard:
             for span in history.spans(worker.index, min(self.told.stable, history.length)):

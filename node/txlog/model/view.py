@@ -37,10 +37,11 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     goes on from. ``history``: the numbers of the views that this one has grown from, oldest first. ``floor``: every
     stamp given in this view lies above it, and every stamp in the base at or below it.
 
-    ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install. ``apart_at``: a configured master is out
-    because it was silent, and no rejoin with it goes back below this index; -1 when nobody is. ``known``: the last seq
-    of each origin in the base or waiting; what is held of a master outside beyond it belongs to another branch
-    (*parked*)."""
+    ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install; ``strategies``: those of the views in
+    ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below this
+    index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a master
+    outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
+    (``Simple``)."""
 
     epoch: int
     ballot: int
@@ -55,6 +56,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     strategy: str = "Smart"
     apart_at: int = -1
     known: list[int] = []
+    strategies: list[str] = []
+    merged: bool = False
 
     @property
     def number(self) -> Number:
@@ -81,7 +84,7 @@ def founding_id(members: list[Member]) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def founding_view(ballot: int, coordinator: str, members: list[Member]) -> View:
+def founding_view(ballot: int, coordinator: str, members: list[Member], strategy: str) -> View:
     """View 1 of a cluster of these masters."""
     origins = [(m.node, m.birth) for m in members]
-    return View(1, ballot, coordinator, members, founding_id(members), 0, bytes(16), origins, [])
+    return View(1, ballot, coordinator, members, founding_id(members), 0, bytes(16), origins, [], 0, strategy)

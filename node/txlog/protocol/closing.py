@@ -105,10 +105,8 @@ def close(
         forks.sort(key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
     winner = forks[0]
     outside = [r for r in reports if r not in winner.reports]
-    if winner.view.strategy == "Simple" and len(forks) > 1:
-        base = _merged(own, forks)
-    else:
-        base = _closed(own, winner)
+    merged = len(forks) > 1 and _shared_strategy(forks) == "Simple"
+    base = _merged(own, forks) if merged else _closed(own, winner)
     floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), base.highest])
     rest = _gathered([p for r in outside for p in r.pending] + [p for r in reports for p in r.parked])
     waiting = _waiting(rest, base, floor)
@@ -130,6 +128,8 @@ def close(
         _strategy(members, winner, reports),
         _apart_at(winner, gone) if out and not majority else -1,
         [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
+        [*winner.view.strategies, winner.view.strategy],
+        merged,
     )
     return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks])
 
@@ -140,6 +140,16 @@ def _strategy(members: list[Member], winner: Branch, reports: list[Report]) -> s
     if all((m.node, m.birth) in before for m in members):
         return winner.view.strategy
     return min((r.prefers for r in reports), key=STRATEGIES.index)
+
+
+def _shared_strategy(forks: list[Branch]) -> str:
+    """Of the last view that all of these have grown from."""
+    first = forks[0].view
+    lines = [{*fork.view.history, fork.number} for fork in forks]
+    for number, strategy in zip(reversed(first.history), reversed(first.strategies), strict=True):
+        if all(number in line for line in lines):
+            return strategy
+    return first.strategy
 
 
 def _apart_at(winner: Branch, gone: list[Departure]) -> int:
@@ -176,6 +186,10 @@ def branches_of(reports: list[Report], own: History) -> list[Branch]:
             or len(longest.hashes) != HASH_BYTES * len(log)
         ):
             raise Unclosed(f"the report of {longest.node} does not fit the log here")
+        same = 0
+        while same < len(log) and shared + same < own.length and own.hash_at(shared + same + 1) == hashes[same]:
+            same += 1
+        shared, log, hashes = shared + same, log[same:], hashes[same:]
         branches.append(Branch(view, found[number], shared, log, hashes))
     return branches
 

@@ -192,4 +192,4 @@ class Founding:
             accepted.append(self.views.accepted)
         same = [v for v in accepted if v.members == members]
         ballot = max((v.ballot for v in same), default=max((v.ballot + 1 for v in accepted), default=1))
-        return founding_view(ballot, self.settings.node, members)
+        return founding_view(ballot, self.settings.node, members, self.settings.strategy)

@@ -123,7 +123,7 @@ class Log:
             return
         old = mirror.accepted
         before = self.branch(mirror) if old is not None else Branch(view.cluster_id, self._retention)
-        if old is not None and old.number in view.history and old.strategy != "Simple" and record.cut < mirror.stable:
+        if old is not None and old.number in view.history and not view.merged and record.cut < mirror.stable:
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
         if old is not None and old.apart_at >= 0 and record.cut < min(mirror.stable, old.apart_at):
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
@@ -142,7 +142,7 @@ class Log:
         """What was stable in a view stands at its place in every view that has grown from it (invariant 6)."""
         parent = self.branches.get(view.history[-1])
         mine.moved = set(parent.moved) if parent is not None else set()
-        if parent is not None and view.strategy == "Simple" and not _goes_on(parent, mine):
+        if parent is not None and view.merged:
             mine.moved |= set(view.history)  # a merge moves what the branches do not share
         for number in view.history:
             grown = self.branches.get(number)
