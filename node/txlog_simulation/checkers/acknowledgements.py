@@ -92,7 +92,7 @@ class Promises:
             if seq and seq > durable(member, 0):
                 self._wrong("8", f"{origin.node} posts held {seq} of {member.node}, its disk has {mirror.held}")
         rows = self.transactions.made.get(origin, ())
-        if claim.own_seq < len(rows) and rows[claim.own_seq].stamp <= claim.counter:
+        if claim.own_seq < len(rows) and 0 < rows[claim.own_seq].stamp <= claim.counter:
             self._wrong("7", f"{origin.node} posts counter {claim.counter} above a stamp behind seq {claim.own_seq}")
         if claim.counter > self.counter.get(origin, 0):
             self.counter[origin] = claim.counter
