@@ -11,10 +11,12 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
 from txlog.workers import ADAPTERS, CAPABILITIES
 from txlog.workers.base import (
+    Loading,
     Lock,
     MarkerPosition,
     Operation,
     ProbeStep,
+    SystemGraphs,
     UnexpectedAnswer,
     Verdict,
     WorkerRequest,
@@ -189,11 +191,57 @@ def test_every_literal_reaches_the_store_as_it_is(worker: OxigraphProcess) -> No
     assert worker.quads() == []
 
 
-def test_bulk_load(worker: OxigraphProcess) -> None:
-    load = ADAPTER.load()
-    body = b"<urn:s> <urn:p> <urn:o> .\n<urn:s> <urn:p> <urn:o> <urn:g> .\n"
-    assert worker.send(WorkerRequest(load.method, load.path, load.headers, body)).status == 204
+# -- loading a whole data set
+
+LOADING = Loading(Position(2, 9, bytes(range(16))), 77)
+TWO_QUADS = b"<urn:s> <urn:p> <urn:o> .\n<urn:s> <urn:p> <urn:o> <urn:g> .\n"
+
+
+def begin(worker: OxigraphProcess, loading: Loading, token: int = 5, *, emptying: bool = False) -> WorkerResponse:
+    assert worker.send(ADAPTER.claim(token)).ok
+    answer = worker.send(ADAPTER.begin_loading(loading, token, emptying=emptying))
+    worker.send(ADAPTER.unclaim(token))
+    return answer
+
+
+def test_a_load_from_its_beginning_to_its_marker(worker: OxigraphProcess) -> None:
+    assert begin(worker, LOADING).ok
+    assert worker.system() == SystemGraphs((), frozenset(), (LOADING,))
+    assert ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
+    assert worker.send(ADAPTER.load(TWO_QUADS)).status == 204
     assert len(worker.quads()) == 2
+    assert worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
+    assert (worker.system().markers, worker.system().loading) == ((at(9),), ())
+    assert not ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
+
+
+def test_only_an_empty_store_begins_to_load_and_emptying_leaves_nothing(worker: OxigraphProcess) -> None:
+    assert worker.send(ADAPTER.apply([DATA], None, at(1))).ok
+    assert ADAPTER.verdict(begin(worker, LOADING)) is Verdict.MOVED
+    assert worker.system().markers == (at(1),)
+    assert begin(worker, LOADING, emptying=True).ok
+    assert (worker.quads(), worker.system().markers, worker.system().loading) == ([], (), (LOADING,))
+
+
+def test_a_loading_store_takes_no_apply_and_another_load_only_by_emptying(worker: OxigraphProcess) -> None:
+    assert begin(worker, LOADING).ok
+    for expected in (None, at(1)):
+        assert not worker.send(ADAPTER.apply([DATA], expected, at(2))).ok
+    other = LOADING._replace(token=78)
+    assert ADAPTER.verdict(begin(worker, other)) is Verdict.MOVED
+    assert begin(worker, other, emptying=True).ok
+    assert not worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
+    assert worker.system().loading == (other,)
+
+
+def test_a_load_does_not_begin_beside_an_applier(worker: OxigraphProcess) -> None:
+    applier, loader = 0, TOKENS - 1  # tokens that differ in every digit, so that both claims lie there
+    assert worker.send(ADAPTER.claim(applier)).ok
+    assert worker.send(ADAPTER.claim(loader)).ok
+    for emptying in (False, True):
+        answer = worker.send(ADAPTER.begin_loading(LOADING, loader, emptying=emptying))
+        assert ADAPTER.verdict(answer) is Verdict.CONTENDED
+    assert worker.system().loading == ()
 
 
 # -- the probe

@@ -1,0 +1,171 @@
+"""A whole data set into one worker: Loading → batches → compared → its position.
+
+Under the appliers' lock the worker is marked as loading, in one transaction with its being empty. From then on no
+applier touches it, so the lock is given back. What breaks off leaves that mark.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from txlog.backup.faults import LoadingLost, RestoredDiffers, WorkerLoading, WorkerNotEmpty
+from txlog.backup.parts import whole_lines
+from txlog.backup.progress import Progress, Told, counted
+from txlog.backup.standing import POLL_S, system_of
+from txlog.model.entry import Position
+from txlog.model.errors import Unavailable
+from txlog.workers.base import (
+    Adapter,
+    Loading,
+    MarkerPosition,
+    StreamTransport,
+    SystemGraphs,
+    UnexpectedAnswer,
+    Verdict,
+    WorkerResponse,
+)
+from txlog.workers.digest import Digest, digest
+
+BATCH_BYTES: Final = 8 << 20
+"""N-Quads in one request: the store's memory grows with it, its speed hardly."""
+TAKEOVER_S: Final = 45.0
+"""How long a lock must lie untouched before its owner is taken for dead; as in :mod:`txlog.apply`."""
+LOCK_S: Final = 120.0
+
+
+class Expected(NamedTuple):
+    """What the worker must give out when everything is loaded."""
+
+    position: Position
+    quads: int
+    digest: str
+
+
+class Into(NamedTuple):
+    """The worker to load into."""
+
+    name: str
+    adapter: Adapter
+    transport: StreamTransport
+
+
+def refuse_unless_empty(into: Into, *, again: bool) -> None:
+    """``again``: a load that broke off may lie there."""
+    system = system_of(into.adapter, into.transport)
+    if system.loading and not again:
+        raise WorkerLoading(_said_loading(into, system))
+    if system.loading:
+        return
+    if system.markers:
+        raise WorkerNotEmpty(
+            f"{into.name} stands at index {system.markers[-1].position.index}; only an empty worker is restored into "
+            "(to replace what it holds: txlog worker rebuild)"
+        )
+    if not into.adapter.is_empty_in(into.transport.send(into.adapter.is_empty())):
+        raise WorkerNotEmpty(f"{into.name} holds data without a position; give TxLog an empty store")
+
+
+def begin(into: Into, position: Position, *, emptying: bool, again: bool = False, lock_s: float = LOCK_S) -> Loading:
+    """Mark the worker as loading; it is empty then. ``emptying``: whatever it holds goes. ``again``: only what a load
+    that broke off has left there goes."""
+    loading = Loading(position, secrets.randbits(62))
+    adapter, transport = into.adapter, into.transport
+    until = time.monotonic() + lock_s
+    while True:
+        empties = emptying
+        if not emptying:
+            refuse_unless_empty(into, again=again)
+            empties = bool(system_of(adapter, transport).loading)
+        token = _claim(into, until)
+        answer = transport.send(adapter.begin_loading(loading, token, emptying=empties))
+        verdict = adapter.verdict(answer)
+        if verdict is Verdict.APPLIED:
+            return loading
+        transport.send(adapter.unclaim(token))
+        if verdict is Verdict.REFUSED:
+            raise UnexpectedAnswer("beginning to load", answer)
+        if time.monotonic() > until:
+            raise Unavailable("Locked", f"{into.name} does not stand still; hold its pipeline and try again")
+        # Somebody applied or claimed at this very moment: what that led to is seen at the next turn.
+        time.sleep(random.uniform(POLL_S / 5, POLL_S))
+
+
+def fill(into: Into, loading: Loading, pieces: Iterator[bytes], quads: int | None, told: Told) -> int:
+    """Load N-Quads. Returns how many bytes."""
+    size = 0
+    for batch in whole_lines(counted("loading", quads, told, pieces), BATCH_BYTES):
+        _still_ours(into, loading)
+        answer = into.transport.send(into.adapter.load(batch))
+        if not answer.ok:
+            raise UnexpectedAnswer("loading", answer)
+        size += len(batch)
+    return size
+
+
+def finish(into: Into, loading: Loading, expected: Expected, fence: int, told: Told) -> MarkerPosition:
+    """Compare what the worker gives out, then let it be a worker at its position."""
+    found = read_back(into, expected.quads, told)
+    if (found.quads, f"{found.total:032x}") != (expected.quads, expected.digest):
+        raise RestoredDiffers(
+            f"{into.name} gives out {found.quads:,} quads with digest {found.total:032x}, loaded were "
+            f"{expected.quads:,} with {expected.digest}; it stays marked as loading: empty it, or restore again"
+        )
+    marker = MarkerPosition(expected.position, fence)
+    answer = into.transport.send(into.adapter.end_loading(loading, marker))
+    if not answer.ok:
+        _still_ours(into, loading)
+        raise UnexpectedAnswer("setting the position", answer)
+    return marker
+
+
+def read_back(into: Into, quads: int | None, told: Told) -> Digest:
+    """The digest of what the worker holds."""
+    with into.transport.stream(into.adapter.snapshot()) as answer:
+        if answer.status != 200:
+            body = b"".join(answer.chunks)
+            raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
+        return digest(counted("comparing", quads, told, answer.chunks))
+
+
+def _still_ours(into: Into, loading: Loading) -> None:
+    if not into.adapter.is_at_in(into.transport.send(into.adapter.is_loading(loading))):
+        raise LoadingLost(f"somebody else has begun to load {into.name} meanwhile; theirs counts, this one ends")
+
+
+def _claim(into: Into, until: float) -> int:
+    """The appliers' lock; from one that is gone for :data:`TAKEOVER_S`."""
+    adapter, transport = into.adapter, into.transport
+    seen: SystemGraphs | None = None
+    since = time.monotonic()
+    while True:
+        token = random.randrange(adapter.tokens)
+        if transport.send(adapter.claim(token)).ok:
+            return token
+        system = system_of(adapter, transport)
+        now = time.monotonic()
+        if seen != system:
+            seen, since = system, now
+        if system.claims and now - since > TAKEOVER_S and len(system.markers) < 2:
+            found = system.markers[0] if system.markers else None
+            if transport.send(adapter.take_over(found, token)).ok:
+                return token
+        if now > until:
+            raise Unavailable(
+                "Locked", f"another applier has the lock of {into.name}; end it, or wait {TAKEOVER_S:g} s"
+            )
+        time.sleep(POLL_S)
+
+
+def _said_loading(into: Into, system: SystemGraphs) -> str:
+    return (
+        f"a restore into {into.name}, to stand at index {system.loading[0].position.index}, has begun and not ended; "
+        "when none runs any more, begin again: txlog restore --again"
+    )
+
+
+def told_once(told: Told, phase: str, said: str) -> None:
+    told(Progress(phase, 0, None, said))
