@@ -20,7 +20,7 @@ from txlog.backup.manifest import (
     encode_manifest,
     place_of,
 )
-from txlog.backup.parts import PART_BYTES, PartWriter, canonical
+from txlog.backup.parts import PART_BYTES, PartWriter, canonical, gathered
 from txlog.backup.progress import Progress, Told, counted, nobody
 from txlog.backup.standing import DEADLINE_S, Source, snapshot
 from txlog.backup.target import Target
@@ -54,7 +54,7 @@ def create(source: Source, target: Target, order: Order, told: Told = nobody) ->
     size = source.adapter.size_in(source.transport.send(source.adapter.size()))
     said: Callable[[str], None] = lambda text: told(Progress("holding", 0, None, text))  # noqa: E731
     with snapshot(source, order.at, order.deadline_s, said) as (marker, answer):
-        pieces = canonical(answer.chunks, source.name)
+        pieces = canonical(gathered(answer.chunks), source.name)
         return write(pieces, marker.position, source.name, source.adapter.engine, target, order, told, size)
 
 

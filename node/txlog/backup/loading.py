@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from txlog.backup.faults import LoadingLost, RestoredDiffers, WorkerLoading, WorkerNotEmpty
-from txlog.backup.parts import whole_lines
+from txlog.backup.parts import gathered, whole_lines
 from txlog.backup.progress import Progress, Told, counted
 from txlog.backup.standing import POLL_S, system_of
 from txlog.model.entry import Position
@@ -128,7 +128,7 @@ def read_back(into: Into, quads: int | None, told: Told) -> Digest:
         if answer.status != 200:
             body = b"".join(answer.chunks)
             raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
-        return digest(counted("comparing", quads, told, answer.chunks))
+        return digest(counted("comparing", quads, told, gathered(answer.chunks)))
 
 
 def _still_ours(into: Into, loading: Loading) -> None:
