@@ -149,10 +149,11 @@ def test_of_two_restores_at_once_the_later_counts(
     assert len(empty.quads()) == QUADS
 
 
+@pytest.mark.parametrize("token", [0, 0x5555, 0x1234])
 def test_a_restore_waits_for_the_applier_and_takes_over_from_one_that_is_gone(
-    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch
+    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch, token: int
 ) -> None:
-    assert empty.send(ADAPTER.claim(0)).ok  # its owner never comes back
+    assert empty.send(ADAPTER.claim(token)).ok  # its owner never comes back
     before = everything(empty)
     with pytest.raises(Unavailable, match="another applier has the lock"):
         begin(into(empty), made.position, emptying=False, lock_s=0.2)

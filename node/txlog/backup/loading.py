@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from txlog.backup.faults import LoadingLost, RestoredDiffers, WorkerLoading, WorkerNotEmpty
 from txlog.backup.parts import gathered, whole_lines
-from txlog.backup.progress import Progress, Told, counted
+from txlog.backup.progress import Told, counted
 from txlog.backup.standing import POLL_S, system_of
 from txlog.model.entry import Position
 from txlog.model.errors import Unavailable
@@ -74,13 +74,13 @@ def begin(into: Into, position: Position, *, emptying: bool, again: bool = False
     that broke off has left there goes."""
     loading = Loading(position, secrets.randbits(62))
     adapter, transport = into.adapter, into.transport
-    until = time.monotonic() + lock_s
+    lock = _Lock(into, time.monotonic() + lock_s)
     while True:
         empties = emptying
         if not emptying:
             refuse_unless_empty(into, again=again)
             empties = bool(system_of(adapter, transport).loading)
-        token = _claim(into, until)
+        token = lock.claim()
         answer = transport.send(adapter.begin_loading(loading, token, emptying=empties))
         verdict = adapter.verdict(answer)
         if verdict is Verdict.APPLIED:
@@ -88,8 +88,6 @@ def begin(into: Into, position: Position, *, emptying: bool, again: bool = False
         transport.send(adapter.unclaim(token))
         if verdict is Verdict.REFUSED:
             raise UnexpectedAnswer("beginning to load", answer)
-        if time.monotonic() > until:
-            raise Unavailable("Locked", f"{into.name} does not stand still; hold its pipeline and try again")
         # Somebody applied or claimed at this very moment: what that led to is seen at the next turn.
         time.sleep(random.uniform(POLL_S / 5, POLL_S))
 
@@ -136,28 +134,39 @@ def _still_ours(into: Into, loading: Loading) -> None:
         raise LoadingLost(f"somebody else has begun to load {into.name} meanwhile; theirs counts, this one ends")
 
 
-def _claim(into: Into, until: float) -> int:
-    """The appliers' lock; from one that is gone for :data:`TAKEOVER_S`."""
-    adapter, transport = into.adapter, into.transport
-    seen: SystemGraphs | None = None
-    since = time.monotonic()
-    while True:
-        token = random.randrange(adapter.tokens)
-        if transport.send(adapter.claim(token)).ok:
-            return token
-        system = system_of(adapter, transport)
+class _Lock:
+    """The appliers' lock of a worker, also from one that is gone for :data:`TAKEOVER_S`."""
+
+    def __init__(self, into: Into, until: float) -> None:
+        self._into, self._until = into, until
+        self._seen: SystemGraphs | None = None
+        self._since = 0.0
+
+    def claim(self) -> int:
+        """A token; it counts when a request that confirms it has succeeded."""
+        adapter, transport = self._into.adapter, self._into.transport
+        while True:
+            token = random.randrange(adapter.tokens)
+            system = system_of(adapter, transport)
+            if not system.claims:
+                if transport.send(adapter.claim(token)).ok:
+                    return token
+            elif self._is_dead(system):
+                found = system.markers[0] if system.markers else None
+                if transport.send(adapter.take_over(found, token)).ok:
+                    return token
+            if time.monotonic() > self._until:
+                raise Unavailable(
+                    "Locked",
+                    f"another applier has the lock of {self._into.name}; end it, or wait a minute and try again",
+                )
+            time.sleep(POLL_S)
+
+    def _is_dead(self, system: SystemGraphs) -> bool:
         now = time.monotonic()
-        if seen != system:
-            seen, since = system, now
-        if system.claims and now - since > TAKEOVER_S and len(system.markers) < 2:
-            found = system.markers[0] if system.markers else None
-            if transport.send(adapter.take_over(found, token)).ok:
-                return token
-        if now > until:
-            raise Unavailable(
-                "Locked", f"another applier has the lock of {into.name}; end it, or wait {TAKEOVER_S:g} s"
-            )
-        time.sleep(POLL_S)
+        if system != self._seen:
+            self._seen, self._since = system, now
+        return now - self._since > TAKEOVER_S and len(system.markers) < 2
 
 
 def _said_loading(into: Into, system: SystemGraphs) -> str:
@@ -165,7 +174,3 @@ def _said_loading(into: Into, system: SystemGraphs) -> str:
         f"a restore into {into.name}, to stand at index {system.loading[0].position.index}, has begun and not ended; "
         "when none runs any more, begin again: txlog restore --again"
     )
-
-
-def told_once(told: Told, phase: str, said: str) -> None:
-    told(Progress(phase, 0, None, said))
