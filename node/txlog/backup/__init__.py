@@ -7,6 +7,7 @@ from txlog.backup.creating import Order, create
 from txlog.backup.loading import Into
 from txlog.backup.manifest import Manifest
 from txlog.backup.progress import Progress, Told
+from txlog.backup.rebuilding import rebuild_from_backup, rebuild_from_worker
 from txlog.backup.restoring import Restored, restore
 from txlog.backup.retention import retain
 from txlog.backup.standing import Source
@@ -33,6 +34,8 @@ __all__ = [
     "manifest_of",
     "newest",
     "open_target",
+    "rebuild_from_backup",
+    "rebuild_from_worker",
     "release",
     "restore",
     "retain",

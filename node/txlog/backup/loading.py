@@ -89,6 +89,7 @@ def begin(into: Into, position: Position, *, emptying: bool, again: bool = False
         if verdict is Verdict.REFUSED:
             raise UnexpectedAnswer("beginning to load", answer)
         # Somebody applied or claimed at this very moment: what that led to is seen at the next turn.
+        lock.refuse_when_late()
         time.sleep(random.uniform(POLL_S / 5, POLL_S))
 
 
@@ -155,12 +156,12 @@ class _Lock:
                 found = system.markers[0] if system.markers else None
                 if transport.send(adapter.take_over(found, token)).ok:
                     return token
-            if time.monotonic() > self._until:
-                raise Unavailable(
-                    "Locked",
-                    f"another applier has the lock of {self._into.name}; end it, or wait a minute and try again",
-                )
+            self.refuse_when_late()
             time.sleep(POLL_S)
+
+    def refuse_when_late(self) -> None:
+        if time.monotonic() > self._until:
+            raise Unavailable("Locked", f"another applier has the lock of {self._into.name}; end it, or try again")
 
     def _is_dead(self, system: SystemGraphs) -> bool:
         now = time.monotonic()

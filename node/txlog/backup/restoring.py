@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from txlog.backup.chain import OnChain, check_cluster
@@ -33,9 +34,11 @@ def restore(
     fence: int = 1,
     told: Told = nobody,
     lock_s: float = LOCK_S,
+    beginning: AbstractContextManager[None] | None = None,
 ) -> Restored:
     """Into an empty worker. ``again``: into one in which an earlier restore broke off, which is emptied first.
-    ``fence``: the number that appliers must find beside the position.
+    ``fence``: the number that appliers must find beside the position. ``beginning``: entered until the worker is
+    marked as loading (:func:`txlog.backup.rebuilding.taken_out`, for a worker that a pipeline knows).
 
     Raises, the worker untouched: every fault of the backup, ``OtherCluster``, ``OtherEngine``, ``OffTheChain``,
     ``WorkerNotEmpty``, ``WorkerLoading``. Anything else leaves the worker marked as loading."""
@@ -43,7 +46,9 @@ def restore(
     refuse_unfit(manifest, into, cluster, on_chain)
     refuse_unless_empty(into, again=again)
     check(target, name, told)
-    return load(target, manifest, into, emptying=False, again=again, fence=fence, told=told, lock_s=lock_s)
+    return load(
+        target, manifest, into, emptying=False, again=again, fence=fence, told=told, lock_s=lock_s, beginning=beginning
+    )
 
 
 def refuse_unfit(manifest: Manifest, into: Into, cluster: str, on_chain: OnChain) -> None:
@@ -62,13 +67,16 @@ def load(
     into: Into,
     *,
     emptying: bool,
-    again: bool,
     fence: int,
     told: Told,
+    again: bool = False,
     lock_s: float = LOCK_S,
+    beginning: AbstractContextManager[None] | None = None,
 ) -> Restored:
-    """The part of :func:`restore` that touches the worker, for a backup that was checked."""
-    loading = begin(into, manifest.position, emptying=emptying, again=again, lock_s=lock_s)
+    """The part of :func:`restore` that touches the worker, for a backup that was checked. ``beginning``: entered until
+    the worker is marked as loading."""
+    with beginning or nullcontext():
+        loading = begin(into, manifest.position, emptying=emptying, again=again, lock_s=lock_s)
     size = fill(into, loading, contents(target, manifest), manifest.quads, told)
     expected = Expected(manifest.position, manifest.quads, manifest.digest)
     return Restored(finish(into, loading, expected, fence, told), manifest.quads, size)
