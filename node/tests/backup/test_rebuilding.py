@@ -22,7 +22,7 @@ from txlog.model.errors import Unavailable
 from txlog.workers.digest import digest_of_worker
 from txlog.workers.transport import HttpTransport
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 @pytest.fixture
