@@ -2,7 +2,8 @@
 
 Handlers put something in and await an answer; the order inside is fixed (one *turn*)::
 
-    writes that gathered → poll → sync (here while it is short, else on its thread) → release: messages, marks → waiters
+    sockets once more → writes that gathered → poll → sync (here while it is short, else on its thread)
+    → release: messages, marks → waiters
 
 Writes of clients gather while a sync is under way, since they could not become durable before the next one anyway:
 so whatever came meanwhile becomes one run, one record, one message. Nothing here awaits between reading the core's
@@ -292,7 +293,12 @@ class Loop:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """The sockets are read once more before the turn: what came while the first of it was looked at shares the
+        turn, its sync and its posts. Nothing is waited for."""
+        self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
