@@ -467,7 +467,7 @@ class Journal:
 
     def _head(self, place: Place) -> Head:
         """The last one is kept: a big record is often read in small pieces."""
-        if (self._last_head.segment, self._last_head.offset) != place[1:]:
+        if self._last_head.segment != place.segment or self._last_head.offset != place.offset:
             self._last_head = self._reader.head(place)
         return self._last_head
 

@@ -78,6 +78,9 @@ class Executor:
         """One message from a peer; :class:`PeerFault` when it is refused."""
         message = wire.decode(peer, data)
         match message:
+            case Post():  # most are
+                room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
+                self.core.receive(peer, message, now, room)
             case FetchRuns():
                 self._serve_runs(peer, message.span)
             case FetchOrder():
@@ -139,9 +142,13 @@ class Executor:
         marks: Marks | None = None
         added: list[Added] = []
         for effects in ready:
-            messages += [(send.peer, self._encode(send)) for send in effects.sends]
-            marks = effects.marks or marks
-            added += [record for record in effects.records if isinstance(record, Added)]
+            for send in effects.sends:
+                messages.append((send.peer, self._encode(send)))
+            if effects.marks is not None:
+                marks = effects.marks
+            for record in effects.records:
+                if isinstance(record, Added):
+                    added.append(record)
         return Released(messages, marks, added)
 
     def _encode(self, send: Send) -> bytes:
