@@ -64,6 +64,9 @@ class Executor:
         self._ready: list[Effects] = []
         self._sync: Sync | None = None
         self._unwritten = 0
+        self._pushed: tuple[int, int] | None = None
+        self._pushed_runs: list[Run] = []
+        """What was read for a post of this release: every peer is usually sent the same."""
         self._gather()
 
     # In
@@ -149,12 +152,15 @@ class Executor:
             for record in effects.records:
                 if isinstance(record, Added):
                     added.append(record)
+        self._pushed, self._pushed_runs = None, []
         return Released(messages, marks, added)
 
     def _encode(self, send: Send) -> bytes:
         message = send.message
         if send.push is not None and isinstance(message, Post):
-            message = msgspec.structs.replace(message, runs=self._own_runs(*send.push))
+            if send.push != self._pushed:
+                self._pushed, self._pushed_runs = send.push, self._own_runs(*send.push)
+            message = msgspec.structs.replace(message, runs=self._pushed_runs)
         return wire.encode(message)
 
     def _own_runs(self, first_seq: int, last_seq: int) -> list[Run]:
