@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -12,12 +13,38 @@ import obstore
 import pytest
 from log_in_memory import MemoryLog
 from oxigraph_process import OxigraphProcess
-from pen import CLUSTER, apply, back_up, everything, filled_log, folder_target, order, put_back, s3_target, source
+from pen import (
+    CLUSTER,
+    apply,
+    back_up,
+    chain_of,
+    everything,
+    filled_log,
+    folder_target,
+    into,
+    order,
+    put_back,
+    s3_target,
+    source,
+)
 from seaweed_process import ACCESS, SECRET, SeaweedProcess, free_ports
 
-from txlog.backup import Progress, Target, catalogue, check, create, delete, leftovers, newest, open_target, release
+from txlog.backup import (
+    Progress,
+    Target,
+    catalogue,
+    check,
+    create,
+    delete,
+    leftovers,
+    newest,
+    open_target,
+    release,
+    restore,
+)
 from txlog.backup.faults import (
     BackupFault,
+    BackupInUse,
     HeldBackup,
     NoSuchBackup,
     PartDamaged,
@@ -27,6 +54,7 @@ from txlog.backup.faults import (
     TargetFull,
     TargetUnreachable,
 )
+from txlog.backup.lease import LEASE, LEASE_S
 from txlog.backup.retention import DAY_S, retain
 from txlog.config.process import S3Config
 from txlog.model.errors import BadInput
@@ -190,8 +218,8 @@ def test_retention_keeps_the_newest_and_what_is_held(worker: OxigraphProcess, tm
     assert retain(target, "another cluster", "uk", 1) == []
     assert set(retain(target, CLUSTER, "uk", 1, keep_days=1)) == set()
     tomorrow = newest(target, CLUSTER)[0].touched + DAY_S + 60
-    assert set(retain(target, CLUSTER, "uk", 2, keep_days=1, now=tomorrow)) == {one, three}
-    assert {each.name for each in newest(target, CLUSTER)} == {split, elsewhere, five, six}
+    assert set(retain(target, CLUSTER, "uk", 2, keep_days=1, now=tomorrow)) == {three}
+    assert {each.name for each in newest(target, CLUSTER)} == {one, split, elsewhere, five, six}
     assert retain(target, CLUSTER, "uk", 1) == [five]
     assert retain(target, CLUSTER, "uk", 1) == []
 
@@ -202,14 +230,48 @@ def test_retention_keeps_the_newest_and_what_is_held(worker: OxigraphProcess, tm
     release(target, split)
     assert [each.held for each in catalogue(target) if each.name == split] == [False]
     assert retain(target, CLUSTER, "uk", 1) == [split]
-    assert {each.name for each in newest(target, CLUSTER)} == {elsewhere, six}
+    assert {each.name for each in newest(target, CLUSTER)} == {one, elsewhere, six}
     assert catalogue(target)[0].name == "leftover"
+
+
+def test_what_is_being_restored_from_is_not_deleted(
+    worker: OxigraphProcess, empty: OxigraphProcess, filled: MemoryLog, tmp_path: Path
+) -> None:
+    target = folder_target(tmp_path / "backups")
+    old, new = (back_up(worker, target, why="schedule").name for _ in range(2))
+    seen: list[str] = []
+
+    def told(progress: Progress) -> None:
+        if progress.phase == "loading" and not seen:
+            seen.append(progress.phase)
+            assert retain(target, CLUSTER, "uk", 1) == []
+            with pytest.raises(BackupInUse):
+                delete(target, old)
+
+    restore(target, old, into(empty), CLUSTER, chain_of(filled), told=told)
+    assert seen == ["loading"]
+    assert empty.quads() == worker.quads()
+    assert retain(target, CLUSTER, "uk", 1) == [old]
+    assert [each.name for each in catalogue(target)] == [new]
+
+
+def test_who_was_killed_while_restoring_keeps_a_backup_for_a_day(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    apply(worker, filled_log(1))
+    old, _ = (back_up(worker, target, why="schedule").name for _ in range(2))
+    target.write(f"{old}/{LEASE}0123.json", b"{}")
+    leased = next(each.leased for each in catalogue(target) if each.name == old)
+    assert retain(target, CLUSTER, "uk", 1, now=leased + LEASE_S - 1) == []
+    lease = tmp_path / "backups" / old / f"{LEASE}0123.json"
+    os.utime(lease, (leased - LEASE_S - 1, leased - LEASE_S - 1))
+    assert retain(target, CLUSTER, "uk", 1) == [old]
+    assert not lease.parent.exists()
 
 
 def test_a_damaged_backup_is_not_counted_among_those_kept(worker: OxigraphProcess, tmp_path: Path) -> None:
     target = folder_target(tmp_path / "backups")
     apply(worker, filled_log(1))
-    good, bad = back_up(worker, target).name, back_up(worker, target).name
+    good, bad = (back_up(worker, target, why="schedule").name for _ in range(2))
     (tmp_path / "backups" / bad / "part-00001.nq.zst").write_bytes(b"")
     assert retain(target, CLUSTER, "uk", 1) == []
     assert check(target, good).name == good

@@ -164,6 +164,11 @@ def test_nothing_is_emptied_for_what_cannot_be_restored(
     source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
     with pytest.raises(OffTheChain):
         rebuild_from_worker(source, into, masters, chain_of(other))
+    for name in ("../x", "", "none"):
+        with pytest.raises(NoSuchBackup):
+            rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log), name=name)
+    assert list(target.objects()) == []
+    assert not (tmp_path / "x").exists()
     made = back_up(worker, target)
     gone = [MasterClient("http://127.0.0.1:9", connect_s=0.2)]
     with pytest.raises(Unavailable, match="no master takes the hold"):

@@ -197,9 +197,12 @@ LOADING = Loading(Position(2, 9, bytes(range(16))), 77)
 TWO_QUADS = b"<urn:s> <urn:p> <urn:o> .\n<urn:s> <urn:p> <urn:o> <urn:g> .\n"
 
 
-def begin(worker: OxigraphProcess, loading: Loading, token: int = 5, *, emptying: bool = False) -> WorkerResponse:
+def begin(worker: OxigraphProcess, loading: Loading, token: int = 5, *, condemn: bool = False) -> WorkerResponse:
     assert worker.send(ADAPTER.claim(token)).ok
-    answer = worker.send(ADAPTER.begin_loading(loading, token, emptying=emptying))
+    request = ADAPTER.begin_loading(loading, token)
+    if condemn:
+        request = ADAPTER.condemn(worker.system(), loading, token)
+    answer = worker.send(request)
     worker.send(ADAPTER.unclaim(token))
     return answer
 
@@ -215,12 +218,24 @@ def test_a_load_from_its_beginning_to_its_marker(worker: OxigraphProcess) -> Non
     assert not ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
 
 
-def test_only_an_empty_store_begins_to_load_and_emptying_leaves_nothing(worker: OxigraphProcess) -> None:
+def test_only_an_empty_store_begins_to_load_another_is_condemned_and_emptied_first(worker: OxigraphProcess) -> None:
     assert worker.send(ADAPTER.apply([DATA], None, at(1))).ok
     assert ADAPTER.verdict(begin(worker, LOADING)) is Verdict.MOVED
     assert worker.system().markers == (at(1),)
-    assert begin(worker, LOADING, emptying=True).ok
-    assert (worker.quads(), worker.system().markers, worker.system().loading) == ([], (), (LOADING,))
+    assert begin(worker, LOADING, condemn=True).ok
+    assert (len(worker.quads()), worker.system()) == (3, SystemGraphs((), frozenset(), (LOADING,)))
+    assert worker.send(ADAPTER.empty()).ok
+    assert (worker.quads(), worker.graphs()) == ([], [])
+    assert begin(worker, LOADING).ok
+
+
+def test_a_worker_that_has_moved_is_not_condemned(worker: OxigraphProcess) -> None:
+    assert worker.send(ADAPTER.apply([DATA], None, at(1))).ok
+    found = worker.system()
+    assert worker.send(ADAPTER.apply([], at(1), at(2))).ok
+    assert worker.send(ADAPTER.claim(5)).ok
+    assert ADAPTER.verdict(worker.send(ADAPTER.condemn(found, LOADING, 5))) is Verdict.MOVED
+    assert worker.system().markers == (at(2),)
 
 
 def test_a_loading_store_takes_no_apply_and_another_load_only_by_emptying(worker: OxigraphProcess) -> None:
@@ -229,7 +244,7 @@ def test_a_loading_store_takes_no_apply_and_another_load_only_by_emptying(worker
         assert not worker.send(ADAPTER.apply([DATA], expected, at(2))).ok
     other = LOADING._replace(token=78)
     assert ADAPTER.verdict(begin(worker, other)) is Verdict.MOVED
-    assert begin(worker, other, emptying=True).ok
+    assert begin(worker, other, condemn=True).ok
     assert not worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
     assert worker.system().loading == (other,)
 
@@ -238,9 +253,9 @@ def test_a_load_does_not_begin_beside_an_applier(worker: OxigraphProcess) -> Non
     applier, loader = 0, TOKENS - 1  # tokens that differ in every digit, so that both claims lie there
     assert worker.send(ADAPTER.claim(applier)).ok
     assert worker.send(ADAPTER.claim(loader)).ok
-    for emptying in (False, True):
-        answer = worker.send(ADAPTER.begin_loading(LOADING, loader, emptying=emptying))
-        assert ADAPTER.verdict(answer) is Verdict.CONTENDED
+    nothing = SystemGraphs((), frozenset())
+    for request in (ADAPTER.begin_loading(LOADING, loader), ADAPTER.condemn(nothing, LOADING, loader)):
+        assert ADAPTER.verdict(worker.send(request)) is Verdict.CONTENDED
     assert worker.system().loading == ()
 
 

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from txlog.backup.checking import manifest_of
-from txlog.backup.faults import BackupFault, HeldBackup, NoSuchBackup
+from txlog.backup.faults import BackupFault, BackupInUse, HeldBackup, NoSuchBackup
+from txlog.backup.lease import LEASE, LEASE_S
 from txlog.backup.manifest import MANIFEST, NAME, RELEASED, Manifest
 from txlog.backup.target import Target
 
@@ -20,7 +21,8 @@ LEFTOVER_S: Final = 24 * 3600.0
 
 class Listed(NamedTuple):
     """``state``: complete, incomplete, or the name of what is wrong with the manifest (``error`` says more).
-    ``bytes`` on the target; ``touched``: when the newest object was written, in seconds since 1970."""
+    ``bytes`` on the target; ``touched``: when the newest object was written, in seconds since 1970; ``leased``: when
+    somebody last began to read it for a restore that has not ended, 0 when nobody did."""
 
     name: str
     state: str
@@ -29,6 +31,7 @@ class Listed(NamedTuple):
     touched: float
     held: bool
     error: str = ""
+    leased: float = 0.0
 
 
 def catalogue(target: Target) -> list[Listed]:
@@ -36,12 +39,18 @@ def catalogue(target: Target) -> list[Listed]:
     of another length shows (its checksum: :func:`txlog.backup.checking.check`)."""
     sizes: dict[str, dict[str, int]] = {}
     touched: dict[str, float] = {}
+    leased: dict[str, float] = {}
     for each in target.objects():
         name, _, rest = each.key.partition("/")
-        if rest and NAME.match(name):
+        if rest.startswith(LEASE):
+            leased[name] = max(each.modified, leased.get(name, 0.0))
+        elif rest and NAME.match(name):
             sizes.setdefault(name, {})[rest] = each.bytes
             touched[name] = max(each.modified, touched.get(name, 0.0))
-    found = [_listed(target, name, objects, touched[name]) for name, objects in sizes.items()]
+    found = [
+        _listed(target, name, objects, touched[name])._replace(leased=leased.get(name, 0.0))
+        for name, objects in sizes.items()
+    ]
     return sorted(found, key=lambda each: (each.manifest.place.index if each.manifest else -1, each.touched))
 
 
@@ -76,10 +85,14 @@ def release(target: Target, name: str) -> None:
 
 
 def delete(target: Target, name: str) -> None:
-    """The manifest goes first, so that what a crash leaves is named incomplete. :class:`HeldBackup` for a held one."""
+    """The manifest goes first, so that what a crash leaves is named incomplete. :class:`HeldBackup` for a held one,
+    :class:`BackupInUse` for one that is being restored from."""
     if not NAME.match(name):
         raise NoSuchBackup(f"{name[:80]!r} is no name of a backup; see txlog backup list")
-    keys = [each.key for each in target.objects(f"{name}/")]
+    found = list(target.objects(f"{name}/"))
+    keys = [each.key for each in found]
+    if any(each.key.startswith(f"{name}/{LEASE}") and time.time() - each.modified < LEASE_S for each in found):
+        raise BackupInUse(f"{name} is being restored from; try again when that is done")
     if not keys:
         raise NoSuchBackup(f"{name} is not on {target.where}; see txlog backup list")
     if f"{name}/{MANIFEST}" in keys:

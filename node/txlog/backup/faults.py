@@ -91,6 +91,10 @@ class HeldBackup(Refused):
     """A backup of the class *held* goes only after it was released."""
 
 
+class BackupInUse(Refused):
+    """Somebody is restoring from it."""
+
+
 class ObjectMissing(NotFound):
     """No such object on the target."""
 

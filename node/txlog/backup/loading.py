@@ -54,37 +54,68 @@ class Into(NamedTuple):
 
 
 def refuse_unless_empty(into: Into, *, again: bool) -> None:
-    """``again``: a load that broke off may lie there."""
+    """:class:`~txlog.backup.faults.WorkerNotEmpty` or ``WorkerLoading``. ``again``: a load that broke off may lie
+    there."""
+    _refuse(into, _look(into), again)
+
+
+class _Found(NamedTuple):
+    """What lies in a worker, as of one moment."""
+
+    system: SystemGraphs
+    data: bool
+
+    @property
+    def full(self) -> bool:
+        return self.data or bool(self.system.markers or self.system.loading)
+
+
+def _look(into: Into) -> _Found:
     system = system_of(into.adapter, into.transport)
-    if system.loading and not again:
-        raise WorkerLoading(_said_loading(into, system))
-    if system.loading:
+    return _Found(system, not into.adapter.is_empty_in(into.transport.send(into.adapter.is_empty())))
+
+
+def _refuse(into: Into, found: _Found, again: bool) -> None:
+    if found.system.loading:
+        if not again:
+            raise WorkerLoading(_said_loading(into, found.system))
         return
-    if system.markers:
+    if found.system.markers:
         raise WorkerNotEmpty(
-            f"{into.name} stands at index {system.markers[-1].position.index}; only an empty worker is restored into "
-            "(to replace what it holds: txlog worker rebuild)"
+            f"{into.name} stands at index {found.system.markers[-1].position.index}; only an empty worker is restored "
+            "into (to replace what it holds: txlog worker rebuild)"
         )
-    if not into.adapter.is_empty_in(into.transport.send(into.adapter.is_empty())):
+    if found.data:
         raise WorkerNotEmpty(f"{into.name} holds data without a position; give TxLog an empty store")
 
 
 def begin(into: Into, position: Position, *, emptying: bool, again: bool = False, lock_s: float = LOCK_S) -> Loading:
     """Mark the worker as loading; it is empty then. ``emptying``: whatever it holds goes. ``again``: only what a load
-    that broke off has left there goes."""
+    that broke off has left there goes.
+
+    To empty it is a request of its own, since beside others it takes as long as there are quads. So between it and the
+    mark there is an empty worker, which is where every log can begin, and if a pipeline does just that, it is emptied
+    once more."""
     loading = Loading(position, secrets.randbits(62))
     adapter, transport = into.adapter, into.transport
     lock = _Lock(into, time.monotonic() + lock_s)
     while True:
-        empties = emptying
+        found = _look(into)
         if not emptying:
-            refuse_unless_empty(into, again=again)
-            empties = bool(system_of(adapter, transport).loading)
+            _refuse(into, found, again)
+        full = found.full
+        emptying = emptying or full  # a load that broke off, from here on
         token = lock.claim()
-        answer = transport.send(adapter.begin_loading(loading, token, emptying=empties))
+        request = adapter.condemn(found.system, loading, token) if full else adapter.begin_loading(loading, token)
+        answer = transport.send(request)
         verdict = adapter.verdict(answer)
-        if verdict is Verdict.APPLIED:
+        if verdict is Verdict.APPLIED and not full:
             return loading
+        if verdict is Verdict.APPLIED:
+            emptied = transport.send(adapter.empty())
+            if not emptied.ok:
+                raise UnexpectedAnswer("emptying", emptied)
+            continue
         transport.send(adapter.unclaim(token))
         if verdict is Verdict.REFUSED:
             raise UnexpectedAnswer("beginning to load", answer)

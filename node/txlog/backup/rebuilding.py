@@ -13,6 +13,7 @@ from txlog.backup.catalogue import newest
 from txlog.backup.chain import OnChain
 from txlog.backup.checking import check, manifest_of
 from txlog.backup.faults import BackupFault, NoSuchBackup, OtherEngine
+from txlog.backup.lease import reading
 from txlog.backup.loading import Expected, Into, begin, fill, finish
 from txlog.backup.manifest import Manifest
 from txlog.backup.parts import canonical, gathered
@@ -25,21 +26,6 @@ from txlog.model.errors import TxLogError
 from txlog.workers.digest import Digester
 
 
-def choose_backup(target: Target, into: Into, cluster: str, on_chain: OnChain, told: Told = nobody) -> Manifest:
-    """The newest complete backup from which the log goes on, read and found sound. :class:`NoSuchBackup` names what
-    was wrong with the others."""
-    against = []
-    for each in newest(target, cluster):
-        try:
-            assert each.manifest is not None
-            refuse_unfit(each.manifest, into, cluster, on_chain)
-            return check(target, each.name, told)
-        except BackupFault as fault:
-            against.append(f"{fault.name}: {fault}")
-    said = "; ".join(against) or "there is none of this cluster"
-    raise NoSuchBackup(f"no backup on {target.where} can be restored ({said}); copy a live worker")
-
-
 def rebuild_from_backup(
     target: Target,
     into: Into,
@@ -50,16 +36,25 @@ def rebuild_from_backup(
     name: str | None = None,
     told: Told = nobody,
 ) -> tuple[Manifest, Restored]:
-    """From this backup, or from the newest that is sound and on the chain. ``masters``: of the worker's data centre."""
-    if name is None:
-        manifest = choose_backup(target, into, cluster, on_chain, told)
-    else:
-        manifest = manifest_of(target, name)
-        refuse_unfit(manifest, into, cluster, on_chain)
-        check(target, name, told)
+    """From this backup, or from the newest that is sound and on the chain (:class:`NoSuchBackup` names what was wrong
+    with each). ``masters``: of the worker's data centre."""
     fence = _next_fence(into)
-    out = taken_out(into, masters, told)
-    return manifest, load(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
+    against = []
+    for each in [name] if name is not None else [listed.name for listed in newest(target, cluster)]:
+        with reading(target, each):
+            try:
+                manifest = manifest_of(target, each)
+                refuse_unfit(manifest, into, cluster, on_chain)
+                check(target, each, told)
+            except (BackupFault, NoSuchBackup) as fault:
+                if name is not None:
+                    raise
+                against.append(f"{fault.name}: {fault}")
+                continue
+            out = taken_out(into, masters, told)
+            return manifest, load(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
+    said = "; ".join(against) or "there is none of this cluster"
+    raise NoSuchBackup(f"no backup on {target.where} can be restored ({said}); copy a live worker")
 
 
 def rebuild_from_worker(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from txlog.backup.chain import OnChain, check_cluster
 from txlog.backup.checking import check, contents, manifest_of
 from txlog.backup.faults import OtherEngine
+from txlog.backup.lease import reading
 from txlog.backup.loading import LOCK_S, Expected, Into, begin, fill, finish, refuse_unless_empty
 from txlog.backup.manifest import Manifest
 from txlog.backup.progress import Told, nobody
@@ -45,10 +46,19 @@ def restore(
     manifest = manifest_of(target, name)
     refuse_unfit(manifest, into, cluster, on_chain)
     refuse_unless_empty(into, again=again)
-    check(target, name, told)
-    return load(
-        target, manifest, into, emptying=False, again=again, fence=fence, told=told, lock_s=lock_s, beginning=beginning
-    )
+    with reading(target, name):
+        check(target, name, told)
+        return load(
+            target,
+            manifest,
+            into,
+            emptying=False,
+            again=again,
+            fence=fence,
+            told=told,
+            lock_s=lock_s,
+            beginning=beginning,
+        )
 
 
 def refuse_unfit(manifest: Manifest, into: Into, cluster: str, on_chain: OnChain) -> None:

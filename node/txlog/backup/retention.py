@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from txlog.backup.catalogue import COMPLETE, Listed, catalogue, delete
+from txlog.backup.lease import LEASE_S
 from txlog.backup.target import Target
 
 DAY_S = 86_400.0
@@ -14,8 +15,10 @@ DAY_S = 86_400.0
 def may_go(
     listed: Iterable[Listed], cluster: str, data_center: str, keep: int, keep_days: int | None, now: float
 ) -> list[str]:
-    """Pure. Complete backups of this cluster and data centre that are neither held, nor among the newest ``keep``,
-    nor younger than ``keep_days``. What is damaged stays: it is somebody's to look at, and does not count as kept."""
+    """Pure. Of the complete backups of this cluster and data centre that a schedule took, or a split and that were
+    released: those that are neither among the newest ``keep``, nor younger than ``keep_days``, nor being restored
+    from. What somebody took by hand stays until somebody deletes it, as does what is damaged, which counts for
+    nothing."""
     mine = [
         each
         for each in listed
@@ -23,13 +26,13 @@ def may_go(
         and each.manifest is not None
         and (each.manifest.cluster, each.manifest.data_center) == (cluster, data_center)
         and not each.held
-        and each.manifest.why != "adopt"  # position 0 is where every worker of the cluster can begin
+        and each.manifest.why in ("schedule", "split")
     ]
     mine.sort(key=lambda each: each.manifest.finished if each.manifest else 0.0, reverse=True)
     old = mine[keep:]
     if keep_days is not None:
         old = [each for each in old if each.manifest and now - each.manifest.finished > keep_days * DAY_S]
-    return [each.name for each in old]
+    return [each.name for each in old if now - each.leased >= LEASE_S]
 
 
 def retain(

@@ -112,9 +112,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def _credentials(config: S3Config) -> dict[str, str]:
-    """From the folder when there is one; without, obstore looks into the environment itself."""
+    """From the folder when it is there; without, obstore looks into the environment itself."""
     folder = config.credentials_folder
-    if folder is None:
+    if folder is None or not folder.is_dir():
         return {}
     found = {}
     for name in _CREDENTIALS:

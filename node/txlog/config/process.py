@@ -121,7 +121,7 @@ class FolderConfig(Strict):
 
 class S3Config(Strict):
     """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder`` named as the environment
-    variables are (``AWS_ACCESS_KEY_ID``, …), as a mounted Secret has them; else the environment's."""
+    variables are (``AWS_ACCESS_KEY_ID``, …), as a mounted Secret has them; without such a folder the environment's."""
 
     bucket: str
     prefix: str = ""

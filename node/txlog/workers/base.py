@@ -318,10 +318,17 @@ class Adapter(Protocol):
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         """All statements of all graphs as of one moment, without anything of ours; stream it."""
 
-    def begin_loading(self, loading: Loading, token: int, *, emptying: bool) -> WorkerRequest:
-        """Say that a data set is loaded from now on, whole or not at all; confirms the lock ``token`` and gives it
-        back. ``emptying``: everything that the worker holds goes in the same transaction, markers too; else it fails
-        (:attr:`Verdict.MOVED`) unless the worker is empty. :meth:`verdict` reads the answer."""
+    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
+        """Say that a data set is loaded from now on, if the worker is empty (else :attr:`Verdict.MOVED`); confirms
+        the lock ``token`` and gives it back. :meth:`verdict` reads the answer."""
+
+    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
+        """The same for a worker that is not empty, and is :meth:`emptied <empty>` next: every marker and load that
+        was ``found`` goes (:attr:`Verdict.MOVED` when one is not there any more), the data stays."""
+
+    def empty(self) -> WorkerRequest:
+        """Everything goes, ours too. Fast, whatever the worker holds; after :meth:`condemn` only, which keeps appliers
+        away."""
 
     def is_loading(self, loading: Loading) -> WorkerRequest:
         """Ask whether this very load has begun and not ended. Fast; :meth:`is_at_in` reads the answer."""
