@@ -346,7 +346,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "quorum-by-heads",
         "16",
         False,
-        (Edit(MARKS, "        if 2 * gathered > total:\n", "        if 2 * gathered >= total:\n"),),
+        (
+            Edit(
+                MARKS,
+                "2 * sum(weight for held, weight in weights if held >= seq) > total:",
+                "2 * sum(weight for held, weight in weights if held >= seq) >= total:",
+            ),
+        ),
     ),
     Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER, _NO_CLAIM_HASH)),
     Mutant("fetched-order-not-checked", "18", False, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER)),

@@ -10,8 +10,8 @@ from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.apply import apply_up_to, digest, digest_of_worker
-from txlog.apply.digest import DEFAULT_GRAPH
 from txlog.workers.base import UnexpectedAnswer, WorkerRequest
+from txlog.workers.digest import DEFAULT_GRAPH
 
 LINES = [
     b"<urn:s> <urn:p> <urn:o> .",

@@ -20,6 +20,7 @@ class StubMaster:
         self.trouble: Callable[[int, dict[str, Any]], dict[str, Any] | None] = lambda number, line: None
         self.workers: list[dict[str, Any]] = []
         self.holds: dict[str, int] = {}
+        self.reports: list[dict[str, Any]] = []
         self.index = 7
         stub = self
 
@@ -56,6 +57,10 @@ class StubMaster:
                 self.wfile.write(body)
 
             def do_POST(self) -> None:
+                if self.path.startswith("/txlog/workers/"):
+                    stub.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                    self.answer({"hold": stub.holds.get(self.path.rpartition("/")[2])})
+                    return
                 lines = self.chunked().splitlines()
                 self.send_response(200)
                 self.send_header("Transfer-Encoding", "chunked")

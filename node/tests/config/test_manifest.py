@@ -75,6 +75,7 @@ def test_every_field_of_the_design_page_is_taken(tmp_path: Path) -> None:
     assert spec.durability.default is Durability.APPLIED
     assert spec.workers.replicas == 2
     assert spec.backup is not None
+    assert spec.backup.target.s3 is not None
     assert spec.backup.target.s3.bucket == "backups"
 
 
@@ -184,6 +185,28 @@ CASES = [
         14,
         "spec.backup.schedule",
         "five fields as in cron",
+    ),
+    (
+        "maxPeerLag: 60s",
+        "backup: {target: {folder: {path: /b}}, schedule: 0 24 * * *}",
+        14,
+        "spec.backup.schedule",
+        'is "0 24 * * *"; expected for the hour a number from 0 to 23, not 24',
+    ),
+    ("maxPeerLag: 60s", "backup: {target: {}}", 14, "spec.backup.target", "expected either s3 or folder"),
+    (
+        "maxPeerLag: 60s",
+        "backup: {target: {s3: {bucket: abc}, folder: {path: /b}}}",
+        14,
+        "spec.backup.target",
+        "either s3 or folder, not both",
+    ),
+    (
+        "maxPeerLag: 60s",
+        "backup: {target: {folder: {path: b}}}",
+        14,
+        "spec.backup.target.folder.path",
+        'is "b"; expected the whole path of a folder',
     ),
     ("kind: TxLogCluster", "kind: Pod", 2, "kind", 'is "Pod"; expected TxLogCluster'),
     ("txlog.io/v1alpha1", "txlog.io/v1", 1, "apiVersion", 'is "txlog.io/v1"; expected txlog.io/v1alpha1'),

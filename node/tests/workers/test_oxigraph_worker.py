@@ -11,10 +11,12 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
 from txlog.workers import ADAPTERS, CAPABILITIES
 from txlog.workers.base import (
+    Loading,
     Lock,
     MarkerPosition,
     Operation,
     ProbeStep,
+    SystemGraphs,
     UnexpectedAnswer,
     Verdict,
     WorkerRequest,
@@ -189,11 +191,72 @@ def test_every_literal_reaches_the_store_as_it_is(worker: OxigraphProcess) -> No
     assert worker.quads() == []
 
 
-def test_bulk_load(worker: OxigraphProcess) -> None:
-    load = ADAPTER.load()
-    body = b"<urn:s> <urn:p> <urn:o> .\n<urn:s> <urn:p> <urn:o> <urn:g> .\n"
-    assert worker.send(WorkerRequest(load.method, load.path, load.headers, body)).status == 204
+# -- loading a whole data set
+
+LOADING = Loading(Position(2, 9, bytes(range(16))), 77)
+TWO_QUADS = b"<urn:s> <urn:p> <urn:o> .\n<urn:s> <urn:p> <urn:o> <urn:g> .\n"
+
+
+def begin(worker: OxigraphProcess, loading: Loading, token: int = 5, *, condemn: bool = False) -> WorkerResponse:
+    assert worker.send(ADAPTER.claim(token)).ok
+    request = ADAPTER.begin_loading(loading, token)
+    if condemn:
+        request = ADAPTER.condemn(worker.system(), loading, token)
+    answer = worker.send(request)
+    worker.send(ADAPTER.unclaim(token))
+    return answer
+
+
+def test_a_load_from_its_beginning_to_its_marker(worker: OxigraphProcess) -> None:
+    assert begin(worker, LOADING).ok
+    assert worker.system() == SystemGraphs((), frozenset(), (LOADING,))
+    assert ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
+    assert worker.send(ADAPTER.load(TWO_QUADS)).status == 204
     assert len(worker.quads()) == 2
+    assert worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
+    assert (worker.system().markers, worker.system().loading) == ((at(9),), ())
+    assert not ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
+
+
+def test_only_an_empty_store_begins_to_load_another_is_condemned_and_emptied_first(worker: OxigraphProcess) -> None:
+    assert worker.send(ADAPTER.apply([DATA], None, at(1))).ok
+    assert ADAPTER.verdict(begin(worker, LOADING)) is Verdict.MOVED
+    assert worker.system().markers == (at(1),)
+    assert begin(worker, LOADING, condemn=True).ok
+    assert (len(worker.quads()), worker.system()) == (3, SystemGraphs((), frozenset(), (LOADING,)))
+    assert worker.send(ADAPTER.empty()).ok
+    assert (worker.quads(), worker.graphs()) == ([], [])
+    assert begin(worker, LOADING).ok
+
+
+def test_a_worker_that_has_moved_is_not_condemned(worker: OxigraphProcess) -> None:
+    assert worker.send(ADAPTER.apply([DATA], None, at(1))).ok
+    found = worker.system()
+    assert worker.send(ADAPTER.apply([], at(1), at(2))).ok
+    assert worker.send(ADAPTER.claim(5)).ok
+    assert ADAPTER.verdict(worker.send(ADAPTER.condemn(found, LOADING, 5))) is Verdict.MOVED
+    assert worker.system().markers == (at(2),)
+
+
+def test_a_loading_store_takes_no_apply_and_another_load_only_by_emptying(worker: OxigraphProcess) -> None:
+    assert begin(worker, LOADING).ok
+    for expected in (None, at(1)):
+        assert not worker.send(ADAPTER.apply([DATA], expected, at(2))).ok
+    other = LOADING._replace(token=78)
+    assert ADAPTER.verdict(begin(worker, other)) is Verdict.MOVED
+    assert begin(worker, other, condemn=True).ok
+    assert not worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
+    assert worker.system().loading == (other,)
+
+
+def test_a_load_does_not_begin_beside_an_applier(worker: OxigraphProcess) -> None:
+    applier, loader = 0, TOKENS - 1  # tokens that differ in every digit, so that both claims lie there
+    assert worker.send(ADAPTER.claim(applier)).ok
+    assert worker.send(ADAPTER.claim(loader)).ok
+    nothing = SystemGraphs((), frozenset())
+    for request in (ADAPTER.begin_loading(LOADING, loader), ADAPTER.condemn(nothing, LOADING, loader)):
+        assert ADAPTER.verdict(worker.send(request)) is Verdict.CONTENDED
+    assert worker.system().loading == ()
 
 
 # -- the probe

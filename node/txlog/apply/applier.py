@@ -233,6 +233,12 @@ class _Run:
 
     def _read(self) -> None:
         system = self._settled()
+        if system.loading:
+            raise WorkerRefused(
+                "Loading",
+                f"a data set is being loaded into {self.transport.url}, to stand at index "
+                f"{system.loading[0].position.index}; wait, or begin that restore again if it broke off",
+            )
         if not system.markers and not self.adapter.is_empty_in(self._send(self.adapter.is_empty())):
             system = self._settled()  # somebody may have begun to fill it between the two questions
             if not system.markers:

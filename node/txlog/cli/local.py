@@ -210,8 +210,21 @@ def _processes(supervisor: dict[str, Any]) -> None:
             for p in supervisor["processes"]
         ],
     )
+    if supervisor["backups"]:
+        out.print()
+        show_table(
+            ["BACKUPS OF", "SCHEDULE", "NEXT", "LAST", ""],
+            [_backup_row(each) for each in supervisor["backups"]],
+        )
     for process in supervisor["processes"]:
         if process["said"]:
             err.print(f"\n{process['name']} ended for good and said:", style="red")
             err.print("\n".join(process["said"]), markup=False, highlight=False)
             err.print(f"its log: {process['log']}", style="dim")
+
+
+def _backup_row(told: dict[str, Any]) -> tuple[object, ...]:
+    due = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(told["next"])) if told.get("next") else ""
+    last = told.get("last") or {}
+    said = last.get("name") or (coloured(last["error"]) if "error" in last else "")
+    return told["dataCenter"], told["schedule"] or "by hand", due, said, last.get("message", "")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import txlog
-from txlog.cli import asking, links, local, moving
+from txlog.cli import asking, backing, links, local, moving, restoring
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
 
@@ -23,6 +23,8 @@ app = typer.Typer(
 local.add_to(app)
 asking.add_to(app)
 moving.add_to(app)
+restoring.add_to(app, asking.worker)
+app.add_typer(backing.app, name="backup")
 app.add_typer(links.app, name="link")
 app.add_typer(asking.journal, name="journal")
 app.add_typer(asking.worker, name="worker")

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from txlog.config.schedule import parse_schedule
 from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, duration_text, within
 from txlog.model.durability import Durability
 
@@ -32,7 +33,6 @@ ADDRESS = (
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
 )
 _LOOKS_SILENT = "else a peer with nothing to do looks silent"
-CRON = r"^(@(hourly|daily|weekly|monthly|yearly)|[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4})$"
 
 
 def expected(what: str, *at: str | int) -> PydanticCustomError:
@@ -163,21 +163,48 @@ class Pipeline(Shape):
 
 
 class S3Target(Shape):
+    """``secretRef`` holds ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; `txlog up` reads them as files from
+    ``secrets/<name>`` of the state folder, or else from its environment."""
+
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9!_.*'()/-]{0,512}$")
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$")
     secret_ref: SecretRef | None = None
 
 
+class FolderTarget(Shape):
+    """A folder that is there where the backup runs: a disk, a mounted volume."""
+
+    path: str = Field(pattern=r"^/.*$")
+
+
 class BackupTarget(Shape):
-    s3: S3Target
+    s3: S3Target | None = None
+    folder: FolderTarget | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.s3 is None) == (self.folder is None):
+            raise expected("either s3 or folder" + ("" if self.s3 is None else ", not both"))
+        return self
+
+
+def _schedule(text: str) -> str:
+    parse_schedule(text)
+    return text
 
 
 class Backup(Shape):
-    """Does not act yet."""
+    """Where backups go, when they are taken (without ``schedule``: by hand), and how many stay. Those of splits stay
+    until they are released."""
 
     target: BackupTarget
-    schedule: str | None = Field(default=None, pattern=CRON)
-    keep: int = Field(default=14, ge=1, le=10_000, strict=True)
+    schedule: Annotated[str, AfterValidator(_schedule)] | None = Field(
+        default=None, description="five fields as in cron (UTC), @daily and its like, or @every 6h"
+    )
+    keep: int = Field(default=14, ge=1, le=10_000, strict=True, description="the newest of this data centre")
+    keep_days: int | None = Field(default=None, ge=1, le=36_500, strict=True, description="and all that are younger")
 
 
 class Users(Shape):
@@ -221,7 +248,7 @@ class ClusterSpec(Shape):
     masters: Masters = Masters()
     workers: Workers = Workers()
     pipeline: Pipeline = Pipeline()
-    backup: Backup | None = Field(default=None, description="Does not act yet")
+    backup: Backup | None = None
     security: Security = Field(default=Security(), description="Does not act yet")
 
     @model_validator(mode="after")

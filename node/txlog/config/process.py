@@ -111,3 +111,36 @@ class PipelineConfig(Strict):
     driver_memory: str = "512m"
     budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
     poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
+
+
+class FolderConfig(Strict):
+    """Backups go to a folder that is there: a disk, or a volume."""
+
+    folder: Path
+
+
+class S3Config(Strict):
+    """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder`` named as the environment
+    variables are (``AWS_ACCESS_KEY_ID``, …), as a mounted Secret has them; without such a folder the environment's."""
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str = "us-east-1"
+    credentials_folder: Path | None = None
+    timeout_s: float = Field(default=60.0, gt=0, description="for one object, at most a part's length")
+    connect_s: float = Field(default=5.0, gt=0)
+
+
+TargetConfig = FolderConfig | S3Config
+
+
+class BackupJobConfig(Strict):
+    """One backup of one data centre, by who performs a schedule."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1)
+    target: TargetConfig
+    why: Literal["manual", "schedule", "split"] = "schedule"
+    keep: int = Field(default=14, ge=1)
+    keep_days: int | None = Field(default=None, ge=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from zlib import crc32
 import msgspec
 
 from txlog.journal.vitals import Vitals
-from txlog.model.hashes import HASH_BYTES, NO_HASH
+from txlog.model.hashes import NO_HASH, short_hash
 from txlog.model.view import View
 
 FORMAT_VERSION = 1
@@ -71,15 +70,18 @@ class UnknownFormat(Exception):
     """A segment of a newer format version."""
 
 
-class Body(NamedTuple):
+class Body:
     """A record without its frame."""
 
-    kind: int
-    flags: int
-    a: int
-    b: int
-    front: bytes
-    tail: bytes
+    __slots__ = ("a", "b", "flags", "front", "kind", "tail")
+
+    def __init__(self, kind: int, flags: int, a: int, b: int, front: bytes, tail: bytes) -> None:
+        self.kind = kind
+        self.flags = flags
+        self.a = a
+        self.b = b
+        self.front = front
+        self.tail = tail
 
 
 class SegmentHeader(NamedTuple):
@@ -127,7 +129,7 @@ def padded(length: int) -> int:
 
 
 def next_chain(previous: bytes, front: bytes) -> bytes:
-    return blake2b(previous + front, digest_size=HASH_BYTES).digest()
+    return short_hash(previous + front)
 
 
 def record_length(body: Body, vitals_bytes: int) -> int:
@@ -138,11 +140,14 @@ def encode_record(
     body: Body, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int
 ) -> tuple[bytes, bytes, bytes, bytes]:
     """Frame, head, tail, zeros. ``length``: :func:`record_length`. ``chain`` is the one after this record."""
-    kind, flags, a, b, front, tail = body
+    front, tail = body.front, body.tail
     state_bytes, front_bytes, tail_bytes = len(vitals), len(front), len(tail)
     zeros = _PADDING[length - HEAD_BYTES - state_bytes - front_bytes - tail_bytes]
     tail_crc = crc32(zeros, crc32(tail))
-    fixed = _REST.pack(length, kind, flags, state_bytes, number, synced, chain, tail_crc, front_bytes, a, b, tail_bytes)
+    fixed = _REST.pack(
+        *(length, body.kind, body.flags, state_bytes, number, synced, chain, tail_crc),
+        *(front_bytes, body.a, body.b, tail_bytes),
+    )
     head = fixed + vitals + front
     return _FRAME.pack(RECORD_MARK, crc32(head, seed)), head, tail, zeros
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
 
 from txlog.journal.bodies import origin_bytes
 from txlog.journal.stamps import Stamps
@@ -12,12 +11,15 @@ from txlog.model.entry import Item
 from txlog.model.ids import Origin
 
 
-class Place(NamedTuple):
+class Place:
     """Of the record that should hold a transaction: its first seq, segment number, offset in bytes."""
 
-    first_seq: int
-    segment: int
-    offset: int
+    __slots__ = ("first_seq", "offset", "segment")
+
+    def __init__(self, first_seq: int, segment: int, offset: int) -> None:
+        self.first_seq = first_seq
+        self.segment = segment
+        self.offset = offset
 
 
 class OriginIndex:

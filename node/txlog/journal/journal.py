@@ -512,7 +512,7 @@ class Journal:
 
     def _head(self, place: Place) -> Head:
         """The last one is kept: a big record is often read in small pieces."""
-        if (self._last_head.segment, self._last_head.offset) != place[1:]:
+        if self._last_head.segment != place.segment or self._last_head.offset != place.offset:
             self._last_head = self._reader.head(place)
         return self._last_head
 
@@ -546,7 +546,8 @@ class Journal:
                     f"copying the view at byte {place.offset} of {fmt.segment_name(place.segment)}: {error}, and its"
                     " other copy was lost before. Next: start again; what can be repaired will be named"
                 ) from None
-            self._put(body._replace(flags=body.flags | fmt.FLAG_REPAIR))
+            flags = body.flags | fmt.FLAG_REPAIR
+            self._put(Body(body.kind, flags, body.a, body.b, body.front, body.tail))
         if self._uncopied is not None:
             body = bodies.encode_accepted(ViewAccepted(self._uncopied), 0, fmt.FLAG_REPAIR)
             self._put(body)

@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from txlog.config.cluster import Backup, BackupTarget
 from txlog.config.manifest import BadManifest, Manifest, Problem
-from txlog.config.process import NodeConfig, PeerConfig, PipelineConfig, WorkerConfig
+from txlog.config.process import (
+    BackupJobConfig,
+    FolderConfig,
+    NodeConfig,
+    PeerConfig,
+    PipelineConfig,
+    S3Config,
+    TargetConfig,
+    WorkerConfig,
+)
 from txlog.local.proxy import LinkConfig
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
 
@@ -39,6 +49,14 @@ class Program:
 
 
 @dataclass(frozen=True)
+class BackupPlan:
+    """``schedule`` as the manifest has it; None: by hand only."""
+
+    config: BackupJobConfig
+    schedule: str | None
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that runs. ``nodes`` and ``pipelines`` are configurations by the name of their process."""
 
@@ -47,6 +65,8 @@ class Plan:
     links: tuple[LinkConfig, ...]
     nodes: Mapping[str, NodeConfig]
     pipelines: Mapping[str, PipelineConfig]
+    backups: Mapping[str, BackupPlan] = field(default_factory=dict)
+    """By data centre; only those that have a target."""
 
     @property
     def directions(self) -> list[tuple[str, str]]:
@@ -150,7 +170,37 @@ def make_plan(
     programs += [
         _pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
-    return Plan(topology, tuple(programs), links, nodes, pipelines)
+    backups = {
+        manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
+        for manifest in manifests
+        if manifest.cluster.spec.backup
+    }
+    return Plan(topology, tuple(programs), links, nodes, pipelines, backups)
+
+
+def _backup_plan(manifest: Manifest, backup: Backup, topology: Topology, state: StateFolder) -> BackupPlan:
+    config = BackupJobConfig(
+        data_center=manifest.data_center,
+        masters=[master.url for master in topology.masters_of(manifest.data_center)],
+        target=_target(backup.target, state),
+        keep=backup.keep,
+        keep_days=backup.keep_days,
+    )
+    return BackupPlan(config, backup.schedule)
+
+
+def _target(target: BackupTarget, state: StateFolder) -> TargetConfig:
+    if target.folder is not None:
+        return FolderConfig(folder=Path(target.folder.path))
+    s3 = target.s3
+    assert s3 is not None
+    return S3Config(
+        bucket=s3.bucket,
+        prefix=s3.prefix,
+        endpoint=s3.endpoint,
+        region=s3.region,
+        credentials_folder=state.secret(s3.secret_ref.name) if s3.secret_ref else None,
+    )
 
 
 def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> Program:

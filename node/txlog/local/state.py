@@ -12,6 +12,9 @@ logs/NAME.log      what each process says, and NAME.log.1 before it
 masters/NODE/      config.json, journal/
 workers/NAME/      the store's own files
 pipelines/DC/      config.json, scratch/
+backups/DC.json    where backups of that data centre go, how many stay
+backups.json       when the next is due, how the last one ended
+secrets/NAME/      a secretRef's files, put there by hand
 """
 
 from __future__ import annotations
@@ -96,6 +99,12 @@ class StateFolder:
 
     def pipeline(self, data_center: str) -> Path:
         return self.root / "pipelines" / data_center
+
+    def backup(self, data_center: str) -> Path:
+        return self.root / "backups" / f"{data_center}.json"
+
+    def secret(self, name: str) -> Path:
+        return self.root / "secrets" / name
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"

@@ -29,6 +29,7 @@ import aiohttp
 
 from txlog.config.process import LastSeen
 from txlog.local import identity
+from txlog.local.backups import Backups, log_name
 from txlog.local.child import Child
 from txlog.local.faults import CannotRun
 from txlog.local.identity import ProcessMark
@@ -94,6 +95,7 @@ class Supervisor:
         self.plan = plan
         self.state = state
         self.links = LinkTable(plan.topology)
+        self.backups = Backups(plan.backups, state)
         self._pace = pace or Pace()
         self._kept = {program.name: Kept(program) for program in plan.programs}
         self._seen: dict[str, dict[str, int]] = state.read("seen.json", {})
@@ -115,6 +117,7 @@ class Supervisor:
                 log.warning("ended %d processes that an earlier supervisor had left", len(ended))
         self._write_configs()
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._watch_logs())]
+        watchers.append(asyncio.create_task(self.backups.run()))
         try:
             for kept in self._kept.values():
                 self._begin(kept)
@@ -122,6 +125,7 @@ class Supervisor:
         finally:
             for watcher in watchers:
                 watcher.cancel()
+            await asyncio.wait(watchers[-1:])  # a backup under way ends before what it reads from
             await self._stop_all()
             await asyncio.gather(*watchers, return_exceptions=True)
             self.state.write("processes.json", {})
@@ -137,6 +141,8 @@ class Supervisor:
         for worker in self.plan.topology.workers:
             if worker.managed:
                 self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
+        for data_center, backup in self.plan.backups.items():
+            self.state.write_config(self.state.backup(data_center), backup.config)
         self.state.write("links.json", [link.model_dump() for link in self.plan.links])
         self.state.write("topology.json", self.plan.topology.model_dump())
 
@@ -292,6 +298,8 @@ class Supervisor:
             await asyncio.sleep(self._pace.logs)
             for name in self._kept:
                 await asyncio.to_thread(bound_log, self.state.log(name))
+            for data_center in self.plan.backups:
+                await asyncio.to_thread(bound_log, self.state.log(log_name(data_center)))
             await asyncio.to_thread(bound_log, self.state.log("supervisor"))
 
     # -- links
@@ -345,6 +353,7 @@ class Supervisor:
             "repository": self.plan.topology.repository,
             "processes": [self._describe(kept) for kept in self._kept.values()],
             "faults": self.links.rows(),
+            "backups": self.backups.describe(),
         }
 
     def _describe(self, kept: Kept) -> dict[str, Any]:

@@ -38,9 +38,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     stamp given in this view lies above it, and every stamp in the base at or below it.
 
     ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install; ``strategies``: those of the views in
-    ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below this
-    index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a master
-    outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
+    ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below
+    this index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a
+    master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
     (``Simple``)."""
 
     epoch: int

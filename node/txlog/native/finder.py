@@ -32,9 +32,11 @@ MODULES: Final = tuple(
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
         *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
         *("runtime.executor", "runtime.loop", "runtime.watermark"),
+        *("server.frontdoor.answers", "server.frontdoor.direct"),
+        *("server.peers.frames", "server.peers.link"),
     )
 )
-"""What is compiled: the way of a transaction between the doors and the disk."""
+"""What is compiled: the way of a transaction from its client's socket to the disk and the peers."""
 
 
 def source_of(module: str) -> Path:
@@ -44,7 +46,8 @@ def source_of(module: str) -> Path:
 def digest() -> str:
     """Of everything that the compiled code depends on: these sources, those whose types they use, this interpreter."""
     found = hashlib.sha256(sys.version.encode())
-    for room in ("model", "native", "wire", "protocol", "journal", "runtime"):
+    rooms = ("model", "native", "wire", "sparql", "protocol", "journal", "runtime", "server/frontdoor", "server/peers")
+    for room in rooms:
         for path in sorted((ROOT / "txlog" / room).glob("*.py")):
             found.update(path.read_bytes())
     return found.hexdigest()

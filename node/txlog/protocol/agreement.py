@@ -268,6 +268,8 @@ class Agreement:
 
     def _enter_keyed(self, counts: list[int]) -> None:
         """Idempotency keys and skips take effect, in the order of the log."""
+        if not any(queue.named for queue in self.queues):
+            return
         keyed = [
             (self.history.index_of(queue.origin, seq), queue, seq)
             for queue, count in zip(self.queues, counts, strict=True)

@@ -512,7 +512,9 @@ class Core:
         """Per slot the last seq that this master and all of ``peers`` are known to hold."""
         held = [q.held for q in agreement.queues]
         for peer in peers:
-            held = list(map(min, held, peer.claim.held)) if peer.claim is not None else [0] * len(held)
+            if peer.claim is None:
+                return [0] * len(held)
+            held = [min(mine, theirs) for mine, theirs in zip(held, peer.claim.held, strict=True)]
         return held
 
     def _make_usable(self, agreement: Agreement) -> None:
@@ -709,7 +711,10 @@ class Core:
         agreement = self.agreement
         assert agreement is not None
         wall = stamp_at(now.wall)
-        heard = max((p.claim.counter for p in self.peers if p.claim and self.is_present(p)), default=0)
+        heard = 0
+        for peer in self.peers:
+            if peer.claim is not None and peer.claim.counter > heard and self.is_present(peer):
+                heard = peer.claim.counter
         self.skewed = bool(heard) and wall - heard > self.settings.max_clock_skew_ms << LOGICAL_BITS
         if not self.skewed:
             agreement.last_stamp = max(agreement.last_stamp, wall)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from txlog.model.ids import Txid
@@ -10,12 +10,15 @@ from txlog.model.records import Record
 from txlog.wire.messages import Message
 
 
-class Now(NamedTuple):
+class Now:
     """The caller's clocks: ``wall`` in microseconds since 1970, used for stamps only; ``mono`` in milliseconds, never
     goes back and is used for time-outs only (rule 31: the core has no clock)."""
 
-    wall: int
-    mono: int
+    __slots__ = ("mono", "wall")
+
+    def __init__(self, wall: int, mono: int) -> None:
+        self.wall = wall
+        self.mono = mono
 
 
 class ConfiguredMember(NamedTuple):
@@ -55,32 +58,41 @@ class Settings:
         return max(20, min(200, self.round_timeout_ms // 4))
 
 
-class Submission(NamedTuple):
+class Submission:
     """A transaction from a client, made deterministic. ``content`` is its content hash, taken by the caller."""
 
-    kind: int
-    key: str
-    payload: bytes
-    content: bytes
+    __slots__ = ("content", "key", "kind", "payload")
+
+    def __init__(self, kind: int, key: str, payload: bytes, content: bytes) -> None:
+        self.kind = kind
+        self.key = key
+        self.payload = payload
+        self.content = content
 
 
-class Accepted(NamedTuple):
+class Accepted:
     """The transaction has this txid; it is durable when the effects' marks say ``accepted >= txid.seq``.
     ``repeat``: an earlier transaction with the same idempotency key, which this one did not follow."""
 
-    txid: Txid
-    repeat: bool
+    __slots__ = ("repeat", "txid")
+
+    def __init__(self, txid: Txid, repeat: bool) -> None:
+        self.txid = txid
+        self.repeat = repeat
 
 
-class Send(NamedTuple):
+class Send:
     """``push``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``. ``target``: the
     message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller fills
     the ``stamps`` of an ``Accept`` from the journal."""
 
-    peer: str
-    message: Message
-    push: tuple[int, int] | None
-    target: str = ""
+    __slots__ = ("message", "peer", "push", "target")
+
+    def __init__(self, peer: str, message: Message, push: tuple[int, int] | None, target: str = "") -> None:
+        self.peer = peer
+        self.message = message
+        self.push = push
+        self.target = target
 
 
 class Marks(NamedTuple):
@@ -96,13 +108,17 @@ class Marks(NamedTuple):
     stable: int
 
 
-@dataclass
 class Effects:
     """Append ``records``; when they are durable, and everything appended before them, release the rest."""
 
-    records: list[Record] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
-    marks: Marks | None = None
+    __slots__ = ("marks", "records", "sends")
+
+    def __init__(
+        self, records: list[Record] | None = None, sends: list[Send] | None = None, marks: Marks | None = None
+    ) -> None:
+        self.records: list[Record] = [] if records is None else records
+        self.sends: list[Send] = [] if sends is None else sends
+        self.marks = marks
 
     @property
     def empty(self) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import groupby
 
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_start
@@ -28,6 +27,7 @@ class History:
         self._slots = {origin: slot for slot, origin in enumerate(origins)}
         self._order = bytearray()
         self._hashes = bytearray()
+        self._last = self.start_hash
         self._indexes = [array("Q") for _ in origins]  # slot -> index of seq 1, 2, ...
         self._reached = [tuple(0 for _ in origins)]  # per mark: seqs in the log before it
 
@@ -37,11 +37,13 @@ class History:
 
     @property
     def hash(self) -> bytes:
-        return bytes(self._hashes[-HASH_BYTES:]) if self._hashes else self.start_hash
+        return self._last
 
     def hash_at(self, index: int) -> bytes:
         """Chain hash of the log cut behind ``index`` (0 ≤ index ≤ length)."""
         assert 0 <= index <= self.length, (index, self.length)
+        if index == self.length:
+            return self.hash
         if index == 0:
             return self.start_hash
         return bytes(self._hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES])
@@ -54,7 +56,9 @@ class History:
             part = order[done : done + _MARK - self.length % _MARK]
             self._append_part(part)
             done += len(part)
-        self._hashes += hashes
+        if hashes:
+            self._hashes += hashes
+            self._last = hashes[-HASH_BYTES:]
 
     def _append_part(self, order: bytes) -> None:
         index = self.length + 1
@@ -132,9 +136,13 @@ class History:
         mark = after // _MARK
         reached = [seqs + self._order.count(slot, mark * _MARK, after) for slot, seqs in enumerate(self._reached[mark])]
         found: list[Span] = []
-        for slot, group in groupby(self._order[after:upto]):
-            count = sum(1 for _ in group)
+        order = bytes(self._order[after:upto])
+        at, end = 0, len(order)
+        while at < end:
+            slot, first = order[at], at
+            while at < end and order[at] == slot:
+                at += 1
             origin = self.origins[slot]
-            found.append(Span(origin.node, origin.birth, reached[slot] + 1, count))
-            reached[slot] += count
+            found.append(Span(origin.node, origin.birth, reached[slot] + 1, at - first))
+            reached[slot] += at - first
         return found

@@ -25,13 +25,15 @@ def marks_now(last: Marks, agreement: Agreement, peers: list[Peer], settings: Se
 def _quorum(agreement: Agreement, peers: list[Peer], settings: Settings) -> int:
     """The last own seq held by more than half of all configured weight."""
     slot = agreement.slots[agreement.own.origin]
-    held = {p.node: max(p.held(slot), p.held_of_mine) for p in peers}
-    held[settings.node] = agreement.last_own
-    weights = [(held.get(m.node, 0), m.weight) for m in settings.members]
-    total = sum(weight for _, weight in weights)
-    gathered = 0
-    for seq, weight in sorted(weights, reverse=True):
-        gathered += weight
-        if 2 * gathered > total:
-            return seq
-    return 0
+    total = mine = 0
+    for member in settings.members:
+        total += member.weight
+        if member.node == settings.node:
+            mine = member.weight
+    weights = [(agreement.last_own, mine)]
+    weights += [(max(p.held(slot), p.held_of_mine), p.weight) for p in peers]
+    most = 0
+    for seq, _ in weights:
+        if seq > most and 2 * sum(weight for held, weight in weights if held >= seq) > total:
+            most = seq
+    return most

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from txlog.model.errors import PeerFault
 from txlog.model.view import Member
@@ -13,12 +12,15 @@ _PENDING_MAX = 64
 """Claims kept until the log or the queue reaches them. They only grow, so the middle ones may be dropped."""
 
 
-class InFlight(NamedTuple):
+class InFlight:
     """A post that was asked for an answer. ``pushed``: the last own seq that travelled with it or before it."""
 
-    number: int
-    sent_ms: int
-    pushed: int
+    __slots__ = ("number", "pushed", "sent_ms")
+
+    def __init__(self, number: int, sent_ms: int, pushed: int) -> None:
+        self.number = number
+        self.sent_ms = sent_ms
+        self.pushed = pushed
 
 
 class Peer:

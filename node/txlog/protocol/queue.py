@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import repeat
-from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
@@ -17,14 +16,17 @@ _COMPACT_AT = 4096
 ENDLESS = 1 << 63
 
 
-class Prefix(NamedTuple):
+class Prefix:
     """The head of the queue, in key order. ``order``: the slot of each transaction, one byte each; ``leaves``:
     what each adds to the chain hash; ``counts[slot]``: how many of each; ``last_stamp``: the last one's."""
 
-    order: bytes
-    leaves: list[bytes]
-    counts: list[int]
-    last_stamp: int
+    __slots__ = ("counts", "last_stamp", "leaves", "order")
+
+    def __init__(self, order: bytes, leaves: list[bytes], counts: list[int], last_stamp: int) -> None:
+        self.order = order
+        self.leaves = leaves
+        self.counts = counts
+        self.last_stamp = last_stamp
 
 
 class OriginQueue:
@@ -41,6 +43,8 @@ class OriginQueue:
         self.limit = ENDLESS
         """What is held beyond it takes no part in this view: it comes from another branch (*parked*)."""
         self.bytes = 0
+        self.named = 0
+        """How many of them carry a key."""
         self._head = 0
         self._stamps: list[int] = []
         self._leaves: list[bytes] = []
@@ -58,6 +62,8 @@ class OriginQueue:
         )
         self._stamps += stamps
         self._keys += keys
+        if any(keys):
+            self.named += sum(1 for key in keys if key)
         self._kinds += kinds
         self.held += len(stamps)
         self.bytes += sum(k >> 8 for k in kinds)
@@ -96,17 +102,17 @@ class OriginQueue:
 
     def keyed(self, count: int) -> list[int]:
         """Which of the first ``count`` seqs carry a key."""
+        if not self.named:
+            return []
         keys = self._keys[self._head : self._head + count]
         return [self.in_log + 1 + offset for offset, key in enumerate(keys) if key] if any(keys) else []
 
     def first_beyond(self, stamp_max: int, seq_max: int) -> int:
         """The stamp of the first transaction above either bound; endless when there is none."""
-        within = min(
-            bisect_right(self._stamps, stamp_max, self._head, self._head + len(self)) - self._head,
-            max(0, seq_max - self.in_log),
-            len(self),
-        )
-        return self._stamps[self._head + within] if within < len(self) else ENDLESS
+        waiting = len(self)
+        within = min(max(0, seq_max - self.in_log), waiting)
+        within = min(within, bisect_right(self._stamps, stamp_max, self._head, self._head + waiting) - self._head)
+        return self._stamps[self._head + within] if within < waiting else ENDLESS
 
     def count_before(self, stamp: int, first: bool) -> int:
         """How many have a stamp below ``stamp``, or at it when this origin comes ``first`` at equal stamps."""
@@ -122,6 +128,8 @@ class OriginQueue:
         """The first ``count`` have entered the log."""
         a = self._head
         self.bytes -= sum(k >> 8 for k in self._kinds[a : a + count])
+        if self.named:
+            self.named -= sum(1 for key in self._keys[a : a + count] if key)
         self._head += count
         self.in_log += count
 
@@ -140,6 +148,7 @@ class OriginQueue:
         self._head -= count
         self.in_log -= count
         self.bytes += sum(k >> 8 for k in self._kinds[self._head : self._head + count])
+        self.named += sum(1 for key in self._keys[self._head : self._head + count] if key)
 
     def restamp(self, first_seq: int, stamps: list[int]) -> None:
         """These transactions, none of them in the log, have other stamps from now on."""

@@ -67,11 +67,8 @@ class Rounds:
         """The earliest time for the next post to this peer."""
         if len(peer.in_flight) >= IN_FLIGHT_MAX:
             return peer.in_flight[0].sent_ms + self.resend_ms + 1
-        wanted = min(
-            peer.sent_ms + self.settings.idle_interval_ms,
-            self._wanted_now(agreement, peer),
-            self._wanted_lazily(agreement, peer),
-        )
+        wanted = min(self._wanted_now(agreement, peer), self._wanted_lazily(agreement, peer))
+        wanted = min(wanted, peer.sent_ms + self.settings.idle_interval_ms)
         return max(wanted, peer.sent_ms + PACE_MS) if peer.in_flight else wanted
 
     def _wanted_now(self, agreement: Agreement, peer: Peer) -> int:

@@ -68,6 +68,9 @@ class Executor:
         self._ready: list[Effects] = []
         self._sync: Sync | None = None
         self._unwritten = 0
+        self._pushed: tuple[tuple[int, int], int, int, str] | None = None
+        self._pushed_runs: list[Run] = []
+        """What was read for a post of this release: every peer is usually sent the same."""
         self._gather()
 
     # In
@@ -82,6 +85,9 @@ class Executor:
         """One message from a peer; :class:`PeerFault` when it is refused."""
         message = wire.decode(peer, data)
         match message:
+            case Post():  # most are
+                room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
+                self.core.receive(peer, message, now, room)
             case FetchRuns():
                 self._serve_runs(peer, message.span)
             case FetchOrder():
@@ -166,15 +172,23 @@ class Executor:
         marks: Marks | None = None
         added: list[Added] = []
         for effects in ready:
-            messages += [(send.peer, self._encode(send)) for send in effects.sends]
-            marks = effects.marks or marks
-            added += [record for record in effects.records if isinstance(record, Added)]
+            for send in effects.sends:
+                messages.append((send.peer, self._encode(send)))
+            if effects.marks is not None:
+                marks = effects.marks
+            for record in effects.records:
+                if isinstance(record, Added):
+                    added.append(record)
+        self._pushed, self._pushed_runs = None, []
         return Released(messages, marks, added)
 
     def _encode(self, send: Send) -> bytes:
         message = send.message
         if send.push is not None and isinstance(message, Post):
-            message = msgspec.structs.replace(message, runs=self._own_runs(*send.push))
+            pushed = (send.push, message.epoch, message.ballot, message.coordinator)
+            if pushed != self._pushed:  # a view may have given the same transactions other stamps
+                self._pushed, self._pushed_runs = pushed, self._own_runs(*send.push)
+            message = msgspec.structs.replace(message, runs=self._pushed_runs)
         elif isinstance(message, Accept):
             message = msgspec.structs.replace(message, stamps=self._stamps(message.spans))
         if send.target:

@@ -2,7 +2,8 @@
 
 Handlers put something in and await an answer; the order inside is fixed (one *turn*)::
 
-    writes that gathered → poll → sync (here while it is short, else on its thread) → release: messages, marks → waiters
+    sockets once more → writes that gathered → poll → sync (here while it is short, else on its thread)
+    → release: messages, marks → waiters
 
 Writes of clients gather while a sync is under way, since they could not become durable before the next one anyway:
 so whatever came meanwhile becomes one run, one record, one message. Nothing here awaits between reading the core's
@@ -35,6 +36,8 @@ INLINE_SYNC_S = 0.002
 than it hides. On a slower disk they run on the sync thread, so that everything else goes on meanwhile."""
 SYNC_WEIGHT = 0.1
 """Of the newest sync in that average."""
+LOOKS_MAX = 5
+"""So often at most are the sockets read before a turn, so that a flood of messages cannot put it off."""
 IDLE_SEAL_S = 1.0
 """After so long without a sync the journal may put down that everything in it is durable."""
 
@@ -130,6 +133,8 @@ class Loop:
         self._syncing = False
         self._sync_s = 0.0
         self._scheduled = False
+        self._looks = 0
+        self._came = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
         self._wake_ms = NEVER_MS
@@ -292,7 +297,17 @@ class Loop:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._looks, self._came = 0, len(self._writes) + self.counts.received_messages
+            self._loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """The sockets are read once more before the turn, and again while that brings something: what came while the
+        first of it was looked at shares the turn, its sync and its posts. Nothing is waited for."""
+        came = len(self._writes) + self.counts.received_messages
+        self._looks += 1
+        more = came != self._came and self._looks < LOOKS_MAX
+        self._came = came
+        self._loop.call_soon(self._look_again if more else self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False

@@ -2,7 +2,7 @@
 
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.query import hide_system_graphs
-from txlog.sparql.rdf import prepare_lines, prepare_rdf
+from txlog.sparql.rdf import plain_quad, prepare_lines, prepare_rdf
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.update import prepare_update
 
@@ -11,6 +11,7 @@ __all__ = [
     "SYSTEM_GRAPHS",
     "Prepared",
     "hide_system_graphs",
+    "plain_quad",
     "prepare_lines",
     "prepare_rdf",
     "prepare_update",

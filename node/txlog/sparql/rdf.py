@@ -143,11 +143,17 @@ def quads(deletes: Iterable[bytes], adds: Iterable[bytes]) -> Prepared:
     return Prepared(KIND_QUADS, encode_quads(removed, added), len(removed) + len(added))
 
 
-def _one_plain_quad(body: bytes) -> Prepared | None:
-    """A body of one line that needs nothing done: most transactions are one, so they skip what is there for many."""
+def plain_quad(body: bytes) -> bytes | None:
+    """The payload (kind QUADS) of a body of one line of N-Quads that needs nothing done, else None: most transactions
+    are such a line, so they skip what is there for many."""
     if _ONE_QUAD.fullmatch(body) is None or _SYSTEM_TERM in body:
         return None
-    return Prepared(KIND_QUADS, b"A " + body if body.endswith(b"\n") else b"A %s\n" % body, 1)
+    return b"A " + body if body.endswith(b"\n") else b"A %s\n" % body
+
+
+def _one_plain_quad(body: bytes) -> Prepared | None:
+    payload = plain_quad(body)
+    return None if payload is None else Prepared(KIND_QUADS, payload, 1)
 
 
 def _context(term: str) -> bytes:

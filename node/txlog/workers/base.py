@@ -34,6 +34,14 @@ NOTHING = MarkerPosition(Position(0, 0, NO_HASH), 0)
 """Where an empty store without a marker stands. The hash means nothing at index 0."""
 
 
+class Loading(NamedTuple):
+    """What a worker says of itself while a whole data set is loaded into it, in place of a marker: where it will
+    stand, and a random number below 2**63 that tells one loading from the next. Nobody applies to such a worker."""
+
+    position: Position
+    token: int
+
+
 class Operation(NamedTuple):
     """What a log entry does to a store: ``kind`` and ``payload`` of :mod:`txlog.model.entry`; never a no-op."""
 
@@ -195,10 +203,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SystemGraphs:
-    """Everything of ours that a worker holds. ``claims``: names that stand for locks, empty when nobody applies."""
+    """Everything of ours that a worker holds. ``claims``: names that stand for locks, empty when nobody applies.
+    ``loading``: loads that have begun and not ended."""
 
     markers: tuple[MarkerPosition, ...]
     claims: frozenset[str]
+    loading: tuple[Loading, ...] = ()
 
 
 class Lock(Enum):
@@ -308,8 +318,26 @@ class Adapter(Protocol):
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         """All statements of all graphs as of one moment, without anything of ours; stream it."""
 
-    def load(self) -> WorkerRequest:
-        """Bulk load of N-Quads (the body is the caller's to fill). Not atomic: behind a *loading* marker only."""
+    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
+        """Say that a data set is loaded from now on, if the worker is empty (else :attr:`Verdict.MOVED`); confirms
+        the lock ``token`` and gives it back. :meth:`verdict` reads the answer."""
+
+    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
+        """The same for a worker that is not empty, and is :meth:`emptied <empty>` next: every marker and load that
+        was ``found`` goes (:attr:`Verdict.MOVED` when one is not there any more), the data stays."""
+
+    def empty(self) -> WorkerRequest:
+        """Everything goes, ours too. Fast, whatever the worker holds; after :meth:`condemn` only, which keeps appliers
+        away."""
+
+    def is_loading(self, loading: Loading) -> WorkerRequest:
+        """Ask whether this very load has begun and not ended. Fast; :meth:`is_at_in` reads the answer."""
+
+    def load(self, quads: bytes) -> WorkerRequest:
+        """Bulk load of N-Quads, whole lines. Not atomic: after :meth:`begin_loading` only."""
+
+    def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
+        """The marker in the place of ``loading``, whole or not at all; fails when that is not there."""
 
     # registration
 

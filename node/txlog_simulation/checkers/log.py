@@ -1,4 +1,4 @@
-"""One log in each view, one stable log for ever: prefixes, growing keys, each transaction once (invariants 1, 3, 4, 6)."""
+"""One log in each view, one stable log in a line of views: prefixes, keys, each once (invariants 1, 3, 4, 6)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Entry(NamedTuple):
 
 
 class Branch:
-    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end. ``settled``: what
-    any master called stable in this view, or in one that it has grown from."""
+    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end. ``settled``:
+    what any master called stable in this view, or in one that it has grown from."""
 
     def __init__(self, cluster_id: bytes, retention: int) -> None:
         self.start = chain_start(cluster_id)
@@ -149,8 +149,8 @@ class Log:
             if grown is None or number in mine.moved:
                 continue
             if not _goes_on(grown, mine):
-                text = f"{node} accepts {view.number}: {grown.settled} entries were stable in {number}, not all of them are"
-                self.findings.add(LOG, "6", text + " at their place")
+                text = f"{node} accepts {view.number}: of {grown.settled} entries that were stable in {number}"
+                self.findings.add(LOG, "6", f"{text} not all are at their place")
 
     def added(self, node: str, record: Added, mirror: Mirror) -> None:
         """A piece of a master's log has become durable there. ``mirror`` is what was durable just before it."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 from txlog.model.durability import Durability
+from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import TxLogError
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
@@ -22,7 +24,9 @@ from txlog.runtime.asked import Asked, asked_from
 from txlog.runtime.loop import Loop, Write
 from txlog.runtime.transactions import BELOW_APPLIED
 from txlog.runtime.web import encode_answer, error_answer
+from txlog.server.frontdoor.answers import plain_success
 from txlog.server.frontdoor.writes import Writes
+from txlog.sparql import plain_quad
 
 HEAD_BYTES_MAX = 4096
 BODY_BYTES_MAX = 64 << 10
@@ -41,12 +45,17 @@ _OTHERWISE = frozenset(
 """Headers whose meaning is aiohttp's to know."""
 
 
-class Head(NamedTuple):
+class Head:
     """What a recognised head says. ``length``: of the body."""
 
-    kind: str
-    length: int
-    asked: Asked
+    __slots__ = ("asked", "key", "kind", "length", "level")
+
+    def __init__(self, kind: str, length: int, asked: Asked) -> None:
+        self.kind = kind
+        self.length = length
+        self.asked = asked
+        self.key = asked.key
+        self.level = asked.level
 
 
 class DirectWrites:
@@ -66,6 +75,7 @@ class DirectWrites:
     ) -> None:
         self.loop = loop
         self.writes = writes
+        self.answers = writes.answers
         self.hand_over = hand_over
         self.connections: set[Connection] = set()
         self.closing = False
@@ -131,7 +141,7 @@ class DirectWrites:
     def _tick(self) -> None:
         """Whose patience is over gets 202; who says nothing for long is let go."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = time.monotonic()
         for connection in list(self.connections):
             connection.look(now, self._idle_s)
         self._timer = loop.call_later(TICK_S, self._tick) if self.connections else None
@@ -159,7 +169,7 @@ class Connection(asyncio.Protocol):
         self._data = b""
         self._asked: Asked | None = None
         self._write: Write | None = None
-        self._seen = asyncio.get_running_loop().time()
+        self._seen = time.monotonic()
         self._paused = False
 
     @property
@@ -205,19 +215,21 @@ class Connection(asyncio.Protocol):
 
     def _take(self, head: Head, body: bytes) -> bool:
         """False when it must be refused: aiohttp's side finds the same and says so."""
-        asked, loop = head.asked, self._all.loop
+        key, loop = head.key, self._all.loop
         if loop.dead is not None:
             return False
         try:
-            prepared = self._all.writes.prepare_plain(body, head.kind)
-            content = content_hash(prepared.kind, asked.key, prepared.payload)
-            write = Write([Submission(prepared.kind, asked.key, prepared.payload, content)], asked.level, self)
+            kind, payload = KIND_QUADS, plain_quad(body) if head.kind == "application/n-quads" else None
+            if payload is None:
+                prepared = self._all.writes.prepare_plain(body, head.kind)
+                kind, payload = prepared.kind, prepared.payload
+            write = Write([Submission(kind, key, payload, content_hash(kind, key, payload))], head.level, self)
             loop.take(write)
         except TxLogError:
             return False
         loop.in_flight += 1
-        self._write, self._asked = write, asked
-        self._seen = asyncio.get_running_loop().time()
+        self._write, self._asked = write, head.asked
+        self._seen = time.monotonic()
         return True
 
     def _hand_over(self) -> None:
@@ -241,9 +253,9 @@ class Connection(asyncio.Protocol):
         write, asked = self._write, self._asked
         if write is None or asked is None:
             return
-        answer = self._all.writes.at_once(write, asked, reached)
-        if answer is not None:
-            self._reply(answer.encode(True))
+        txid = plain_success(write, reached)
+        if txid is not None:
+            self._reply(self._all.answers.done(txid, write.level))
         else:
             self._asked = None  # told once
             asyncio.get_running_loop().create_task(self._answer(write, asked, reached))

@@ -18,6 +18,7 @@ from txlog.runtime.loop import Write
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED, Outcome
 from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
+from txlog.server.frontdoor.answers import Answers, plain_success
 from txlog.sparql import Prepared, prepare_rdf, prepare_update
 
 _UPDATE = "application/sparql-update"
@@ -45,7 +46,7 @@ class Writes:
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
         self.bytes_max = site.config.limits.body_bytes
-
+        self.answers = Answers(site.loop)
         self.own_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
 
     def routes(self) -> list[Route]:
@@ -74,12 +75,8 @@ class Writes:
 
     def at_once(self, write: Write, asked: Asked, reached: bool) -> RawResponse | None:
         """The answer of the usual case: a transaction that is no repeat has reached its level."""
-        if not reached or not write.answers or asked.level not in BELOW_APPLIED:
-            return None
-        answer = write.answers[0]
-        if isinstance(answer, Refused) or answer.repeat:
-            return None
-        return self._done(answer.txid, asked.level)
+        txid = plain_success(write, reached) if asked.level in BELOW_APPLIED else None
+        return None if txid is None else self._done(txid, asked.level)
 
     async def answer(self, write: Write, asked: Asked, reached: bool) -> Response:
         """The answer of every other case. Raises what the core refused it with."""
@@ -97,25 +94,16 @@ class Writes:
         return self._done(txid, outcome.level or Durability.ACCEPTED) if reached else self._pending(outcome)
 
     def _done(self, txid: Txid, level: Durability) -> RawResponse:
-        return RawResponse(204, self._headers(txid, level))
+        return RawResponse(204, self.answers.headers(txid, level).encode())
 
     def _pending(self, outcome: Outcome) -> Response:
         txid = outcome.txid
-        headers = self._headers(txid, outcome.level)
-        headers += (
-            b"Location: /txlog/transactions/%s\r\nContent-Type: text/plain; charset=utf-8\r\n" % str(txid).encode()
-        )
+        headers = self.answers.headers(txid, outcome.level)
+        headers += f"Location: /txlog/transactions/{txid}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         reached = outcome.level.value if outcome.level else "nothing yet"
-        return RawResponse(202, headers, f"reached so far: {reached}; ask /txlog/transactions/{txid}\n".encode())
-
-    def _headers(self, txid: Txid, level: Durability | None) -> bytes:
-        head = b"TxLog-Transaction: %s\r\n" % str(txid).encode()
-        index = self._loop.index_of(txid)
-        if 0 < index <= self._loop.stable.value:
-            head += b"TxLog-Position: %s\r\n" % str(self._loop.position_at(index)).encode()
-        if level is not None:
-            head += b"TxLog-Durability: %s\r\n" % level.value.encode()
-        return head
+        return RawResponse(
+            202, headers.encode(), f"reached so far: {reached}; ask /txlog/transactions/{txid}\n".encode()
+        )
 
     # The body
 

@@ -12,24 +12,19 @@ import hmac
 import random
 import ssl
 import time
-from collections import deque
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
-from txlog.config.process import NodeConfig, PeerConfig
+from txlog.config.process import NodeConfig
 from txlog.model.errors import PeerFault
 from txlog.runtime.events import EventLog
 from txlog.runtime.web import Request, Response, Route, TakenOver, json_answer, peer_fault_status
 from txlog.server.peers.frames import UPGRADE, Frames, Handshake
+from txlog.server.peers.link import Ears, Link
 
 PATH = "/txlog/peer"
 NODE_HEADER = "TxLog-Node"
-QUEUE_BYTES_MAX = 32 << 20
-"""Waiting for one peer's connection: eight full frames; more only delays what is newer."""
-QUEUE_MESSAGES_MAX = 256
-QUEUE_UNCONNECTED_MAX = 8
-"""Messages kept for a peer without a connection: a post is worth little when it is old."""
 BACK_OFF_S = (0.05, 2.0)
 CONNECT_S = 3.0
 ALIVE_S = 5.0
@@ -39,74 +34,11 @@ SILENCE_S = 15.0
 CLOSE_S = 0.5
 
 
-class Ears(Protocol):
-    """Who takes what peers send: the loop, or the repair of a damaged journal before there is one."""
-
-    def receive(self, peer: str, data: bytes) -> None:
-        """One message; raises ``PeerFault`` when it is refused."""
-
-    def count_fault(self, peer: str, reason: str) -> None: ...
-
-
-class Link:
-    """One peer. ``dropped`` counts messages forgotten because the queue was full."""
-
-    def __init__(self, config: PeerConfig) -> None:
-        self.config = config
-        self.outgoing: Frames | None = None
-        self.incoming: Frames | None = None
-        self.last_error: str | None = None
-        self.last_heard: float | None = None
-        self.sent_messages = 0
-        self.sent_bytes = 0
-        self.dropped = 0
-        self.faults = 0
-        self.last_fault: str | None = None
-        self._queue: deque[bytes] = deque()
-        self._queue_bytes = 0
-
-    @property
-    def connection(self) -> Frames | None:
-        for one in (self.outgoing, self.incoming):
-            if one is not None and not one.closed:
-                return one
-        return None
-
-    def put(self, data: bytes) -> None:
-        """Send a message, or queue it. Never blocks."""
-        connection = self.connection
-        if connection is not None and not connection.paused and not self._queue:
-            connection.send(data)
-            self.sent_messages += 1
-            self.sent_bytes += len(data)
-            return
-        self._queue.append(data)
-        self._queue_bytes += len(data)
-        most = QUEUE_MESSAGES_MAX if connection is not None else QUEUE_UNCONNECTED_MAX
-        while len(self._queue) > 1 and (len(self._queue) > most or self._queue_bytes > QUEUE_BYTES_MAX):
-            self._queue_bytes -= len(self._queue.popleft())
-            self.dropped += 1
-
-    def flush(self) -> None:
-        """There is a connection, or room in it: send what waits."""
-        while self._queue and (connection := self.connection) is not None and not connection.paused:
-            data = self._queue.popleft()
-            self._queue_bytes -= len(data)
-            connection.send(data)
-            self.sent_messages += 1
-            self.sent_bytes += len(data)
-
-    @property
-    def queued(self) -> tuple[int, int]:
-        """Messages and bytes that wait."""
-        return len(self._queue), self._queue_bytes
-
-
 class Links:
     """All peers of this master, and the door through which they come."""
 
     def __init__(self, config: NodeConfig, token: bytes, log: EventLog) -> None:
-        self.links = {p.node: Link(p) for p in config.peers if p.node != config.node}
+        self.links = {p.node: Link(p, self._faulty) for p in config.peers if p.node != config.node}
         self.refused: dict[tuple[str, str], int] = {}
         self._config = config
         self._token = token
@@ -127,6 +59,8 @@ class Links:
     def tasks(self, loop: Ears) -> dict[str, Any]:
         """What runs for ever, by name: a task for each peer."""
         self._loop = loop
+        for link in self.links.values():
+            link.ears = loop
         return {f"peer-{node}": self._connect_for_ever(link) for node, link in self.links.items()}
 
     # Outwards
@@ -190,7 +124,7 @@ class Links:
 
     def _frames(self, link: Link, under: asyncio.BaseProtocol | None = None) -> Frames:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return Frames(partial(self._receive, link), link.flush, ended, self._message_bytes_max, under)
+        return Frames(link.receive, link.flush, ended, self._message_bytes_max, under)
 
     @staticmethod
     async def _keep(frames: Frames) -> str:
@@ -250,17 +184,8 @@ class Links:
             raise PeerFault(node or "?", "UnknownPeer", "it is no peer of this master's configuration")
         return link
 
-    def _receive(self, link: Link, data: bytes) -> None:
-        loop = self._loop
-        assert loop is not None
-        link.last_heard = time.time()
-        try:
-            loop.receive(link.config.node, data)
-        except PeerFault as fault:
-            link.faults += 1
-            link.last_fault = str(fault)[:500]
-            node = link.config.node
-            self._log.limited(fault.reason, node, peer=node, message=str(fault)[:1000])
+    def _faulty(self, link: Link, fault: PeerFault) -> None:
+        self._log.limited(fault.reason, link.node, peer=link.node, message=str(fault)[:1000])
 
     # What it shows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -39,26 +39,53 @@ class Digest:
 def digest(chunks: Iterable[bytes]) -> Digest:
     """Canonical N-Quads in pieces cut anywhere, each line ending in a newline (the last may lack it), no line twice.
     Lines of system graphs are dropped."""
-    graphs: dict[bytes, list[int]] = {}
-    last, suffix, run = b"", b"", list[bytes]()
-    for lines in _lines(chunks):
+    made = Digester()
+    for chunk in chunks:
+        made.feed(chunk)
+    return made.digest()
+
+
+class Digester:
+    """:func:`digest` for who has the pieces one by one."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[bytes, list[int]] = {}
+        self._last, self._suffix, self._rest = b"", b"", b""
+
+    def feed(self, chunk: bytes) -> None:
+        """The next piece."""
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            self._rest += chunk
+            return
+        self._take([line for line in (self._rest + head).split(b"\n") if line])
+        self._rest = tail
+
+    def digest(self) -> Digest:
+        """Of everything; once, at the end."""
+        if self._rest:
+            self._take([self._rest])
+            self._rest = b""
+        made = {
+            graph[1:-1].decode(): (count, total % _MODULUS)
+            for graph, (count, total) in self._graphs.items()
+            if count and not graph.startswith(_SYSTEM_TERM)
+        }
+        return Digest(sum(c for c, _ in made.values()), sum(t for _, t in made.values()) % _MODULUS, made)
+
+    def _take(self, lines: list[bytes]) -> None:
+        last, suffix, run = self._last, self._suffix, list[bytes]()
         for line in lines:
             # Stores give out graph by graph, so the question is nearly always whether this is still the same one.
             # Three spaces are a triple without a graph, whose object may be that very IRI.
             if not (suffix and line.endswith(suffix) and line.count(b" ") > 3):
                 graph = _graph_term(line)
                 if graph != last:
-                    _tally(graphs, last, run)
+                    _tally(self._graphs, last, run)
                     last, suffix, run = graph, graph and b" " + graph + b" .", []
             run.append(line)
-        _tally(graphs, last, run)
-        run = []
-    made = {
-        graph[1:-1].decode(): (count, total % _MODULUS)
-        for graph, (count, total) in graphs.items()
-        if count and not graph.startswith(_SYSTEM_TERM)
-    }
-    return Digest(sum(c for c, _ in made.values()), sum(t for _, t in made.values()) % _MODULUS, made)
+        _tally(self._graphs, last, run)
+        self._last, self._suffix = last, suffix
 
 
 def digest_of_worker(adapter: Adapter, transport: StreamTransport) -> Digest:
@@ -92,17 +119,3 @@ def _tally(graphs: dict[bytes, list[int]], graph: bytes, run: list[bytes]) -> No
     tally = graphs.setdefault(graph, [0, 0])
     tally[0] += len(run)
     tally[1] += sum(halves[0::2]) + (sum(halves[1::2]) << 64)
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Whole lines without their newlines, none empty."""
-    rest = b""
-    for chunk in chunks:
-        head, newline, tail = chunk.rpartition(b"\n")
-        if not newline:
-            rest += chunk
-            continue
-        yield [line for line in (rest + head).split(b"\n") if line]
-        rest = tail
-    if rest:
-        yield [rest]

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))  # a real worker process
+sys.path.insert(0, str(Path(__file__).parents[1] / "apply"))  # a log that a test writes
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))  # a master's paths
+
+from oxigraph_process import OxigraphProcess
+from seaweed_process import SeaweedProcess
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[OxigraphProcess]:
+    process = OxigraphProcess(tmp_path / "worker")
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[OxigraphProcess]:
+    process = OxigraphProcess(tmp_path / "empty")
+    yield process
+    process.kill()
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedProcess]:
+    process = SeaweedProcess(tmp_path_factory.mktemp("seaweed"))
+    yield process
+    process.kill()

@@ -1,0 +1,166 @@
+"""Processes that end in the middle: who backs up, who restores, the worker, the target."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from log_in_memory import MemoryLog
+from oxigraph_process import ADAPTER, OxigraphProcess
+from pen import CLUSTER, apply, back_up, chain_of, everything, filled_log, folder_target, into, put_back, source
+
+from txlog.apply import State, apply_up_to
+from txlog.backup import Order, Progress, Target, catalogue, check, create, leftovers, restore
+from txlog.backup import loading as loading_room
+from txlog.backup.faults import Incomplete, LoadingLost, WorkerLoading
+from txlog.backup.loading import begin
+from txlog.backup.manifest import Manifest
+from txlog.model.errors import Unavailable
+from txlog.workers.base import MarkerPosition, Unreachable
+
+SCRIPT = Path(__file__).with_name("backup_process.py")
+QUADS = 2000
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return filled_log(101, QUADS // 100)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    return folder_target(tmp_path / "backups")
+
+
+@pytest.fixture
+def made(worker: OxigraphProcess, target: Target, log: MemoryLog) -> Manifest:
+    apply(worker, log, 100)
+    return back_up(worker, target, part_bytes=20_000)
+
+
+def ends_by_kill(what: str, worker: OxigraphProcess, target: Target, name: str, phase: str, number: int) -> None:
+    command = [sys.executable, SCRIPT, what, worker.url, target.where, name, phase, str(number), CLUSTER]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -signal.SIGKILL, ended
+
+
+def refuses_to_apply(worker: OxigraphProcess, log: MemoryLog, cached: MarkerPosition | None = None) -> None:
+    before = everything(worker)
+    outcome = apply_up_to(ADAPTER, worker.transport, log, log.end, budget_s=0.05, cached=cached)
+    assert outcome.state is State.REFUSED, outcome
+    assert outcome.error is not None
+    assert outcome.error.startswith("Loading: a data set is being loaded into")
+    assert everything(worker) == before
+
+
+@pytest.mark.parametrize(("phase", "number"), [("copying", 6), ("reading back", 1), ("reading back", 4)])
+def test_a_backup_that_is_killed_never_counts(
+    worker: OxigraphProcess, empty: OxigraphProcess, target: Target, log: MemoryLog, phase: str, number: int
+) -> None:
+    apply(worker, log, 100)
+    ends_by_kill("create", worker, target, "killed", phase, number)
+    with pytest.raises(Incomplete):
+        check(target, "killed")
+    with pytest.raises(Incomplete):
+        put_back(target, "killed", empty, log)
+    assert everything(empty) == ([], [])
+    (left,) = catalogue(target)
+    assert (left.state, left.manifest) == ("incomplete", None)
+    assert leftovers(target, 3600) == []
+    assert leftovers(target, 3600, now=left.touched + 3601) == ["killed"]
+    assert list(target.objects()) == []
+    assert check(target, back_up(worker, target).name).quads == QUADS
+
+
+@pytest.mark.parametrize(("phase", "number"), [("checking", 2), ("loading", 1), ("loading", 4), ("comparing", 1)])
+def test_a_restore_that_is_killed_leaves_a_worker_that_says_so(
+    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, phase: str, number: int
+) -> None:
+    ends_by_kill("restore", empty, target, made.name, phase, number)
+    if phase == "checking":
+        assert everything(empty) == ([], [])
+    else:
+        assert empty.system().markers == ()
+        assert [each.position for each in empty.system().loading] == [made.position]
+        if (phase, number) != ("loading", 1):
+            assert 0 < len(empty.quads()) <= QUADS
+        refuses_to_apply(empty, log)
+        refuses_to_apply(empty, log, cached=MarkerPosition(made.position, 1))
+        with pytest.raises(WorkerLoading):
+            put_back(target, made.name, empty, log)
+    put_back(target, made.name, empty, log, again=True)
+    apply(empty, log)
+    assert len(empty.quads()) == QUADS + QUADS // 100
+
+
+def test_a_worker_that_ends_while_it_is_backed_up(worker: OxigraphProcess, target: Target) -> None:
+    apply(worker, filled_log(1))
+    more = b"".join(b"<urn:more:%d> <urn:p> <urn:o> .\n" % n for n in range(200_000))
+    assert worker.send(ADAPTER.load(more)).ok  # more than the sockets' buffers hold
+
+    def kill(progress: Progress) -> None:
+        if progress.phase == "copying":
+            worker.process.kill()
+
+    with pytest.raises(Unreachable):
+        create(source(worker), target, Order(CLUSTER, "uk"), kill)
+    assert list(target.objects()) == []
+
+
+def test_a_worker_that_ends_while_it_is_restored(
+    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading_room, "BATCH_BYTES", 4000)
+    loaded = 0
+
+    def kill(progress: Progress) -> None:
+        nonlocal loaded
+        loaded += progress.phase == "loading"
+        if loaded == 3:
+            empty.process.kill()
+
+    with pytest.raises(Unreachable):
+        restore(target, made.name, into(empty), CLUSTER, chain_of(log), told=kill)
+    empty.process.wait(30)
+    empty.start()
+    refuses_to_apply(empty, log)
+    put_back(target, made.name, empty, log, again=True)
+    apply(empty, log)
+    assert len(empty.quads()) == QUADS + QUADS // 100
+
+
+def test_of_two_restores_at_once_the_later_counts(
+    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading_room, "BATCH_BYTES", 4000)
+    later = []
+
+    def told(progress: Progress) -> None:
+        if progress.phase == "loading" and not later:
+            later.append(True)
+            put_back(target, made.name, empty, log, again=True)
+
+    with pytest.raises(LoadingLost):
+        restore(target, made.name, into(empty), CLUSTER, chain_of(log), told=told)
+    assert [marker.position for marker in empty.system().markers] == [made.position]
+    assert empty.system().loading == ()
+    assert len(empty.quads()) == QUADS
+
+
+@pytest.mark.parametrize("token", [0, 0x5555, 0x1234])
+def test_a_restore_waits_for_the_applier_and_takes_over_from_one_that_is_gone(
+    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch, token: int
+) -> None:
+    assert empty.send(ADAPTER.claim(token)).ok  # its owner never comes back
+    before = everything(empty)
+    with pytest.raises(Unavailable, match="another applier has the lock"):
+        begin(into(empty), made.position, emptying=False, lock_s=0.2)
+    assert everything(empty) == before
+    monkeypatch.setattr(loading_room, "TAKEOVER_S", 0.2)
+    put_back(target, made.name, empty, log)
+    assert empty.system().claims == frozenset()
+    apply(empty, log)
+    assert len(empty.quads()) == QUADS + QUADS // 100

@@ -1,0 +1,308 @@
+"""Targets that are full, deny, do not answer; credentials; what is kept and what goes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import obstore
+import pytest
+from log_in_memory import MemoryLog
+from oxigraph_process import OxigraphProcess
+from pen import (
+    CLUSTER,
+    apply,
+    back_up,
+    chain_of,
+    everything,
+    filled_log,
+    folder_target,
+    into,
+    order,
+    put_back,
+    s3_target,
+    source,
+)
+from seaweed_process import ACCESS, SECRET, SeaweedProcess, free_ports
+
+from txlog.backup import (
+    Progress,
+    Target,
+    catalogue,
+    check,
+    create,
+    delete,
+    leftovers,
+    newest,
+    open_target,
+    release,
+    restore,
+)
+from txlog.backup.faults import (
+    BackupFault,
+    BackupInUse,
+    HeldBackup,
+    NoSuchBackup,
+    PartDamaged,
+    PartMissing,
+    PartTruncated,
+    TargetDenied,
+    TargetFull,
+    TargetUnreachable,
+)
+from txlog.backup.lease import LEASE, LEASE_S
+from txlog.backup.retention import DAY_S, retain
+from txlog.config.process import S3Config
+from txlog.model.errors import BadInput
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """As on a disk that is full behind so many bytes: a longer write fails with EFBIG, in the middle of a part."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def filled(worker: OxigraphProcess) -> MemoryLog:
+    log = filled_log(30)
+    apply(worker, log, 20)
+    return log
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_full_disk_leaves_nothing_and_the_next_one_counts(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    with files_of_at_most(200), pytest.raises(TargetFull, match="make room"):
+        back_up(worker, target)
+    assert list(target.objects()) == []
+    with files_of_at_most(700), pytest.raises(TargetFull):  # the parts fit, the manifest does not
+        back_up(worker, target)
+    assert list(target.objects()) == []
+    assert check(target, back_up(worker, target).name).quads == 200
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_folder_that_is_not_there_is_not_made(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    (tmp_path / "backups").rmdir()  # a volume that is not mounted
+    for ask in (lambda: back_up(worker, target), lambda: catalogue(target), lambda: check(target, "x")):
+        with pytest.raises(TargetUnreachable, match="no folder; make it, or mount it"):
+            ask()
+    assert not (tmp_path / "backups").exists()
+
+
+@pytest.fixture
+def s3(seaweed: SeaweedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """With credentials from the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    return s3_target(seaweed.url, tmp_path.name, None)
+
+
+def test_a_spoilt_backup_on_s3(
+    worker: OxigraphProcess,
+    empty: OxigraphProcess,
+    filled: MemoryLog,
+    s3: Target,
+    seaweed: SeaweedProcess,
+    tmp_path: Path,
+) -> None:
+    made = back_up(worker, s3)
+    store = seaweed.store(tmp_path.name)
+    key = f"{made.name}/{made.parts[1].name}"
+    whole = bytes(obstore.get(store, key).bytes())
+    spoilt: list[tuple[bytes | None, type[BackupFault]]] = [
+        (bytes([whole[0] ^ 1]) + whole[1:], PartDamaged),
+        (whole[:-1], PartTruncated),
+        (whole + b"\0", PartDamaged),
+        (None, PartMissing),
+    ]
+    for data, fault in spoilt:
+        if data is None:
+            obstore.delete(store, key)
+        else:
+            obstore.put(store, key, data)
+        with pytest.raises(fault):
+            put_back(s3, made.name, empty, filled)
+        assert everything(empty) == ([], [])
+    obstore.put(store, key, whole)
+    put_back(s3, made.name, empty, filled)
+    assert empty.quads() == worker.quads()
+
+
+def test_credentials_that_are_not_known(seaweed: SeaweedProcess, tmp_path: Path) -> None:
+    folder = tmp_path / "credentials"
+    folder.mkdir()
+    with pytest.raises(BadInput, match="lacks the files AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        s3_target(seaweed.url, "x", folder)
+    (folder / "AWS_ACCESS_KEY_ID").write_text(ACCESS)
+    (folder / "AWS_SECRET_ACCESS_KEY").write_text("another")
+    target = s3_target(seaweed.url, "x", folder)
+    for ask in (lambda: target.write("a/b", b"c"), lambda: target.read("a/b", 9), lambda: list(target.objects())):
+        with pytest.raises(TargetDenied, match="credentials"):
+            ask()
+
+
+def test_a_server_that_is_not_there(worker: OxigraphProcess, filled: MemoryLog, s3: Target) -> None:
+    (port,) = free_ports(1)
+    gone = s3_target(f"http://127.0.0.1:{port}", "x", None)
+    for ask in (lambda: back_up(worker, gone), lambda: catalogue(gone), lambda: check(gone, "x")):
+        with pytest.raises(TargetUnreachable):
+            ask()
+    assert worker.system().claims == frozenset()
+    apply(worker, filled)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_ends_or_hangs_in_the_middle(
+    worker: OxigraphProcess,
+    filled: MemoryLog,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    server = SeaweedProcess(tmp_path_factory.mktemp("seaweed"))
+    try:
+        config = S3Config(bucket="backups", prefix="x", endpoint=server.url, timeout_s=0.5, connect_s=0.5)
+        target = open_target(config)
+
+        def end(progress: Progress) -> None:
+            if progress.phase == "reading back":
+                server.process.send_signal(number)
+
+        with pytest.raises(TargetUnreachable):
+            create(source(worker), target, order(), end)
+        if number is signal.SIGSTOP:
+            server.process.send_signal(signal.SIGCONT)
+            (left,) = catalogue(open_target(config.model_copy(update={"timeout_s": 30.0})))
+            assert left.state == "incomplete"
+    finally:
+        server.kill()
+    apply(worker, filled)
+
+
+# -- what is kept
+
+
+def test_retention_keeps_the_newest_and_what_is_held(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    log = filled_log(7, 1)
+    made = []
+    for index, (why, kept, dc) in enumerate(
+        [
+            ("manual", "normal", "uk"),
+            ("split", "held", "uk"),
+            ("schedule", "normal", "uk"),
+            ("schedule", "normal", "us"),
+            ("schedule", "normal", "uk"),
+            ("schedule", "normal", "uk"),
+        ],
+        1,
+    ):
+        apply(worker, log, index)
+        made.append(back_up(worker, target, why=why, retention=kept, data_center=dc).name)
+    one, split, three, elsewhere, five, six = made
+    target.write("leftover/part-00001.nq.zst", b"x")
+
+    assert retain(target, "another cluster", "uk", 1) == []
+    assert set(retain(target, CLUSTER, "uk", 1, keep_days=1)) == set()
+    tomorrow = newest(target, CLUSTER)[0].touched + DAY_S + 60
+    assert set(retain(target, CLUSTER, "uk", 2, keep_days=1, now=tomorrow)) == {three}
+    assert {each.name for each in newest(target, CLUSTER)} == {one, split, elsewhere, five, six}
+    assert retain(target, CLUSTER, "uk", 1) == [five]
+    assert retain(target, CLUSTER, "uk", 1) == []
+
+    with pytest.raises(HeldBackup, match="is held"):
+        delete(target, split)
+    assert check(target, split).why == "split"
+    release(target, split)
+    release(target, split)
+    assert [each.held for each in catalogue(target) if each.name == split] == [False]
+    assert retain(target, CLUSTER, "uk", 1) == [split]
+    assert {each.name for each in newest(target, CLUSTER)} == {one, elsewhere, six}
+    assert catalogue(target)[0].name == "leftover"
+
+
+def test_what_is_being_restored_from_is_not_deleted(
+    worker: OxigraphProcess, empty: OxigraphProcess, filled: MemoryLog, tmp_path: Path
+) -> None:
+    target = folder_target(tmp_path / "backups")
+    old, new = (back_up(worker, target, why="schedule").name for _ in range(2))
+    seen: list[str] = []
+
+    def told(progress: Progress) -> None:
+        if progress.phase == "loading" and not seen:
+            seen.append(progress.phase)
+            assert retain(target, CLUSTER, "uk", 1) == []
+            with pytest.raises(BackupInUse):
+                delete(target, old)
+
+    restore(target, old, into(empty), CLUSTER, chain_of(filled), told=told)
+    assert seen == ["loading"]
+    assert empty.quads() == worker.quads()
+    assert retain(target, CLUSTER, "uk", 1) == [old]
+    assert [each.name for each in catalogue(target)] == [new]
+
+
+def test_who_was_killed_while_restoring_keeps_a_backup_for_a_day(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    apply(worker, filled_log(1))
+    old, _ = (back_up(worker, target, why="schedule").name for _ in range(2))
+    target.write(f"{old}/{LEASE}0123.json", b"{}")
+    leased = next(each.leased for each in catalogue(target) if each.name == old)
+    assert retain(target, CLUSTER, "uk", 1, now=leased + LEASE_S - 1) == []
+    lease = tmp_path / "backups" / old / f"{LEASE}0123.json"
+    os.utime(lease, (leased - LEASE_S - 1, leased - LEASE_S - 1))
+    assert retain(target, CLUSTER, "uk", 1) == [old]
+    assert not lease.parent.exists()
+
+
+def test_a_damaged_backup_is_not_counted_among_those_kept(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    apply(worker, filled_log(1))
+    good, bad = (back_up(worker, target, why="schedule").name for _ in range(2))
+    (tmp_path / "backups" / bad / "part-00001.nq.zst").write_bytes(b"")
+    assert retain(target, CLUSTER, "uk", 1) == []
+    assert check(target, good).name == good
+    delete(target, bad)
+    assert [each.name for each in catalogue(target)] == [good]
+
+
+def test_deleting_what_is_not_there_and_what_is_of_others(tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    target = folder_target(folder)
+    for name in ("none", "", "..", "a/b"):
+        with pytest.raises(NoSuchBackup):
+            delete(target, name)
+    (folder / "README").write_text("of others")
+    (folder / "Photos").mkdir()
+    (folder / "Photos" / "a.jpg").write_text("of others")
+    assert catalogue(target) == []
+    assert leftovers(target, 0.0) == []
+    assert (folder / "Photos" / "a.jpg").exists()
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_backup_under_way_is_no_leftover(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+    seen: list[str] = []
+
+    def told(progress: Progress) -> None:
+        if progress.phase == "reading back" and not seen:
+            seen.extend(each.state for each in catalogue(target))
+            assert leftovers(target) == []
+
+    made = create(source(worker), target, order(), told)
+    assert seen == ["incomplete"]
+    assert check(target, made.name) == made

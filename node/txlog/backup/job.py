@@ -1,0 +1,101 @@
+"""One backup and what goes with it, as a process of its own: ``python -m txlog.backup --config FILE.json``.
+
+For whoever performs schedules and duties. The last line on standard output is JSON: ``{"name", "position", "quads",
+"bytes", "seconds", "retired", "leftovers"}``, or ``{"error", "message"}`` with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from txlog.backup.catalogue import leftovers
+from txlog.backup.chain import cluster_of
+from txlog.backup.creating import Order, create
+from txlog.backup.manifest import Manifest
+from txlog.backup.progress import Told, nobody
+from txlog.backup.retention import retain
+from txlog.backup.standing import Source, choose
+from txlog.backup.target import open_target
+from txlog.client import MasterClient, Worker
+from txlog.config.process import BackupJobConfig
+from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.transport import HttpTransport
+
+READ_S = 600.0
+"""How long a worker may think between two pieces of its snapshot."""
+
+
+def workers_of(masters: Sequence[MasterClient]) -> list[Worker]:
+    """Of the first master that answers."""
+    last: TxLogError | None = None
+    for master in masters:
+        try:
+            return master.workers()
+        except Unavailable as error:
+            last = error
+    raise Unavailable("NoMaster", f"no master answers: {last}; see txlog status")
+
+
+def find_worker(masters: Sequence[MasterClient], name: str | None) -> Worker:
+    """By its name; without, the one that is farthest."""
+    workers = workers_of(masters)
+    found = choose(workers) if name is None else next((w for w in workers if w.name == name), None)
+    if found is None and name is None:
+        raise Unavailable("NoWorker", "no worker of this data centre works and has a position; see txlog status")
+    if found is None:
+        raise NotFound(f"no worker is called {name}; there are {', '.join(w.name for w in workers) or 'none'}")
+    return found
+
+
+def perform(config: BackupJobConfig, told: Told = nobody) -> tuple[Manifest, list[str], list[str]]:
+    """The backup, the names of those that went for it, and those of leftovers that went."""
+    target = open_target(config.target)
+    with ExitStack() as closing:
+        masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
+        cluster = cluster_of(masters)
+        worker = find_worker(masters, None)
+        transport = closing.enter_context(HttpTransport(worker.url, READ_S))
+        source = Source(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
+        made = create(source, target, Order(cluster, config.data_center, why=config.why), told)
+    # Only now, when one more is there and was read back.
+    retired = retain(target, cluster, config.data_center, config.keep, config.keep_days)
+    return made, retired, leftovers(target)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="txlog.backup", description="one backup of a data centre, and its retention")
+    parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    try:
+        config = BackupJobConfig.model_validate_json(options.config.read_bytes())
+        made, retired, left = perform(config)
+    except TxLogError as error:
+        _say({"error": error.name, "message": str(error)})
+        return 1
+    except KeyboardInterrupt:
+        _say({"error": "Interrupted", "message": "ended from outside; nothing of it counts"})
+        return 130
+    _say(
+        {
+            "name": made.name,
+            "position": str(made.position),
+            "quads": made.quads,
+            "bytes": made.stored_bytes,
+            "seconds": round(time.monotonic() - began, 3),
+            "retired": retired,
+            "leftovers": left,
+        }
+    )
+    return 0
+
+
+def _say(told: dict[str, Any]) -> None:
+    print(json.dumps({"at": round(time.time(), 3), **told}), flush=True)

@@ -1,0 +1,34 @@
+"""A note beside a backup that somebody reads from it, so that it is not deleted under a restore."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from txlog.backup.faults import NoSuchBackup, TargetDenied, TargetFull
+from txlog.backup.manifest import NAME
+from txlog.backup.target import Target
+from txlog.model.errors import TxLogError
+
+LEASE: Final = "reading-"
+"""How the note's name begins."""
+LEASE_S: Final = 24 * 3600.0
+"""What a reader that was killed leaves keeps its backup for so long."""
+
+
+@contextmanager
+def reading(target: Target, name: str) -> Iterator[None]:
+    """The backup stays until this is left. On a target that cannot be written to nothing is said: there nobody else
+    deletes with these credentials either."""
+    if not NAME.match(name):
+        raise NoSuchBackup(f"{name[:80]!r} is no name of a backup; see txlog backup list")
+    key = f"{name}/{LEASE}{secrets.token_hex(8)}.json"
+    with suppress(TargetDenied, TargetFull):
+        target.write(key, b"{}\n")
+    try:
+        yield
+    finally:
+        with suppress(TxLogError):
+            target.delete([key])

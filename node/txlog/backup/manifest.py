@@ -1,0 +1,116 @@
+"""What a backup says of itself: ``manifest.json``, written last.
+
+JSON for people, in exactly one form: what is read must be, byte for byte, what writing it again would give, and carries
+a checksum over the rest of itself. So no byte can change unnoticed.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+import msgspec
+
+from txlog.backup.faults import ManifestDamaged, UnknownFormat
+from txlog.model.entry import Position
+from txlog.model.hashes import HASH_BYTES
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
+RELEASED: Final = "released.json"
+NAME: Final = re.compile(r"^[a-z0-9][a-z0-9.-]{0,119}$")
+MANIFEST_BYTES_MAX: Final = 64 << 20
+"""A part is about 120 bytes here: 16 TB of N-Quads."""
+
+Why = Literal["manual", "schedule", "split", "adopt"]
+Retention = Literal["normal", "held"]
+"""``held``: kept until it is released, whatever the retention says."""
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``bytes`` and ``sha256`` of the object as it lies on the target; ``plain``: bytes of N-Quads in it."""
+
+    name: str
+    bytes: int
+    sha256: str
+    plain: int
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    epoch: int
+    index: int
+    hash: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """Times are seconds since 1970 by the clock of who wrote it. ``digest``: the total of
+    :class:`txlog.workers.digest.Digest` in hexadecimal; ``graphs``: named graphs that hold quads."""
+
+    format: int = FORMAT
+    name: str
+    cluster: str
+    data_center: str
+    worker: str
+    engine: str
+    place: Place = msgspec.field(name="position")
+    quads: int
+    graphs: int
+    digest: str
+    parts: list[Part]
+    started: float
+    finished: float
+    why: Why
+    retention: Retention
+    version: str
+
+    @property
+    def position(self) -> Position:
+        return Position(self.place.epoch, self.place.index, bytes.fromhex(self.place.hash))
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def plain_bytes(self) -> int:
+        return sum(part.plain for part in self.parts)
+
+
+def place_of(position: Position) -> Place:
+    return Place(position.epoch, position.index, position.hash.hex())
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of ``manifest.json``."""
+    return _encode(msgspec.to_builtins(manifest))
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    plain = msgspec.json.format(msgspec.json.encode(fields), indent=1)
+    return msgspec.json.format(msgspec.json.encode({**fields, "checksum": sha256(plain).hexdigest()}), indent=1) + b"\n"
+
+
+def decode_manifest(name: str, raw: bytes) -> Manifest:
+    """The inverse. :class:`ManifestDamaged` for anything that was not written so; :class:`UnknownFormat` for an
+    intact one of another format."""
+    try:
+        fields = msgspec.json.decode(raw)
+        given = fields.pop("checksum")
+        intact = isinstance(given, str) and _encode(fields) == raw
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, UnicodeError):
+        intact = False
+    if not intact:
+        raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")
+    if fields.get("format") != FORMAT:
+        raise UnknownFormat(
+            f"{name}: format {fields.get('format')}, this version reads {FORMAT}; use the TxLog that wrote it"
+        )
+    try:
+        manifest = msgspec.convert(fields, Manifest)
+        sound = len(manifest.position.hash) == HASH_BYTES and manifest.name == name
+    except (msgspec.ValidationError, ValueError):
+        sound = False
+    if not sound:
+        raise ManifestDamaged(f"{name}: its manifest is none of this name and format; it was copied or made by hand")
+    return manifest

@@ -1,0 +1,194 @@
+"""``txlog restore`` and ``txlog worker rebuild``: workers from backups, and from each other."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from txlog.backup import (
+    Into,
+    Restored,
+    Source,
+    chain_of,
+    cluster_of,
+    rebuild_from_backup,
+    rebuild_from_worker,
+    restore,
+)
+from txlog.backup.job import READ_S, workers_of
+from txlog.backup.rebuilding import taken_out
+from txlog.backup.standing import POLL_S, choose, system_of
+from txlog.cli.backing import (
+    CredentialsOption,
+    EndpointOption,
+    TargetOption,
+    find_target,
+    masters_of,
+    progress,
+    size_text,
+)
+from txlog.cli.output import (
+    DEFAULT_STATE,
+    Cluster,
+    JsonOption,
+    MasterOption,
+    StateOption,
+    find_cluster,
+    out,
+    show_json,
+)
+from txlog.client import MasterClient, Worker
+from txlog.local.control import Control
+from txlog.model.errors import BadInput, NotFound
+from txlog.workers import ADAPTERS
+from txlog.workers.base import Unreachable
+from txlog.workers.transport import HttpTransport
+
+START_S = 60.0
+"""How long a store may take to start."""
+
+
+def add_to(app: typer.Typer, worker: typer.Typer) -> None:
+    app.command("restore")(run_restore)
+    worker.command("rebuild")(rebuild)
+
+
+def run_restore(
+    name: Annotated[str, typer.Argument(metavar="BACKUP")],
+    into: Annotated[str, typer.Option("--into", help="a worker's name, or the URL of an empty store")],
+    again: Annotated[bool, typer.Option("--again", help="an earlier restore into it broke off")] = False,
+    target: TargetOption = None,
+    endpoint: EndpointOption = None,
+    credentials: CredentialsOption = None,
+    master: MasterOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Restore a backup into an empty worker. All of it is read before the worker is touched."""
+    cluster = find_cluster(state, master)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        place = find_target(state, target, endpoint, credentials)
+        if into.startswith(("http://", "https://")):
+            _, masters = masters_of(cluster, None, closing)
+            url, engine, known = into, "oxigraph", None
+        else:
+            _, masters, known = _find(cluster, into, closing)
+            url, engine = known.url, known.engine or "oxigraph"
+        transport = closing.enter_context(HttpTransport(url, READ_S))
+        there = Into(into, ADAPTERS[engine], transport)
+        told = closing.enter_context(progress(json))
+        out_of_duty = taken_out(there, masters, told) if known else None
+        chain = chain_of(masters)
+        done = restore(place, name, there, cluster_of(masters), chain, again=again, told=told, beginning=out_of_duty)
+    _say(done, into, name, began, json)
+
+
+def rebuild(
+    name: Annotated[str, typer.Argument(metavar="WORKER")],
+    backup: Annotated[str | None, typer.Option("--from", help="this backup; default: the newest that is sound")] = None,
+    live: Annotated[bool, typer.Option("--live", help="from another worker, which goes on serving")] = False,
+    source: Annotated[str | None, typer.Option("--source", help="with --live: that worker")] = None,
+    wipe: Annotated[bool, typer.Option("--wipe", help="throw the store's files away first: it does not start")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    target: TargetOption = None,
+    endpoint: EndpointOption = None,
+    credentials: CredentialsOption = None,
+    master: MasterOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Make a worker anew, whatever it holds: from the newest sound backup on the chain, or from a live worker."""
+    if (live and (backup or target)) or (source and not live):
+        raise BadInput("txlog worker rebuild: expected --from and --target, or --live and --source, not both")
+    cluster = find_cluster(state, master)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        where, masters, found = _find(cluster, name, closing)
+        if not yes:
+            typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
+        chain = chain_of(masters)
+        other = _other(cluster, name, source, closing) if live else None
+        place = None if live else find_target(state, target, endpoint, credentials, where)
+        transport = closing.enter_context(HttpTransport(found.url, READ_S))
+        into = Into(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        if wipe:
+            _wipe(cluster, into)
+        told = closing.enter_context(progress(json))
+        if other is not None:
+            done = rebuild_from_worker(other, into, masters, chain, told=told)
+            whence = other.name
+        else:
+            assert place is not None
+            made, done = rebuild_from_backup(place, into, masters, cluster_of(masters), chain, name=backup, told=told)
+            whence = made.name
+    _say(done, name, whence, began, json)
+
+
+def _find(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, list[MasterClient], Worker]:
+    """The worker, its data centre, and that data centre's masters."""
+    known: list[str] = []
+    for data_center in cluster.data_centers:
+        where, masters = masters_of(cluster, data_center, closing)
+        workers = workers_of(masters)
+        known += [worker.name for worker in workers]
+        for worker in workers:
+            if worker.name == name:
+                return where, masters, worker
+    raise NotFound(f"no worker is called {name}; there are {', '.join(known) or 'none'}")
+
+
+def _other(cluster: Cluster, name: str, source: str | None, closing: ExitStack) -> Source:
+    """Another worker that can be copied: of the same data centre rather than of another."""
+    places = [masters_of(cluster, dc, closing)[1] for dc in cluster.data_centers]
+    groups = [(masters, [w for w in workers_of(masters) if w.name != name]) for masters in places]
+    home = [masters for masters, _ in groups if any(w.name == name for w in workers_of(masters))]
+    groups.sort(key=lambda group: group[0] not in home)
+    for masters, workers in groups:
+        found = choose([w for w in workers if source in (None, w.name)])
+        if found is not None:
+            transport = closing.enter_context(HttpTransport(found.url, READ_S))
+            return Source(found.name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
+    raise NotFound(f"{source or 'no other worker'} works and has a position; see txlog status")
+
+
+def _wipe(cluster: Cluster, into: Into) -> None:
+    """Stop the store, remove its files, start it, wait until it answers. Only for stores that `txlog up` runs."""
+    name, folder = into.name, cluster.state
+    place = next((w for w in folder.topology().workers if w.name == name), None) if folder else None
+    if folder is None or place is None or not place.managed:
+        raise BadInput(f"--wipe: {name} is not run by `txlog up` here; empty its store yourself")
+    control = Control(folder)
+    control.stop(name)
+    try:
+        shutil.rmtree(folder.worker(name), ignore_errors=True)
+        folder.worker(name).mkdir(parents=True, exist_ok=True)
+    finally:
+        control.start(name)
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            system_of(into.adapter, into.transport)
+            return
+        except Unreachable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(POLL_S)
+
+
+def _say(done: Restored, into: str, whence: str, began: float, json: bool) -> None:
+    seconds = time.monotonic() - began
+    at = done.marker.position
+    if json:
+        told: dict[str, Any] = {"worker": into, "from": whence, "position": str(at), "fence": done.marker.fence}
+        show_json({**told, "quads": done.quads, "bytes": done.bytes, "seconds": round(seconds, 3)})
+        return
+    out.print(
+        f"{into} stands at index {at.index} with {done.quads:,} quads ({size_text(done.bytes)}) from {whence}, "
+        f"compared, in {seconds:.1f} s; its pipeline goes on from there",
+        highlight=False,
+    )

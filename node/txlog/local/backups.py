@@ -1,0 +1,102 @@
+"""Scheduled backups of a local cluster: each is a process, ``python -m txlog.backup``, one at a time in a data centre.
+
+When one is due while the last still runs, it is passed over, as is what was due while no supervisor ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from txlog.config.schedule import Schedule, parse_schedule
+from txlog.local.child import Child
+from txlog.local.logs import last_lines
+from txlog.local.plan import BackupPlan
+from txlog.local.state import StateFolder
+
+log = logging.getLogger("txlog.local")
+
+LOOK_S: Final = 30.0
+"""How long a wait may be at a time: the clock may be set meanwhile."""
+END_S: Final = 5.0
+"""How long a backup that must end may take to clear up behind itself."""
+
+
+def log_name(data_center: str) -> str:
+    """Of the log file of a data centre's backups."""
+    return f"{data_center}-backup"
+
+
+class Backups:
+    """Of the data centres of one plan."""
+
+    def __init__(
+        self, plans: Mapping[str, BackupPlan], state: StateFolder, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._schedules = {dc: parse_schedule(plan.schedule) for dc, plan in plans.items() if plan.schedule}
+        self._texts = {dc: plan.schedule for dc, plan in plans.items()}
+        self._state = state
+        self._clock = clock
+        self._told: dict[str, dict[str, Any]] = state.read("backups.json", {})
+
+    async def run(self) -> None:
+        """Until it is cancelled; a backup under way is ended then."""
+        async with asyncio.TaskGroup() as group:
+            for data_center, schedule in self._schedules.items():
+                group.create_task(self._perform(data_center, schedule))
+
+    def describe(self) -> list[dict[str, Any]]:
+        """``last``: what the last one said, with its exit code; ``next``: when one is due, in seconds since 1970."""
+        return [
+            {"dataCenter": dc, "schedule": text, **self._told.get(dc, {})} | ({} if text else {"next": None})
+            for dc, text in self._texts.items()
+        ]
+
+    async def _perform(self, data_center: str, schedule: Schedule) -> None:
+        while True:
+            due = schedule.next_after(self._clock())
+            self._note(data_center, next=due)
+            while (left := due - self._clock()) > 0:  # noqa: ASYNC110 - a clock, not a wait for something
+                await asyncio.sleep(min(left, LOOK_S))
+            try:
+                code = await self._once(data_center)
+            except OSError as error:
+                log.error("a backup of %s cannot be started: %s", data_center, error)
+                continue
+            said = last_lines(self._state.log(log_name(data_center)), 1)
+            self._note(data_center, last={"exitCode": code, **_answer(said)})
+            if code:
+                log.error("a scheduled backup of %s failed: %s", data_center, " ".join(said))
+
+    async def _once(self, data_center: str) -> int:
+        command = (sys.executable, "-m", "txlog.backup", "--config", str(self._state.backup(data_center)))
+        child = Child(command, {}, self._state.log(log_name(data_center)))
+        ending = asyncio.ensure_future(child.wait())
+        try:
+            return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            child.signal(signal.SIGINT)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ending), END_S)
+            child.signal(signal.SIGKILL)
+            await ending
+            raise
+
+    def _note(self, data_center: str, **facts: Any) -> None:
+        self._told[data_center] = {**self._told.get(data_center, {}), **facts}
+        self._state.write("backups.json", self._told)
+
+
+def _answer(lines: list[str]) -> dict[str, Any]:
+    try:
+        found = json.loads(lines[-1])
+        return found if isinstance(found, dict) else {}
+    except (IndexError, ValueError):
+        return {"error": "Ended", "message": " ".join(lines)[:500]}
