@@ -13,7 +13,7 @@ from txlog.protocol.agreement import Agreement
 from txlog_simulation.plain_journal import recovered_from
 
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
-VIEW = founding_view(1, "a", MEMBERS)
+VIEW = founding_view(1, "a", MEMBERS, "Smart")
 
 
 def agreement() -> Agreement:

@@ -64,7 +64,7 @@ def _core_adds(
     n: int, stamps: list[list[int]], log: list[Tx], held: list[list[int]], counters: list[int]
 ) -> list[tuple[str, int]]:
     members = [Member(NODES[o], o + 1, 1, "uk") for o in range(n)]
-    view = founding_view(1, "a", members)
+    view = founding_view(1, "a", members, "Smart")
 
     def run(o: int, first: int, last: int) -> Run:
         items = [Item(stamps[o][i - 1], KIND_UPDATE, "", f"{o}.{i}".encode()) for i in range(first, last + 1)]

@@ -101,8 +101,8 @@ def close(
     if majority:
         forks = [max(branches, key=lambda b: b.number)]
     else:
-        forks = [b for b in branches if not _is_lagger(b, branches, own)]
-        forks.sort(key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
+        forks = _forks(branches, own)
+        forks = sorted(forks, key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
     winner = forks[0]
     outside = [r for r in reports if r not in winner.reports]
     merged = len(forks) > 1 and _shared_strategy(forks) == "Simple"
@@ -202,18 +202,16 @@ def _is_prefix(one: Branch, other: Branch, own: History) -> bool:
     return one.length <= other.length and _hash_at(one, one.length, own) == _hash_at(other, one.length, own)
 
 
-def _is_lagger(one: Branch, branches: list[Branch], own: History) -> bool:
-    """No branch of its own: its view is in the history of another; or its log is a prefix of another's, and every
-    member of its view is here or was seen in a later accepted one."""
-    for other in branches:
-        if other is one:
-            continue
-        if one.number in other.view.history:
-            return True
-        ahead = other.length > one.length or other.number > one.number
-        if ahead and _is_prefix(one, other, own) and not _absent(one, branches):
-            return True
-    return False
+def _forks(branches: list[Branch], own: History) -> list[Branch]:
+    """Those that are no laggers. A lagger's view is in the history of another; or, among the rest, its log is a prefix
+    of another's, and every member of its view is here or was seen in a later accepted one."""
+    leaves = [b for b in branches if not any(b.number in other.view.history for other in branches)]
+    return [one for one in leaves if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]
+
+
+def _leads_on(one: Branch, other: Branch, own: History) -> bool:
+    ahead = other.length > one.length or other.number > one.number
+    return ahead and _is_prefix(one, other, own)
 
 
 def _absent(branch: Branch, branches: list[Branch]) -> list[Member]:
