@@ -277,6 +277,19 @@ def test_majority_never_chooses_by_weight() -> None:
     assert base_of(closed_of(masters, majority=True), [a1, b1]) == [a1]
 
 
+def test_simple_also_when_a_lagger_computes_whose_log_goes_another_way() -> None:
+    """What the branches share behind its own log's end is not what stands there in its log."""
+    one = view_of((3, 1, "a"), "a", [FIRST.number, (2, 1, "d")], "Simple", apart_at=0)
+    other = view_of((3, 1, "b"), "b", [FIRST.number, (2, 1, "d")], "Simple", apart_at=0)
+    old = view_of((2, 1, "d"), "d", [FIRST.number], "Simple", apart_at=0)
+    d1 = tx("d1", 5)
+    masters = [Master(A, one, [d1, a1, b1, a2], []), Master(B, other, [d1, a1, b1, tx("b2", 31)], [])]
+    lagger = Master(D, old, [d1, tx("d2", 6), tx("d3", 7)], [])
+    for own in (masters[0].log, masters[1].log, lagger.log):
+        closed = closed_of([*masters, lagger], own=own)
+        assert base_of(closed, own) == [d1, a1, b1, a2, tx("b2", 31)]
+
+
 @pytest.mark.parametrize("kinds", [["silent"], ["down"], ["lost"], ["left", "silent"], ["left"], []])
 def test_where_the_log_may_part_is_noted_when_one_is_left_behind_that_did_not_say_so(kinds: list[str]) -> None:
     """At what was stable in the last view that everybody was in; that never moves while anybody is out."""

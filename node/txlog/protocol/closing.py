@@ -332,9 +332,9 @@ def _merged(own: History, forks: list[Branch]) -> Base:
     """Behind what all branches share, each transaction once, at its least stamp (``Simple``)."""
     closed = [_closed(own, fork) for fork in forks]
     cut = min(base.cut for base in closed)
-    while cut < min(base.length for base in closed) and len({_base_hash(b, cut + 1, own) for b in closed}) == 1:
+    shortest = min(own.length, *(base.length for base in closed))
+    while cut < shortest and all(_base_hash(base, cut + 1, own) == own.hash_at(cut + 1) for base in closed):
         cut += 1
-    cut = min(cut, own.length)
     cells = _gathered([p for fork in forks for r in fork.reports for p in r.pending])
     names: set[Name] = set()
     for base in closed:
