@@ -26,9 +26,9 @@ MODULES: Final = tuple(
     for name in (
         *("model.hashes", "protocol.events"),
         *("protocol.agreement", "protocol.changes", "protocol.closing", "protocol.coordinating", "protocol.core"),
-        *("protocol.fetching", "protocol.founding", "protocol.history", "protocol.keys", "protocol.marks"),
-        *("protocol.membership", "protocol.peers", "protocol.queue", "protocol.reports", "protocol.rounds"),
-        *("protocol.standing", "protocol.surroundings", "protocol.views"),
+        *("protocol.fetching", "protocol.founding", "protocol.greetings", "protocol.history", "protocol.keys"),
+        *("protocol.marks", "protocol.membership", "protocol.peers", "protocol.queue", "protocol.reports"),
+        *("protocol.rounds", "protocol.standing", "protocol.surroundings", "protocol.views"),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
         *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
         *("runtime.executor", "runtime.loop", "runtime.watermark"),

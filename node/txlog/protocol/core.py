@@ -15,13 +15,14 @@ from txlog.model.view import NO_VIEW, View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Settings, Submission
 from txlog.protocol.founding import Founding
+from txlog.protocol.greetings import known_to, who_now
 from txlog.protocol.marks import marks_now
 from txlog.protocol.peers import Peer
 from txlog.protocol.rounds import Rounds
 from txlog.protocol.surroundings import Surroundings
 from txlog.protocol.views import Views
 from txlog.wire import messages as wire
-from txlog.wire.messages import Claim, FetchRuns, Forward, Known, KnownBirth, Message, Post, Runs, Who
+from txlog.wire.messages import Claim, FetchRuns, Forward, Known, Message, Post, Runs, Who
 
 CEILING_BLOCK = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
@@ -263,40 +264,7 @@ class Core:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         self.founding.check_members(peer, who.members)
         self.views.on_who(who)
-        self._answer_who(peer, who.view == self.views.number)
-
-    def _answer_who(self, peer: str, same_view: bool) -> None:
-        """What has been heard of that node id, and where this master is. A view that the other one has not accepted may
-        have given its transactions stamps that it does not know yet."""
-        heard: list[KnownBirth] = []
-        agreement, views = self.agreement, self.views
-        if agreement is not None:
-            claims = {p.origin: p.claim for p in self.peers}
-            for queue in agreement.queues:
-                if queue.origin.node == peer:
-                    claim = claims.get(queue.origin)
-                    heard.append(
-                        KnownBirth(
-                            queue.origin.birth,
-                            claim.start if claim else 0,
-                            max(queue.held, claim.own_seq if claim else 0),
-                            claim.counter if claim else queue.last_stamp if same_view else 0,
-                        )
-                    )
-        elif views.installed and views.accepted is not None:
-            heard += [KnownBirth(m.birth, 0, 0, 0) for m in views.accepted.members if m.node == peer]
-        held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
-        known = Known(
-            self.settings.node,
-            self.birth,
-            self.start,
-            list(self.settings.members),
-            heard,
-            views.accepted,
-            views.installed,
-            held,
-        )
-        self._say([(peer, known)])
+        self._say([(peer, known_to(peer, who.view, self.views, self.peers))])
 
     def _on_known(self, peer: str, known: Known) -> None:
         if known.node != peer:
@@ -305,23 +273,6 @@ class Core:
         self.views.on_known(known)
         if self.agreement is None and self.founding.cluster and known.accepted is not None:
             self._learn(known.accepted.cluster_id)
-
-    def _who(self) -> Who:
-        agreement, views = self.agreement, self.views
-        return Who(
-            self.settings.node,
-            self.birth,
-            self.start,
-            list(self.settings.members),
-            views.accepted.cluster_id if views.accepted is not None else b"",
-            views.number,
-            [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())]
-            if agreement is not None
-            else [],
-            views.stopped,
-            self.around.heard_itself(),
-            views.backup_at,
-        )
 
     def _on_post(self, peer: str, post: Post, now: Now) -> None:
         if not self._check_view(peer, post, now):
@@ -587,7 +538,7 @@ class Core:
         )
         if now.mono >= self._who_ms + every:
             self._who_ms = now.mono
-            who = self._who()
+            who = who_now(self.views)
             self._say([(node, who) for node in self.founding.others])
         return self._who_ms + every
 

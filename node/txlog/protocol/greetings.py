@@ -1,0 +1,58 @@
+"""What a master says of itself, and what it has heard of another, when one of them looks around (rules 1, 2)."""
+
+from __future__ import annotations
+
+from txlog.model.view import Number
+from txlog.protocol.peers import Peer
+from txlog.protocol.views import Views
+from txlog.wire.messages import Known, KnownBirth, Who
+
+
+def who_now(views: Views) -> Who:
+    """Where this master is."""
+    agreement = views.agreement
+    return Who(
+        views.settings.node,
+        views.birth,
+        views.start,
+        list(views.settings.members),
+        views.accepted.cluster_id if views.accepted is not None else b"",
+        views.number,
+        [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
+        views.stopped,
+        views.around.heard_itself(),
+        views.backup_at,
+    )
+
+
+def known_to(peer: str, view: Number, views: Views, peers: list[Peer]) -> Known:
+    """What has been heard of that node id, whose latest view is ``view``, and where this master is."""
+    agreement = views.agreement
+    held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
+    return Known(
+        views.settings.node,
+        views.birth,
+        views.start,
+        list(views.settings.members),
+        _heard_of(peer, view == views.number, views, peers),
+        views.accepted,
+        views.installed,
+        held,
+    )
+
+
+def _heard_of(node: str, same_view: bool, views: Views, peers: list[Peer]) -> list[KnownBirth]:
+    """A view that the other one has not accepted may have given its transactions stamps that it does not know yet."""
+    agreement = views.agreement
+    if agreement is None:
+        members = views.accepted.members if views.installed and views.accepted is not None else []
+        return [KnownBirth(m.birth, 0, 0, 0) for m in members if m.node == node]
+    claims = {p.origin: p.claim for p in peers}
+    heard: list[KnownBirth] = []
+    for queue in agreement.queues:
+        if queue.origin.node == node:
+            claim = claims.get(queue.origin)
+            counter = claim.counter if claim else queue.last_stamp if same_view else 0
+            seq = max(queue.held, claim.own_seq if claim else 0)
+            heard.append(KnownBirth(queue.origin.birth, claim.start if claim else 0, seq, counter))
+    return heard
