@@ -81,18 +81,6 @@ def test_nobody_founds_while_one_is_missing() -> None:
     cluster.founded()
 
 
-def test_rule_2_a_lost_journal_ends_by_name() -> None:
-    cluster = Cluster().founded()
-    cluster.submit("a", "x")
-    cluster.run(100)
-    cluster.crash("a")
-    journal = cluster.journals["a"]
-    journal.records, journal.durable, journal.birth, journal.start = [], 0, 77, 0
-    cluster.start("a")
-    with pytest.raises(Fatal, match="IdentityLost"):
-        cluster.run(500)
-
-
 def test_rule_2_an_old_journal_ends_by_name() -> None:
     cluster = Cluster().founded()
     journal = cluster.journals["a"]

@@ -1,0 +1,254 @@
+"""Whole masters change their view: leaves, proofs, lost journals, lost links (rules 2, 21, 22, 27)."""
+
+from __future__ import annotations
+
+import pytest
+from core_cluster import Cluster, update
+
+from txlog.model.errors import Conflict
+from txlog.protocol.events import Accepted
+
+
+def in_view(cluster: Cluster, *nodes: str) -> bool:
+    """These masters, and only these, are the members of one view, and work in it."""
+    views = [cluster.core(node).views for node in nodes]
+    numbers = {views_of.number for views_of in views}
+    members = {m.node for v in views if v.accepted is not None for m in v.accepted.members}
+    return len(numbers) == 1 and members == set(nodes) and all(v.at_work for v in views)
+
+
+def run_until_in_view(cluster: Cluster, *nodes: str, within_ms: int = 10_000) -> None:
+    end_ms = cluster.now_ms + within_ms
+    while not in_view(cluster, *nodes):
+        assert cluster.now_ms < end_ms, {n: (c.core.state, c.core.views.holding) for n, c in cluster.executors.items()}
+        cluster.run(20)
+
+
+def leave(cluster: Cluster, node: str) -> None:
+    """As its shell does at SIGTERM: it ends when it says that it may."""
+    cluster.executors[node].leave(cluster.now(node), 2000)
+    end_ms = cluster.now_ms + 5000
+    while not cluster.core(node).leave_done:
+        assert cluster.now_ms < end_ms
+        cluster.run(10)
+    cluster.crash(node)
+
+
+def forget(cluster: Cluster, node: str, birth: int = 77) -> None:
+    """Its disk is lost; the next start finds an empty folder."""
+    journal = cluster.journals[node]
+    journal.records, journal.durable, journal.birth, journal.start = [], 0, birth, 0
+
+
+def assert_same_logs(cluster: Cluster, count: int) -> None:
+    cluster.run(1000)
+    logs = {node: cluster.log(node) for node in cluster.executors}
+    assert len({tuple(log) for log in logs.values()}) == 1, logs
+    assert len(next(iter(logs.values()))) == count
+    for node in cluster.executors:
+        agreement = cluster.core(node).agreement
+        assert agreement is not None
+        assert agreement.stable == count
+
+
+# Leaves
+
+
+def test_a_leave_costs_the_others_nothing_and_it_comes_back() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("c", "x")
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b", within_ms=1000)
+    cluster.submit("a", "y")
+    cluster.run(100)
+    assert cluster.core("a").state == "Joined"
+    assert cluster.marks["a"].synced == 1
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c", within_ms=3000)
+    cluster.submit("c", "z")
+    assert_same_logs(cluster, 3)
+
+
+def test_the_whole_cluster_leaves_and_comes_back_in_any_order() -> None:
+    """Rule 27: the first to return was the first to leave and knows the least; it waits for the others."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    leave(cluster, "a")
+    run_until_in_view(cluster, "b", "c")
+    cluster.submit("b", "x")
+    cluster.run(100)
+    leave(cluster, "b")
+    run_until_in_view(cluster, "c")
+    cluster.submit("c", "y")
+    cluster.run(100)
+    leave(cluster, "c")
+    cluster.start("a")
+    cluster.run(3000)
+    assert not cluster.core("a").views.at_work, "it does not know what followed"
+    cluster.start("b")
+    cluster.run(3000)
+    assert not cluster.core("a").views.at_work
+    assert not cluster.core("b").views.at_work, "c was let go by nobody and went on"
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
+# Proofs
+
+
+def test_a_proof_of_down_lets_the_others_go_on_at_once() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    start, birth = cluster.core("c").start, cluster.core("c").birth
+    cluster.crash("c")
+    cluster.executors["b"].prove_down("c", birth, start)
+    cluster.run(5)
+    run_until_in_view(cluster, "a", "b", within_ms=2500)
+    cluster.submit("a", "y")
+    cluster.run(100)
+    assert cluster.marks["a"].synced == 2
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    with pytest.raises(Conflict):
+        cluster.executors["b"].prove_down("c", birth, start)
+    assert_same_logs(cluster, 2)
+
+
+def test_rule_27_a_proof_that_nobody_can_vouch_for_is_not_used() -> None:
+    """a has started anew since it heard b at work: b may have let it go and gone on meanwhile."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    birth, start = cluster.core("b").birth, cluster.core("b").start
+    cluster.crash("a")
+    cluster.run(10)
+    cluster.executors["b"].prove_down("a", cluster.journals["a"].birth, cluster.journals["a"].start)
+    run_until_in_view(cluster, "b", within_ms=2500)
+    cluster.submit("b", "x")
+    cluster.run(100)
+    cluster.crash("b")
+    cluster.start("a")
+    cluster.run(2500)
+    cluster.executors["a"].prove_down("b", birth, start)
+    cluster.run(4000)
+    assert not in_view(cluster, "a")
+    assert cluster.core("a").views.promised > cluster.core("a").views.number, "it has tried"
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b", within_ms=60_000)
+    assert_same_logs(cluster, 1)
+
+
+# Lost journals
+
+
+def test_rule_2_a_lost_journal_is_a_learner_until_it_is_let_in_again() -> None:
+    """What it had made stays; it goes on with a new birth, and takes no work before."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("a", "x", "y")
+    cluster.run(100)
+    cluster.crash("a")
+    forget(cluster, "a")
+    executor = cluster.start("a")
+    seen: set[str] = set()
+    while not in_view(cluster, "a", "b", "c"):
+        assert cluster.now_ms < 20_000
+        seen.add(executor.core.state)
+        (answer,) = executor.submit([update("z")], cluster.now("a"))
+        assert not isinstance(answer, Accepted) or executor.core.views.accepted is not None
+        cluster.run(1)
+    assert "Learning" in seen
+    assert cluster.core("a").birth == 77
+    accepted = cluster.submit("a", "z")[0]
+    agreement = executor.core.agreement
+    assert agreement is not None
+    assert (accepted.txid.origin.birth, accepted.txid.seq) == (77, agreement.own.held)
+    assert_same_logs(cluster, 2 + agreement.own.held)
+    assert cluster.log("a")[:2] == ["a1", "a2"]
+    assert [one.birth for one in agreement.history.origins if one.node == "a"] == [1, 77]
+
+
+def test_rule_2_a_learner_counts_for_no_majority() -> None:
+    """One that remembers and one that has forgotten are two of three, and know half of what the third may know."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    cluster.crash("c")
+    cluster.crash("b")
+    forget(cluster, "b")
+    cluster.start("b")
+    cluster.run(8000)
+    assert not cluster.core("a").views.at_work
+    assert not cluster.core("b").views.at_work
+    assert cluster.log("b") == []
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 1)
+
+
+def test_majority_goes_on_without_a_silent_one_and_never_alone() -> None:
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.cut = {("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")}
+    run_until_in_view(cluster, "a", "b")
+    cluster.submit("a", "x")
+    cluster.submit("c", "y")
+    cluster.run(4000)
+    assert cluster.marks["a"].synced == 1
+    assert cluster.marks["c"].synced == 0
+    assert cluster.core("c").views.number[0] == 1, "it has accepted no view of its own"
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
+# Lost links (rule 22)
+
+
+@pytest.mark.parametrize("lost", [{("a", "b"), ("b", "a")}, {("a", "b")}, {("b", "a")}], ids=["both", "to b", "to a"])
+def test_rule_22_a_view_changes_around_a_lost_link(lost: set[tuple[str, str]]) -> None:
+    """Proposal, report, payloads and install all go through c, in either direction."""
+    cluster = Cluster("abc", idle_interval_ms=100).founded()
+    cluster.submit("b", "x")
+    cluster.run(100)
+    cluster.cut = set(lost)
+    cluster.crash("a")
+    forget(cluster, "a")
+    cluster.start("a")
+    run_until_in_view(cluster, "a", "b", "c", within_ms=20_000)
+    cluster.run(500)  # b cannot tell a what it has heard of it, so a waits for that for one round time-out
+    cluster.submit("a", "y")
+    cluster.run(2000)
+    assert_same_logs(cluster, 2)
+
+
+# Crashes between any two steps
+
+
+@pytest.mark.parametrize("node", ["a", "b", "c"])
+@pytest.mark.parametrize("step", range(0, 30, 3))
+def test_a_change_goes_on_after_a_crash_at_any_step(node: str, step: int) -> None:
+    """c comes back after a leave; ``node`` crashes behind the first ``step`` messages of letting it in."""
+    for kept in (0, 1, 9):
+        cluster = Cluster(idle_interval_ms=100).founded()
+        cluster.submit("c", "x")
+        leave(cluster, "c")
+        run_until_in_view(cluster, "a", "b")
+        cluster.submit("a", "y")
+        cluster.run(100)
+        cluster.start("c")
+        seen = 0
+        receive = cluster.receive
+
+        def counting(source: str, target: str, data: bytes) -> None:
+            nonlocal seen
+            if seen < step:
+                seen += 1
+                receive(source, target, data)  # noqa: B023
+
+        cluster.receive = counting  # type: ignore[method-assign]
+        cluster.run(60)
+        cluster.receive = receive  # type: ignore[method-assign]
+        cluster.crash(node, kept)
+        cluster.run(30)
+        cluster.start(node)
+        run_until_in_view(cluster, "a", "b", "c", within_ms=20_000)
+        cluster.submit("b", "z")
+        assert_same_logs(cluster, 3)
