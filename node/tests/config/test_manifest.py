@@ -131,6 +131,7 @@ CASES = [
     ),
     ("maxPeerLag: 60s", "maxPeerLag: 1ms", 14, "spec.maxPeerLag", 'is "1ms"; expected a duration from 1s to 1w'),
     ("maxPeerLag: 60s", "maxPeerLag: 1s", 5, "spec.roundTimeout", "expected a duration below maxPeerLag"),
+    ("maxPeerLag: 60s", "leaveTimeout: 20m", 14, "spec.leaveTimeout", 'is "20m"; expected a duration from 0 to 10m'),
     ("maxPeerLag: 60s", "maxPeerlag: 60s", 14, "spec.maxPeerlag", "no such field; expected maxPeerLag?"),
     ("maxPeerLag: 60s", "idleInterval: 2s", 14, "spec.idleInterval", "expected a duration below roundTimeout (2s)"),
     (
@@ -226,6 +227,34 @@ def test_an_error_says_where_and_what_is_expected(
     (said,) = problems(tmp_path, UK.replace(old, new, 1))
     assert said.startswith(f"0.yaml:{line}: {field}: " if field else f"0.yaml:{line}: ")
     assert message in said
+
+
+MAJORITY = UK.replace("maxPeerLag: 60s", "splitMode: Majority\n  leaveTimeout: 7s")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "message"),
+    [
+        (
+            "masters: 1",
+            "masters: 1\n    voteWeight: 2",
+            13,
+            "spec.peers[1].voteWeight",
+            "is 2; expected less than",
+        ),
+        ("masters: 2", "masters: 1", 8, "spec.peers[0].voteWeight", "all 2 votes for each master with splitMode: Majo"),
+        ("masters: 2", "masters: 2\n    voteWeight: 0", 12, "spec.peers[1].voteWeight", "us-1 has 1, so nobody could"),
+    ],
+)
+def test_a_master_with_half_of_the_votes_is_refused_where_the_majority_goes_on(
+    tmp_path: Path, old: str, new: str, line: int, field: str, message: str
+) -> None:
+    (cluster,) = load(tmp_path, MAJORITY)
+    assert (cluster.spec.split_mode, cluster.spec.leave_timeout) == ("Majority", 7000)
+    (said,) = problems(tmp_path, MAJORITY.replace(old, new, 1))
+    assert said.startswith(f"0.yaml:{line}: {field}: ")
+    assert message in said
+    assert load(tmp_path, MAJORITY.replace(old, new, 1).replace("Majority", "Continue"))
 
 
 def test_all_errors_of_all_files_are_reported_at_once(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def test_the_example_becomes_processes(state: StateFolder) -> None:
     assert [(peer.node, peer.data_center) for peer in uk1.peers] == [("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us")]
     assert uk1.peers[0].url == "http://127.0.0.1:8000"
     assert uk1.journal_bytes_max == 20 << 30
+    assert (uk1.leave_timeout_ms, uk1.split_mode) == (5000, "Continue")
     assert [worker.name for worker in uk1.workers] == ["uk-worker-1", "uk-worker-2"]
     assert len(plan.links) == 6
     link = next(link for link in plan.links if (link.source, link.target) == ("uk-1", "us-1"))

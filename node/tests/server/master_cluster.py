@@ -116,6 +116,12 @@ class Cluster:
             if app is not None:
                 await app.stop()
 
+    async def crash(self, *which: int) -> None:
+        """What the others notice of kill -9: it says nothing more, and has not left."""
+        for at in which:
+            self.app(at).loop.dead = ConnectionAbortedError("crashed by a test")
+        await self.stop(*which)
+
     # As processes
 
     def spawn(self, *which: int) -> None:
@@ -151,7 +157,7 @@ class Cluster:
 
     async def close(self) -> None:
         await self.session.close()
-        await self.stop()
+        await self.crash(*(at for at, app in enumerate(self.apps) if app is not None))  # nobody looks on: no farewell
         for at, process in enumerate(self.processes):
             if process is not None:
                 self.kill(at)

@@ -178,7 +178,7 @@ async def test_the_same_key_is_the_same_transaction(one: Cluster, connect: Conne
 
 async def test_what_the_core_refuses_is_told_with_its_reason(one: Cluster, connect: Connect) -> None:
     raw = await connect()
-    one.app(0).loop.stop_work()
+    one.app(0).loop.leave(0)
     raw.send(request(quad(1)))
     status, headers, body = await raw.answer()
     assert (status, headers["txlog-error"], headers["retry-after"]) == (503, "Closing", "1")
@@ -190,7 +190,7 @@ async def with_a_silent_member(clusters: Callable[..., Cluster]) -> tuple[Cluste
     """A master that can accept and not order, and a connection to it."""
     cluster = clusters(2)
     await cluster.start()
-    await cluster.stop(1)
+    await cluster.crash(1)
     url = urlsplit(cluster.url(0, "/"))
     return cluster, Raw(*await asyncio.open_connection(url.hostname, url.port))
 

@@ -64,7 +64,7 @@ async def test_what_is_not_reached_in_time_is_202_with_its_address(one: Cluster)
 
 
 async def test_a_master_alone_accepts_and_says_what_is_missing(three: Cluster) -> None:
-    await three.stop(1, 2)
+    await three.crash(1, 2)
     told = await three.write(0, insert(1), 202, TxLog_Durability="synced", Prefer="wait=0.3")
     assert told["TxLog-Durability"] == "accepted"
     assert "TxLog-Position" not in told

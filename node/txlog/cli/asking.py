@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,9 +23,10 @@ from txlog.cli.output import (
     show_table,
 )
 from txlog.client import MasterClient
-from txlog.model.errors import NotFound
+from txlog.model.errors import NotFound, TxLogError
 from txlog.model.ids import parse_txid
 from txlog.model.stamp import stamp_ms
+from txlog.runtime.connectivity import findings
 from txlog.wire.pages import KIND_NAMES, LogPage, PageEntry
 
 journal = typer.Typer(no_args_is_help=True, help="Look into a journal folder while its master is down.")
@@ -40,13 +42,69 @@ def add_to(app: typer.Typer) -> None:
 
 
 def peers(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
-    """How the masters see each other; asked of the first that answers."""
-    found = first_answer(find_cluster(state, master).masters, MasterClient.peers)
+    """How the masters see each other: the peers of the first that answers, and who hears whom, asked of all."""
+    masters = find_cluster(state, master).masters
+    found = first_answer(masters, MasterClient.peers)
+    rows = _hears(masters)
+    wrong = findings(rows)
     if json:
-        show_json(found)
+        hears = {node: sorted(row) if row is not None else None for node, row in rows.items()}
+        show_json({"peers": found, "hears": hears, "findings": [finding.view() for finding in wrong]})
         return
-    columns = list(dict.fromkeys(key for row in found for key in row))
-    show_table([c.upper() for c in columns], [[_cell(row.get(c)) for c in columns] for row in found], "no peers")
+    columns = [name for name in _PEER_COLUMNS if any(name in row for row in found)]
+    heads = [_PEER_COLUMNS[name] for name in columns]
+    show_table(heads, [[_cell(row.get(name)) for name in columns] for row in found], "no peers")
+    if rows:
+        out.print()
+        show_table(
+            ["HEARS", *rows],
+            [[node, *(_heard(node, other, row) for other in rows)] for node, row in rows.items()],
+        )
+    for finding in wrong:
+        out.print(f"{finding.kind}: {finding.text}", style="red", highlight=False)
+
+
+_PEER_COLUMNS = {
+    "node": "PEER",
+    "dataCenter": "DATA CENTRE",
+    "state": "STATE",
+    "inView": "IN VIEW",
+    "why": "OUT BECAUSE",
+    "connected": "CONNECTED",
+    "heard": "HEARD",
+    "bothWays": "BOTH WAYS",
+    "present": "PRESENT",
+    "logIndex": "LOG",
+    "start": "START",
+    "faults": "FAULTS",
+    "refused": "REFUSED",
+    "lastFault": "LAST FAULT",
+    "lastError": "LAST ERROR",
+}
+
+
+def _heard(node: str, other: str, row: frozenset[str] | None) -> str:
+    if node == other:
+        return "."
+    return "?" if row is None else "yes" if other in row else "NO"
+
+
+def _hears(masters: Sequence[str]) -> dict[str, frozenset[str] | None]:
+    """Each master's own row, from itself where it answers here, else from whoever knows it: a mute master tells nobody
+    but us."""
+    rows: dict[str, frozenset[str] | None] = {}
+    for url in masters:
+        with MasterClient(url, timeout_s=5.0) as client:
+            try:
+                own, told = client.status().node, client.hears()
+            except TxLogError:
+                continue
+        for node, row in told.items():
+            if row is not None and (node == own or rows.get(node) is None):
+                rows[node] = frozenset(row)
+            else:
+                rows.setdefault(node, None)
+    return rows
 
 
 def _cell(value: Any) -> str:

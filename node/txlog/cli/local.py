@@ -168,24 +168,50 @@ def status(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json
         _processes(supervisor)
         out.print()
     show_table(
-        ["MASTER", "STATE", "EPOCH", "LOG", "STABLE", "QUEUE", "MEMBERS", "WORKERS", ""],
+        ["MASTER", "STATE", "VIEW", "LOG", "STABLE", "QUEUE", "MEMBERS", "WORKERS", ""],
         [
             (
                 found.node,
                 coloured(found.state),
-                found.epoch,
+                _view_text(found),
                 found.log.index,
                 found.stable.index,
                 found.queue.transactions,
-                len(found.members),
+                ", ".join(str(member["node"]) for member in found.members),
                 _workers_text(found),
-                "",
+                found.view.holding,
             )
             if found
             else (url, coloured("Unreachable"), "", "", "", "", "", "", why)
             for url, found, why in seen
         ],
     )
+    outside = _outside([found for _, found, _ in seen if found is not None])
+    if outside:
+        out.print()
+        show_table(["OUT OF THE VIEW", "WHY", "SAYS", ""], outside)
+
+
+def _view_text(found: Status) -> str:
+    """Its number, and what is unusual about it."""
+    view = found.view
+    remarks = [
+        *(() if view.installed or not view.number else ("not installed",)),
+        *(("stopped",) if view.stopped else ()),
+        *((f"promised {view.promised}",) if view.promised and view.promised != view.number else ()),
+        *((f"the others are in {view.ahead}",) if view.ahead else ()),
+    ]
+    return (view.number or str(found.epoch)) + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def _outside(seen: list[Status]) -> list[tuple[str, str, str, str]]:
+    """Who is out of a view, why, and what that means; of each reason one line. Who knows it counts."""
+    found: dict[str, tuple[str, str, str, str]] = {}
+    for status in seen:
+        for one in status.view.out:
+            if one.node not in found or found[one.node][1] == "unknown":
+                found[one.node] = (one.node, one.why, status.node, one.text)
+    return list(found.values())
 
 
 def _workers_text(found: Status) -> str:

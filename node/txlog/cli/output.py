@@ -100,6 +100,9 @@ _COLOURS = {
     "Founding": "yellow",
     "Waiting": "yellow",
     "Suspected": "yellow",
+    "Learning": "yellow",
+    "Rejoining": "yellow",
+    "Left": "yellow",
     "Unknown": "yellow",
     "Stopped": "dim",
 }

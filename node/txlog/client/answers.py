@@ -57,8 +57,32 @@ class Queue(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class Out(msgspec.Struct, frozen=True):
+    """A configured master out of the view. ``why``: left, down, lost, silent or unknown; ``text`` is for people."""
+
+    node: str
+    why: str
+    text: str = ""
+
+
+class ViewState(msgspec.Struct, frozen=True, rename="camel"):
+    """The view a master is in. Numbers are ``epoch.ballot.coordinator``. ``stopped``: it is over, a next one is on its
+    way (``changing``: this master leads that change); ``promised``: no view below it is worked in any more; ``ahead``:
+    the others are in that view without this master; ``holding``: why a change that is wanted cannot begin."""
+
+    number: str | None = None
+    installed: bool = False
+    stopped: bool = False
+    promised: str | None = None
+    ahead: str | None = None
+    changing: str | None = None
+    holding: str = ""
+    split_mode: str = ""
+    out: list[Out] = []
+
+
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """``GET /txlog/status``. ``state``: Starting, Founding, Joined, Suspected, Damaged or DiskFull."""
+    """``GET /txlog/status``. ``state``: see docs/operations.md."""
 
     node: str
     state: str
@@ -68,6 +92,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     start: int = 0
     version: str = ""
     epoch: int = 0
+    view: ViewState = ViewState()
     cluster_id: str | None = None
     queue: Queue = Queue()
     counter: int = 0

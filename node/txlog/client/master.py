@@ -59,6 +59,12 @@ class MasterClient:
         answer: Any = self._get("/txlog/peers", object)
         return list(answer["peers"] if isinstance(answer, dict) else answer)
 
+    def hears(self) -> dict[str, list[str] | None]:
+        """Who hears whom, as far as this master knows: node id to those it hears itself, None where it is not known."""
+        answer: Any = self._get("/txlog/peers", object)
+        found: dict[str, list[str] | None] = answer.get("hears", {}) if isinstance(answer, dict) else {}
+        return found
+
     def workers(self) -> list[Worker]:
         """The workers of its data centre, as pipelines reported them."""
         reply = self._connection.request("GET", "/txlog/workers").body

@@ -238,7 +238,12 @@ class ClusterSpec(Shape):
     split_recovery: Annotated[str, BeforeValidator(_strategy)] = Field(
         default="Smart", pattern=SPLIT_RECOVERY, description="None, Simple or Smart. Does not act yet"
     )
-    split_mode: Literal["Continue", "Majority"] = Field(default="Continue", description="Does not act yet")
+    split_mode: Literal["Continue", "Majority"] = Field(
+        default="Continue", description="Majority: only those with more than half of all votes go on without the others"
+    )
+    leave_timeout: Annotated[Duration, AfterValidator(within("0", "10m"))] = Field(
+        default=5000, description="a stop waits so long until those that stay hold what was accepted here"
+    )
     max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = 60_000
     round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
     idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000
@@ -275,6 +280,18 @@ class ClusterSpec(Shape):
                     f"its own for every master; {min(own & addresses)} is there twice", "peers", at, "address"
                 )
             addresses |= own
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_has_half_of_the_votes(self) -> Self:
+        total = sum(peer.masters * peer.vote_weight for peer in self.peers)
+        for at, peer in enumerate(self.peers):
+            if self.split_mode == "Majority" and 2 * peer.vote_weight >= total:
+                raise expected(
+                    f"less than half of all {total} votes for each master with splitMode: Majority; {peer.nodes[0]} "
+                    f"has {peer.vote_weight}, so nobody could go on without it (three masters at least)",
+                    *("peers", at, "voteWeight"),
+                )
         return self
 
     @model_validator(mode="after")

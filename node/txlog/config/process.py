@@ -82,11 +82,29 @@ class NodeConfig(Strict):
     idle_interval_ms: int = Field(default=1000, ge=10, validate_default=True)
     max_peer_lag_ms: int = Field(default=60_000, ge=1000)
     max_clock_skew_ms: int = Field(default=60_000, ge=0)
+    leave_timeout_ms: int = Field(
+        default=5000, ge=0, le=600_000, description="a stop waits so long for those that stay to hold what is here"
+    )
+    split_mode: Literal["Continue", "Majority"] = "Continue"
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
     limits: Limits = Limits()
     last_seen: LastSeen | None = None
+
+    @field_validator("split_mode")
+    @classmethod
+    def _nobody_has_half(cls, mode: str, info: ValidationInfo) -> str:
+        peers: list[PeerConfig] = info.data.get("peers", [])
+        total = sum(peer.weight for peer in peers)
+        heavy = next((peer for peer in peers if 2 * peer.weight >= total), None)
+        if mode == "Majority" and heavy is not None:
+            what = (
+                f"Majority, but {heavy.node} has {heavy.weight} of all {total} votes: without it nobody could go on; "
+                "give every master less than half"
+            )
+            raise PydanticCustomError("expected", "{what}", {"what": what})
+        return mode
 
     @field_validator("idle_interval_ms")
     @classmethod

@@ -166,7 +166,7 @@ def make_plan(
     if links:
         command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
         programs.append(Program(name=LINKS, role="links", data_center="", command=command))
-    programs += [_master_program(master, state, python) for master in masters]
+    programs += [_master_program(nodes[master.node], master, state, python) for master in masters]
     programs += [
         _pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
@@ -213,14 +213,18 @@ def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> P
     )
 
 
-def _master_program(master: MasterPlace, state: StateFolder, python: str) -> Program:
+STOP_MASTER_S = 10.0
+"""Above its ``leaveTimeout``: for the answers that are on their way, the last sync, the end of Python."""
+
+
+def _master_program(config: NodeConfig, master: MasterPlace, state: StateFolder, python: str) -> Program:
     return Program(
         name=master.node,
         role="master",
         data_center=master.data_center,
         command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
         url=master.url,
-        stop_s=15.0,
+        stop_s=config.leave_timeout_ms / 1000 + STOP_MASTER_S,
     )
 
 
@@ -291,6 +295,8 @@ def _node_config(
         idle_interval_ms=spec.idle_interval,
         max_peer_lag_ms=spec.max_peer_lag,
         max_clock_skew_ms=spec.max_clock_skew,
+        leave_timeout_ms=spec.leave_timeout,
+        split_mode=spec.split_mode,
         durability=spec.durability.default,
         write_timeout_s=spec.durability.write_timeout / 1000,
     )

@@ -36,6 +36,7 @@ from txlog.local.identity import ProcessMark
 from txlog.local.links import LinkTable
 from txlog.local.logs import bound_log, last_lines
 from txlog.local.plan import LINKS, Plan, Program
+from txlog.local.proving import prove_down
 from txlog.local.state import StateFolder
 from txlog.model.errors import Fatal, NotFound
 
@@ -105,6 +106,8 @@ class Supervisor:
         self._links_lock = asyncio.Lock()
         self._orders = itertools.count(1)
         self._started_at = time.time()
+        self._ending = False
+        self._proofs: set[asyncio.Task[None]] = set()
 
     # -- its life
 
@@ -123,11 +126,12 @@ class Supervisor:
                 self._begin(kept)
             await stop.wait()
         finally:
-            for watcher in watchers:
-                watcher.cancel()
+            self._ending = True
+            for task in (*watchers, *self._proofs):
+                task.cancel()
             await asyncio.wait(watchers[-1:])  # a backup under way ends before what it reads from
             await self._stop_all()
-            await asyncio.gather(*watchers, return_exceptions=True)
+            await asyncio.gather(*watchers, *self._proofs, return_exceptions=True)
             self.state.write("processes.json", {})
 
     def _marks(self) -> list[ProcessMark]:
@@ -174,6 +178,8 @@ class Supervisor:
             kept.child = None
             kept.exit_code = code
             self._write_processes()
+            if kept.program.role == "master":
+                self._prove(kept.program.name, code)
             if not kept.wanted:
                 break
             if code == Fatal.EXIT_CODE:
@@ -256,7 +262,20 @@ class Supervisor:
         if kept.child is not None:
             kept.child.signal(signal.SIGKILL)
 
-    # -- masters: the last birth and start
+    # -- masters: their end, and the last birth and start
+
+    def _prove(self, node: str, code: int) -> None:
+        """This process has been waited for: it is gone for certain, which no other master can know (protocol section
+        3). Not while everything ends: then nobody shall let anybody go."""
+        seen = self._seen.get(node)
+        if seen is None or self._ending:
+            return
+        others = {kept.program.name: kept.program.url for kept in self._kept.values() if kept.program.role == "master"}
+        others.pop(node)
+        proof = prove_down(node, seen["birth"], seen["start"], others, left=code == 0)
+        task = asyncio.get_running_loop().create_task(proof, name=f"proof-{node}")
+        self._proofs.add(task)
+        task.add_done_callback(self._proofs.discard)
 
     def _write_node(self, node: str) -> None:
         config = self.plan.nodes[node]

@@ -118,6 +118,10 @@ class Loop:
         self.log_index = 0
         self.dead: BaseException | None = None
         self.in_flight = 0
+        self.departed: dict[str, str] = {}
+        """Why a master left the view, as far as this process has heard: left, down or lost, by node id."""
+        self.given_up = False
+        """Nobody may wait for anything any more: this process is about to end."""
         self._now = now
         self._send = send
         self._ended = ended
@@ -162,11 +166,23 @@ class Loop:
         """Where workers may execute to; released, so durable."""
         return self.position_at(self.stable.value)
 
+    def log_position(self) -> Position:
+        """The end of the log that may be shown; see :meth:`_known`."""
+        agreement = self.agreement
+        return self.position_at(self._known(agreement) if agreement is not None else 0)
+
     def position_at(self, index: int) -> Position:
         agreement = self.agreement
         if agreement is None:
             return Position(0, 0, bytes(16))
         return Position(agreement.view.epoch, index, agreement.history.hash_at(index))
+
+    def _known(self, agreement: Agreement) -> int:
+        """Up to where indexes mean anything. An accepted view cuts the log, and shows its base at the install only;
+        until the marks that say so are released, the log may already be shorter than they said before."""
+        if not agreement.installed:
+            return self.stable.value
+        return min(self.log_index, agreement.history.length)
 
     def index_of(self, txid: Txid) -> int:
         """The log index of a transaction as far as it is durable here, else 0."""
@@ -174,7 +190,7 @@ class Loop:
         if agreement is None:
             return 0
         index = agreement.history.index_of(txid.origin, txid.seq)
-        return index if index <= self.log_index else 0
+        return index if index <= self._known(agreement) else 0
 
     def is_own(self, txid: Txid) -> bool:
         agreement = self.agreement
@@ -220,8 +236,8 @@ class Loop:
         if self.in_flight >= self._in_flight_max:
             self._count_refused("RequestsInFlight")
             raise Unavailable("QueueFull", f"{self.in_flight} write requests wait already; come back with fewer")
-        if self.dead is not None:
-            write.answers = [Unavailable("Closing", "this master is ending")] * len(write.batch)
+        if self.dead is not None or self.given_up:
+            write.answers = [Unavailable("Closing", "this master is ending; ask another one")] * len(write.batch)
             write.waiter.set_result(True)
             return
         self._writes.append(write)
@@ -256,6 +272,9 @@ class Loop:
         when the client goes away."""
         if future.done():
             return future.result()
+        if self.given_up:
+            future.cancel()
+            return False
         timer = self._loop.call_later(max(0.0, seconds), _give_up, future)
         try:
             return await future
@@ -282,10 +301,23 @@ class Loop:
         except Exception as wrong:  # noqa: BLE001 - Fatal, an assertion, the disk: all end the process by name
             self.end(wrong)
             return
+        self._note_departures()
         if self.executor.notices:
             notices, self.executor.notices = self.executor.notices, []
             for sender, notice in notices:
                 self.noticed(sender, notice.topic, notice.body)
+        self._schedule()
+
+    def _note_departures(self) -> None:
+        """The core forgets why a master is out as soon as it is: the next view needs no reasons. People do."""
+        departures = self.core.views.departures
+        if departures:
+            self.departed.update({node: one.why for node, one in departures.items()})
+
+    def prove_down(self, node: str, birth: int, start: int) -> None:
+        """See :meth:`Core.prove_down`; its :class:`Conflict` is the caller's answer."""
+        self.executor.prove_down(node, birth, start)
+        self._note_departures()
         self._schedule()
 
     def count_fault(self, peer: str, reason: str) -> None:
@@ -490,18 +522,37 @@ class Loop:
             self.dead = error
             self._ended(error)
 
-    def stop_work(self) -> None:
-        """Take no new transactions; what was accepted goes on to be posted."""
-        self.core.closing = True
+    def leave(self, timeout_ms: int) -> None:
+        """Take no new transactions, and leave the view once those that stay hold what was accepted here, at the latest
+        after ``timeout_ms``. :attr:`has_left` says when."""
+        if self.dead is not None:
+            return
+        try:
+            self.executor.leave(self._now(), timeout_ms)
+        except Exception as wrong:  # noqa: BLE001 - as in receive
+            self.end(wrong)
+            return
         self._schedule()
 
-    def held_by_all(self) -> bool:
-        """Whether every member is known to hold all that this master has accepted."""
-        agreement = self.agreement
-        if agreement is None or self._writes:
-            return agreement is None
-        own = agreement.own.held
-        return self.accepted.value >= own and all(p.held(self.core.slot) >= own for p in self.core.peers)
+    @property
+    def has_left(self) -> bool:
+        """Nothing is left to be said or written before the process ends. A master that never was in a view has none
+        to leave."""
+        if self.dead is not None:
+            return True
+        core = self.core
+        left = core.leave_done or core.views.accepted is None
+        return left and not self._writes and self.executor.idle
+
+    def give_up(self) -> None:
+        """Whoever waits is told how far its transaction has come (202), and so is whoever would begin to wait."""
+        self.given_up = True
+        for mark in (self.accepted, self.quorum, self.synced, self.stable, self.applied, self.applied_all):
+            mark.give_up()
+        others, self._others = self._others, []
+        for one in others:
+            if not one.future.done():
+                one.future.set_result(False)
 
     async def close(self, timeout_s: float = 2.0) -> None:
         """Stop for good. The last sync gets ``timeout_s`` to end."""

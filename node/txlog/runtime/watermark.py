@@ -48,6 +48,13 @@ class Watermark:
         if self._number & 1023 == 0:
             self._forget_done()
 
+    def give_up(self) -> None:
+        """Nobody is waited for any longer: who still waits gets ``False``."""
+        heap, self._heap = self._heap, []
+        for _, _, future in heap:
+            if not future.done():
+                future.set_result(False)
+
     def _forget_done(self) -> None:
         """Doorbells and time-outs leave futures behind that nobody waits for; without this they would gather while
         the number stands still."""

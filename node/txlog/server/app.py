@@ -28,6 +28,7 @@ from txlog.runtime.registry import Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
+from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
 from txlog.server.admin.skipping import Skipping
 from txlog.server.admin.status import Status
@@ -39,10 +40,12 @@ from txlog.server.frontdoor.reads import Reads
 from txlog.server.frontdoor.writes import Writes
 from txlog.server.peers.links import Links
 
-LEAVE_S = 2.0
-"""How long a stop waits until every member holds what was accepted here."""
+DOOR_S = 0.5
+"""A stop answers 503 for so long at least: clients with a kept connection hear it before that ends."""
 CLOSE_S = 2.0
 """How long a stop waits for answers that are on their way, and for the last sync."""
+LOOK_S = 0.01
+"""Between two looks at whether the master has left. The core has no event for it, and it happens once."""
 KEEP_ALIVE_S = 75.0
 """Longer than the keep-alive of common proxies and clients, so that they close first."""
 
@@ -64,6 +67,7 @@ def settings_of(config: NodeConfig) -> Settings:
         frame_items_max=limits.batch_transactions,
         last_seen_birth=seen.birth if seen else 0,
         last_seen_start=seen.start if seen else 0,
+        majority=config.split_mode == "Majority",
     )
 
 
@@ -109,6 +113,8 @@ class App:
         self.loop.stable_moved = registry.evaluate
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
+        self.membership = Membership(self.site, self.links.send)
+        self.loop.noticed = self._noticed
         self.reads = Reads(self.site)
         self._writes = Writes(self.site)
         rooms = (
@@ -117,9 +123,10 @@ class App:
             Lines(self.site),
             Pages(self.site),
             self.feed,
-            Status(self.site, self.links.view),
-            Metrics(self.site, self.links.view),
+            Status(self.site, self.membership, self.links.view),
+            Metrics(self.site, self.membership, self.links.view),
             self.skipping,
+            self.membership,
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log)
@@ -139,10 +146,15 @@ class App:
         self._listening = await asyncio.get_running_loop().create_server(
             self._direct.connection, config.host, config.port, backlog=1024, reuse_address=True
         )
-        forever = {**self.links.tasks(self.loop), **self.feed.tasks(), **self.skipping.tasks()}
+        rooms = (self.feed, self.skipping, self.membership)
+        forever = {**self.links.tasks(self.loop), **{n: task for room in rooms for n, task in room.tasks().items()}}
         for name, coroutine in forever.items():
             self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
+
+    def _noticed(self, peer: str, topic: str, body: bytes) -> None:
+        self.skipping.hear(peer, topic, body)
+        self.membership.hear(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
         """A task that must not end before :meth:`stop`."""
@@ -157,13 +169,21 @@ class App:
         self.loop.end(Fatal("TaskEnded", f"{task.get_name()}: {error!r}"))
 
     async def stop(self) -> None:
-        """Refuse new work, let accepted work reach everybody (at most :data:`LEAVE_S`), then close everything."""
+        """Answer 503 to new work, leave the view, answer what waits (202 at the latest), then close everything."""
+        config, loop = self.config, self.loop
+        began = time.monotonic()
         self.site.closing = True
-        self.loop.stop_work()
-        deadline = time.monotonic() + LEAVE_S
-        # Looked at now and then: the core has no event for it, and it happens once.
-        while self.loop.dead is None and not self.loop.held_by_all() and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        loop.leave(config.leave_timeout_ms)
+        self.site.registry.wake_all()
+        # A round time-out more: only then it is sure that nobody is there to be told.
+        left = await _within(
+            (config.leave_timeout_ms + config.round_timeout_ms) / 1000 + CLOSE_S, lambda: loop.has_left
+        )
+        if loop.dead is None:
+            self.log.info("Left" if left else "NotLeft", seconds=round(time.monotonic() - began, 3))
+        await _within(CLOSE_S, lambda: not loop.in_flight)
+        await asyncio.sleep(max(0.0, DOOR_S - (time.monotonic() - began)) if loop.dead is None else 0.0)
+        loop.give_up()
         if self._listening is not None:
             self._listening.close()
         self._stopped = True
@@ -183,6 +203,14 @@ class App:
         if close is not None:
             close()
         self.log.info("Stopped")
+
+
+async def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
+    """Whether it became so in time."""
+    deadline = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < deadline:  # noqa: ASYNC110 - see LOOK_S
+        await asyncio.sleep(LOOK_S)
+    return is_so()
 
 
 async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:

@@ -11,13 +11,18 @@ from aiohttp import web
 
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route
+from txlog.server.admin.membership import Membership
 
-_STATES = ("Starting", "Founding", "Joined", "Suspected", "Damaged", "DiskFull")
+_STATES = (
+    *("Founding", "Starting", "Learning", "Joined", "Suspected", "Isolated", "Rejoining", "Restoring"),
+    *("Left", "Damaged", "DiskFull"),
+)
 
 
 class Metrics:
-    def __init__(self, site: Site, peers: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, site: Site, membership: Membership, peers: Callable[[], dict[str, Any]]) -> None:
         self._site = site
+        self._membership = membership
         self._peers = peers
         self._registry: Any = None
 
@@ -102,6 +107,7 @@ class Metrics:
             dropped.add_metric([one["node"]], one["sent"]["dropped"])
         yield connected
         yield dropped
+        yield from self._views(gauge)
         behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
         working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
         for worker in site.registry.workers.values():
@@ -109,3 +115,31 @@ class Metrics:
             working.add_metric([worker.name, worker.state], 1.0)
         yield behind
         yield working
+
+    def _views(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
+        """The view, who is out of it, and who hears whom."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        views = self._site.loop.core.views
+        epoch, ballot, _ = views.number
+        members = views.accepted.members if views.accepted is not None else []
+        yield gauge("view_epoch", "grows with each view that this master accepts", epoch)
+        yield gauge("view_ballot", "proposals that this epoch took", ballot)
+        yield gauge("view_installed", "1 while the latest view is installed", float(views.installed))
+        yield gauge("view_members", "masters in the latest view", len(members))
+        yield gauge("view_held", "1 while a change of views is wanted and cannot begin", float(bool(views.holding)))
+        out = GaugeMetricFamily(
+            "txlog_member_out", "1 for each configured master out of the view", labels=["node", "why"]
+        )
+        for node, why in self._membership.out().items():
+            out.add_metric([node, why], 1.0)
+        yield out
+        hears = GaugeMetricFamily(
+            "txlog_hears", "1 when messages arrive at `to` from `from`; absent when not known", labels=["from", "to"]
+        )
+        rows = self._membership.connectivity.rows()
+        for to, row in rows.items():
+            for sender in rows if row is not None else ():
+                if sender != to:
+                    hears.add_metric([sender, to], float(sender in (row or ())))
+        yield hears

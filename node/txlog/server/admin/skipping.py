@@ -42,7 +42,6 @@ class Skipping:
         self._asked: set[str] = set()
         self._others = [p.node for p in site.config.peers if p.node != site.config.node]
         self._data_centers = {p.data_center for p in site.config.peers}
-        site.loop.noticed = self._noticed
 
     def routes(self) -> list[Route]:
         return [Route("POST", "/txlog/skip/{txid}", self.post)]
@@ -53,7 +52,8 @@ class Skipping:
 
     # Telling each other
 
-    def _noticed(self, peer: str, topic: str, body: bytes) -> None:
+    def hear(self, peer: str, topic: str, body: bytes) -> None:
+        """A notice of another master."""
         if topic == TOPIC:
             self._registry.told(body, peer)
 

@@ -13,6 +13,7 @@ from txlog.native import is_native
 from txlog.runtime.asked import WAIT_S_MAX, level_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, seconds_of, text_answer
+from txlog.server.admin.membership import Membership
 
 try:
     VERSION = version("txlog")
@@ -23,8 +24,9 @@ except PackageNotFoundError:
 class Status:
     """``peers``: what the links show of themselves."""
 
-    def __init__(self, site: Site, peers: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, site: Site, membership: Membership, peers: Callable[[], dict[str, Any]]) -> None:
         self._site = site
+        self._membership = membership
         self._peers = peers
 
     def routes(self) -> list[Route]:
@@ -53,8 +55,9 @@ class Status:
                 "native": is_native(),
                 "state": site.state,
                 "epoch": view.epoch if view is not None else 0,
+                "view": self._membership.view(),
                 "clusterId": view.cluster_id.hex() if view is not None else None,
-                "log": _place(loop.position_at(loop.log_index)),
+                "log": _place(loop.log_position()),
                 "stable": _place(loop.stable_position()),
                 "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,
@@ -72,13 +75,14 @@ class Status:
         )
 
     async def peers(self, request: Request, _: Mapping[str, str]) -> Response:
-        """The links, and what the core knows of each peer."""
-        told = self._peers()
+        """The links, what the core knows of each peer, and who hears whom."""
+        told = self._peers() | self._membership.hearing()
         core, loop = self._site.loop.core, self._site.loop
         known = {p.node: p for p in core.peers}
         for peer in told["peers"]:
             one = known.get(peer["node"])
             claim = one.claim if one is not None else None
+            peer |= self._membership.of_peer(peer["node"])
             peer["present"] = one is not None and core.is_present(one)
             peer["logIndex"] = claim.log_index if claim is not None else None
             peer["start"] = claim.start if claim is not None else None

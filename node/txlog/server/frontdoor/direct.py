@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
     def _take(self, head: Head, body: bytes) -> bool:
         """False when it must be refused: aiohttp's side finds the same and says so."""
         key, loop = head.key, self._all.loop
-        if loop.dead is not None:
+        if loop.dead is not None or loop.given_up:
             return False
         try:
             kind, payload = KIND_QUADS, plain_quad(body) if head.kind == "application/n-quads" else None

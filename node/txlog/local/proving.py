@@ -1,0 +1,55 @@
+"""The proof that a master's process is gone, brought to every other master: they need not wait for it then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+
+log = logging.getLogger("txlog.local")
+
+ANSWER_S: Final = 2.0
+PAUSES_S: Final = (0.1, 2.0)
+"""Between two tries: at first, and at most."""
+LEFT_S: Final = 1.0
+"""A master that ended in order has told the others itself. Only when it is still in their view then, a proof helps."""
+TRY_S: Final = 600.0
+"""After so long with nobody to be reached whoever is there has begun anew, and asks for itself."""
+
+
+async def prove_down(node: str, birth: int, start: int, others: Mapping[str, str], *, left: bool = False) -> None:
+    """Tell all ``others`` (node id to URL), each until it has let ``node`` go, or knows better. ``left``: it has ended
+    in order."""
+    if left:
+        await asyncio.sleep(LEFT_S)
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        tellings = (_tell(session, url, node, f"{birth:016x}", start) for url in others.values())
+        told = await asyncio.gather(*tellings)
+    said = ", ".join(f"{other}: {what}" for other, what in zip(others, told, strict=True))
+    log.info("%s start %d is gone; %s", node, start, said or "nobody is there to be told")
+
+
+async def _tell(session: aiohttp.ClientSession, master: str, node: str, birth: str, start: int) -> str:
+    """What came of it at one master."""
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + TRY_S, PAUSES_S[0]
+    last = "not reached"
+    while clock() < until:
+        try:
+            url = f"{master}/txlog/members/{node}/down"
+            async with session.post(url, json={"birth": birth, "start": start}) as answer:
+                body = await answer.json()
+            if answer.status == 200 and not body["inView"]:
+                return "let go"
+            if 400 <= answer.status < 500:
+                return f"refused: {body['message']}"
+            last = "still in the view" if answer.status == 200 else f"answered {answer.status}"
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError) as wrong:
+            last = f"not reached: {wrong!r}"  # it may be down as well: it is told when it is back
+        await asyncio.sleep(pause)
+        pause = min(PAUSES_S[1], 2 * pause)
+    return last

@@ -1,0 +1,162 @@
+"""Who is in the view, who is out and why; whom everybody hears; and the proof that a master's process is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.model.errors import BadInput, Conflict, NotFound
+from txlog.model.ids import Origin
+from txlog.model.view import NO_VIEW, Number
+from txlog.runtime.connectivity import TOPIC, Connectivity, findings
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+from txlog.wire import messages as wire
+
+TELL_S = 1.0
+WHY = {
+    "left": "it was stopped in order; it comes back when its process starts",
+    "down": "its supervisor has proved that its process ended; it comes back when it starts",
+    "lost": "it came back without its journal, with a new birth; it catches up and is taken in",
+    "silent": "nobody reached it for the term of splitMode Majority; it is taken in again when it answers",
+    "unknown": "this master's process did not see it go; ask another master",
+}
+_BIRTH = re.compile(r"[0-9a-f]{16}")
+_FORM = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
+
+
+class _Proof(msgspec.Struct, forbid_unknown_fields=True):
+    birth: str
+    start: int
+
+
+class Membership:
+    """``send(peer, message)`` is the way to the other masters."""
+
+    def __init__(self, site: Site, send: Callable[[str, bytes], None]) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._send = send
+        self._nodes = [p.node for p in site.config.peers]
+        core = site.loop.core
+        self.connectivity = Connectivity(site.config.node, self._nodes, core.start, core.around.heard_itself)
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/txlog/members/{node}/down", self.down)]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"hears-notices": self._tell_for_ever()}
+
+    def hear(self, peer: str, topic: str, body: bytes) -> None:
+        """A notice of another master."""
+        if topic == TOPIC:
+            self.connectivity.told(body)
+
+    async def _tell_for_ever(self) -> None:
+        others = [node for node in self._nodes if node != self._site.config.node]
+        while True:
+            message = wire.encode(wire.Notice(TOPIC, self.connectivity.telling()))
+            for peer in others:
+                self._send(peer, message)
+            await asyncio.sleep(TELL_S)
+
+    # A proof
+
+    async def down(self, request: Request, names: Mapping[str, str]) -> Response:
+        """``POST /txlog/members/{node}/down``: that process of it is gone for certain; whoever says so has waited for
+        its end. Answers ``{"node", "inView"}``: whether it is still in this master's view, which changes soon after."""
+        node = names["node"]
+        if node not in self._nodes:
+            raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
+        try:
+            told = msgspec.json.decode(await read_body(request, 4096), type=_Proof)
+        except msgspec.DecodeError as wrong:
+            raise BadInput(f"{_FORM}: {wrong}") from None
+        if not _BIRTH.fullmatch(told.birth) or told.start < 1:
+            raise BadInput(f"birth {told.birth[:40]!r}, start {told.start}: expected {_FORM}")
+        if node == self._site.config.node:
+            raise Conflict(f"{node} answers you itself: it is not down; ask another master")
+        birth = int(told.birth, 16)
+        core = self._loop.core
+        view = core.views.accepted
+        member = view.member(node) if view is not None else None
+        if member is not None and member.birth != birth:
+            raise Conflict(
+                f"{node} is in the view with birth {member.birth:016x}: a proof about birth {told.birth} is stale"
+            )
+        if member is not None:
+            self._loop.prove_down(node, birth, told.start)
+            self._site.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
+        return json_answer({"node": node, "inView": self.is_in_view(Origin(node, birth))})
+
+    def is_in_view(self, origin: Origin) -> bool:
+        """Of the latest view, installed or not."""
+        view = self._loop.core.views.accepted
+        return view is not None and view.has(origin)
+
+    # What it shows
+
+    def view(self) -> dict[str, Any]:
+        """For ``/txlog/status``: which view this is, how firm, and who is out of it."""
+        views = self._loop.core.views
+        ahead = views.ahead
+        return {
+            "number": number_text(views.number),
+            "installed": views.installed,
+            "stopped": views.stopped,
+            "promised": number_text(views.promised),
+            "ahead": number_text(ahead.number) if ahead is not None else None,
+            "changing": number_text(views.change.number) if views.change is not None else None,
+            "holding": views.holding,
+            "splitMode": self._site.config.split_mode,
+            "out": [{"node": node, "why": why, "text": WHY[why]} for node, why in self.out().items()],
+        }
+
+    def out(self) -> dict[str, str]:
+        """Configured masters that are not in the view, or are about to be let go, by node id: why."""
+        core = self._loop.core
+        view = core.views.accepted
+        if view is None:
+            return {}
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            departure = core.views.departures.get(node)
+            if view.member(node) is not None:
+                if departure is None:
+                    self._loop.departed.pop(node, None)
+                else:
+                    found[node] = departure.why
+                continue
+            why = self._loop.departed.get(node)
+            found[node] = why or ("silent" if node not in core.around.reachable() else "unknown")
+        return found
+
+    def of_peer(self, node: str) -> dict[str, Any]:
+        """For ``/txlog/peers``: one peer's place, and how it is reached."""
+        core = self._loop.core
+        view = core.views.accepted
+        return {
+            "inView": view is not None and view.member(node) is not None,
+            "why": self.out().get(node),
+            "heard": core.around.is_heard(node),
+            "bothWays": core.around.both_ways(node),
+            "reachable": node in core.around.reachable(),
+        }
+
+    def hearing(self) -> dict[str, Any]:
+        """For ``/txlog/peers``: the matrix, and what it means."""
+        rows = self.connectivity.rows()
+        return {
+            "hears": {node: sorted(row) if row is not None else None for node, row in rows.items()},
+            "findings": [finding.view() for finding in findings(rows)],
+        }
+
+
+def number_text(number: Number) -> str | None:
+    """``epoch.ballot.coordinator``; None for no view."""
+    return None if number == NO_VIEW else ".".join(str(part) for part in number)
