@@ -79,6 +79,7 @@ class History:
         del self._order[index:]
         del self._hashes[index * HASH_BYTES :]
         del self._reached[index // _MARK + 1 :]
+        self._last = bytes(self._hashes[-HASH_BYTES:]) if self._hashes else self.start_hash
         for indexes, count in zip(self._indexes, counts, strict=True):
             del indexes[len(indexes) - count :]
         return counts

@@ -1,0 +1,338 @@
+"""What a change of views does to the log, the keys and the queues; and who counts as heard (rules 13, 14, 16, 21)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
+from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import Stamped, ViewAccepted, ViewInstalled
+from txlog.model.stamp import LOGICAL_BITS
+from txlog.model.view import Member, View, founding_view
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.history import History
+from txlog.protocol.keys import First, Keys
+from txlog.protocol.queue import OriginQueue
+from txlog.protocol.surroundings import Surroundings
+from txlog_simulation.plain_journal import recovered_from
+
+ORIGINS = [Origin("b", 2), Origin("a", 9), Origin("c", 5)]
+
+
+def cell(index: int) -> bytes:
+    return index.to_bytes(HASH_BYTES, "big")
+
+
+def same(one: History, other: History) -> None:
+    assert one.length == other.length
+    assert one.hash == other.hash
+    assert one.order(0, one.length) == other.order(0, other.length)
+    assert one.spans(0, one.length) == other.spans(0, other.length)
+    for slot, origin in enumerate(one.origins):
+        assert one.slot(origin) == other.slot(origin) == slot
+        for index in range(0, one.length + 1, 7):
+            assert one.seq_within(slot, index) == other.seq_within(slot, index)
+        for seq in range(one.seq_within(slot, one.length) + 2):
+            assert one.index_of(origin, seq) == other.index_of(origin, seq)
+
+
+def history_of(order: list[int], origins: list[Origin] | None = None) -> History:
+    history = History(bytes(16), ORIGINS if origins is None else origins)
+    history.append(bytes(order), b"".join(cell(i) for i in range(1, len(order) + 1)))
+    return history
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.data())
+def test_a_log_that_is_cut_is_one_that_never_was_longer(order: list[int], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(order)))
+    more = data.draw(st.lists(st.integers(0, 2), max_size=20))
+    history = history_of(order)
+    assert history.cut(cut) == [order[cut:].count(slot) for slot in range(3)]
+    same(history, history_of(order[:cut]))
+    history.append(bytes(more), b"".join(cell(i) for i in range(cut + 1, cut + 1 + len(more))))
+    same(history, history_of(order[:cut] + more))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 1023, 1024, 1025, 2048, 2100, 3000])
+def test_a_cut_at_and_around_the_marks(cut: int) -> None:
+    """Every 1,024 entries the seqs reached are noted."""
+    order = [i % 3 for i in range(3000)]
+    history = history_of(order)
+    history.cut(cut)
+    more = [2, 2, 0] * 700
+    history.append(bytes(more), b"".join(cell(i) for i in range(cut + 1, cut + 1 + len(more))))
+    other = history_of(order[:cut] + more)
+    assert history.hash == other.hash
+    for after in (0, 1023, 1024, 1025, 2047, 2048, cut, history.length):
+        if after <= history.length:
+            assert history.spans(after, history.length) == other.spans(after, other.length)
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.permutations(range(4)))
+def test_renumbered_it_is_the_same_log(order: list[int], places: list[int]) -> None:
+    """With another order of origins, and one that is new."""
+    before = [*ORIGINS, Origin("d", 7)]
+    after = [before[place] for place in places]
+    history = history_of(order)
+    spans = history.spans(0, history.length)
+    history.renumber(after)
+    assert history.spans(0, history.length) == spans
+    same(history, history_of([after.index(ORIGINS[slot]) for slot in order], after))
+
+
+def test_an_origin_without_an_entry_may_be_gone_one_with_an_entry_never() -> None:
+    history = history_of([0, 2, 0])
+    history.renumber([ORIGINS[2], ORIGINS[0]])
+    assert history.spans(0, 3) == [Span("b", 2, 1, 1), Span("c", 5, 1, 1), Span("b", 2, 2, 1)]
+    with pytest.raises(AssertionError):
+        history.renumber([ORIGINS[0]])
+
+
+# Keys
+
+
+def first(seq: int, stamp_ms: int) -> First:
+    return First(Txid(Origin("a", 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
+
+
+@given(st.lists(st.tuples(st.sampled_from("kl"), st.integers(0, 80)), max_size=20), st.data())
+def test_rule_16_keys_that_left_the_log_count_as_if_they_had_never_entered(
+    rows: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    settled = data.draw(st.integers(0, len(rows)))
+    cut = data.draw(st.integers(settled, len(rows)))
+    keys, twin, stamp = Keys(retention_ms=100), Keys(retention_ms=100), 0
+    entries: list[tuple[int, str, First]] = []
+    for index, (key, later) in enumerate(rows, start=1):
+        stamp += later
+        entries.append((index, key, first(index, stamp)))
+    for entry in entries:
+        keys.entered(*entry)
+        if entry[0] <= cut:
+            twin.entered(*entry)
+    keys.settle(settled)
+    twin.settle(settled)
+    keys.cut(cut)
+    assert keys.logged == twin.logged
+    assert set(keys.waiting) == {key for index, key, _ in entries if index > cut}
+    for index, key, _ in entries[cut:]:  # another order may come, with other stamps
+        again = first(index, stamp + 5)
+        assert keys.entered(index, key, again) == twin.entered(index, key, again)
+    assert keys.logged == twin.logged
+
+
+def test_nothing_is_forgotten_because_of_an_entry_that_may_leave_the_log() -> None:
+    keys = Keys(retention_ms=100)
+    keys.entered(1, "k", first(1, 0))
+    keys.settle(1)
+    keys.entered(2, "l", first(2, 1000))
+    keys.cut(1)
+    assert keys.known("k", 50 << LOGICAL_BITS) == first(1, 0)
+    keys.entered(2, "l", first(2, 1000))
+    keys.settle(2)
+    assert keys.known("k", 50 << LOGICAL_BITS) is None, "now it is over for good"
+
+
+# Queues
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.data())
+def test_what_left_the_log_waits_again(steps: list[int], data: st.DataObject) -> None:
+    stamps = [sum(steps[: i + 1]) for i in range(len(steps))]
+    queue = OriginQueue(ORIGINS[0])
+    queue.extend(stamps, [cell(s) for s in stamps], [""] * len(stamps), [1 | 10 << 8] * len(stamps))
+    taken = data.draw(st.integers(0, len(stamps)))
+    settled = data.draw(st.integers(0, taken))
+    back = data.draw(st.integers(0, taken - settled))
+    queue.take(taken)
+    queue.settle(settled)
+    queue.untake(back)
+    assert (queue.in_log, queue.held, len(queue)) == (taken - back, len(stamps), len(stamps) - taken + back)
+    assert queue.bytes == 10 * len(queue)
+    new = [1000 + i for i in range(len(queue))]
+    if new:
+        queue.restamp(queue.in_log + 1, new)
+        assert queue.stamps(queue.in_log + 1, queue.held) == new
+    kept = queue.kept_from
+    assert queue.stamps(kept, queue.held) == stamps[kept - 1 : queue.in_log] + new
+    assert queue.contents(kept, queue.held) == [cell(s) for s in stamps[kept - 1 :]]
+
+
+# The whole of it
+
+
+MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
+A, B = (m.origin for m in MEMBERS)
+VIEW = founding_view(1, "a", MEMBERS, "Smart")
+
+
+def content(text: str, key: str = "", kind: int = KIND_UPDATE) -> bytes:
+    return content_hash(kind, key, text.encode())
+
+
+def agreement() -> Agreement:
+    """The log is a1 (stamp 10, key k), b1 (20, key k: counts for nothing), a2 (30: passes over b1), b2 (40) behind
+    index 1, which is stable; b3 (50) waits. ``records`` says it all."""
+    made = Agreement(A, VIEW, recovered_from("a", 1, 1, []), 1000)
+    skipped = str(Txid(B, 1))
+    own = [Item(10, KIND_UPDATE, "k", b"a1"), Item(30, KIND_SKIP, skipped, b"a2")]
+    made.hold_own(own, [content("a1", "k"), content("a2", skipped, KIND_SKIP)])
+    rows = [Item(20, KIND_UPDATE, "k", b"b1"), Item(40, KIND_UPDATE, "", b"b2"), Item(50, KIND_UPDATE, "", b"b3")]
+    made.hold_foreign(Run("b", 2, 1, rows))
+    made.add(40, [2, 3])
+    made.settle([1, 0])
+    assert (made.history.length, made.stable) == (4, 1)
+    assert made.noops == {2: Txid(A, 1)}
+    assert made.skips == {skipped: 3}
+    return made
+
+
+def chained(made: Agreement, *entries: tuple[Origin, int, int]) -> bytes:
+    value = chain_start(VIEW.cluster_id)
+    for origin, seq, stamp in entries:
+        value = chain_hash(value, stamp, origin_tag(origin), seq, made.by_origin[origin].content(seq))
+    return value
+
+
+def next_view(base: int, base_hash: bytes, floor: int, known: list[int]) -> View:
+    return View(
+        2, 1, "b", MEMBERS, VIEW.cluster_id, base, base_hash, VIEW.origins, [VIEW.number], floor, "Smart", -1, known
+    )
+
+
+def test_accept_cuts_goes_on_and_restamps_and_install_makes_it_stable() -> None:
+    made = agreement()
+    entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
+    view = next_view(4, chained(made, *entries), 100, [2, 3])
+    spans = [Span("b", 2, 2, 1), Span("a", 1, 2, 1)]
+    assert made.accept(view, 2, spans, [25, 45], [Stamped("b", 2, 3, [101])])
+    record = made.records[-1]
+    assert isinstance(record, ViewAccepted)
+    assert (record.cut, record.spans) == (2, spans)
+    assert record.stamped == [Stamped("b", 2, 2, [25]), Stamped("a", 1, 2, [45]), Stamped("b", 2, 3, [101])]
+    assert record.hashes[-HASH_BYTES:] == view.base_hash == made.history.hash
+    assert [(s.node, s.first_seq, s.count) for s in made.history.spans(0, 4)] == [("a", 1, 1), ("b", 1, 2), ("a", 2, 1)]
+    assert (made.stable, made.installed, len(made.by_origin[B])) == (1, False, 1)
+    assert made.noops == {2: Txid(A, 1)}
+    assert made.skips == {str(Txid(B, 1)): 4}, "at its new place"
+    assert made.last_stamp == 101
+    made.install()
+    assert (made.stable, made.installed) == (4, True)
+    assert made.records[-1] == ViewInstalled(2, 1, "b")
+    assert made.add(1000, [2, 3])
+    assert made.history.length == 5
+
+
+def test_after_a_restart_it_is_the_same() -> None:
+    made = agreement()
+    entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
+    view = next_view(4, chained(made, *entries), 100, [2, 3])
+    made.accept(view, 2, [Span("b", 2, 2, 1), Span("a", 1, 2, 1)], [25, 45], [Stamped("b", 2, 3, [101])])
+    again = Agreement(
+        A, view, recovered_from("a", 1, 2, [ViewAccepted(VIEW), ViewInstalled(1, 1, "a"), *made.records]), 1000
+    )
+    assert again.history.hash == made.history.hash
+    assert again.history.spans(0, 4) == made.history.spans(0, 4)
+    assert again.stable == made.stable
+    assert again.noops == made.noops
+    assert again.skips == made.skips
+    assert again.keys.logged == made.keys.logged
+    assert [q.stamps(max(1, q.kept_from), q.held)[-1] for q in again.queues] == [45, 101]
+    assert again.last_stamp >= made.last_stamp
+
+
+@pytest.mark.parametrize("wrong", ["hash", "keys"])
+def test_a_base_that_is_not_the_one_named_changes_nothing(wrong: str) -> None:
+    """Another hash, or keys that do not grow though the hash is right (rule 13)."""
+    made = agreement()
+    stamps = [45, 25] if wrong == "keys" else [25, 45]
+    entries = [(A, 1, 10), (B, 1, 20), (B, 2, stamps[0]), (A, 2, stamps[1])]
+    base_hash = bytes(HASH_BYTES) if wrong == "hash" else chained(made, *entries)
+    said = len(made.records)
+    before = (made.history.hash, made.history.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
+    spans = [Span("b", 2, 2, 1), Span("a", 1, 2, 1)]
+    assert not made.accept(next_view(4, base_hash, 100, [2, 3]), 2, spans, stamps, [])
+    assert before == (made.history.hash, made.history.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
+    assert len(made.records) == said
+    assert made.view == VIEW
+
+
+def test_what_is_settled_is_never_cut() -> None:
+    made = agreement()
+    with pytest.raises(AssertionError):
+        made.accept(next_view(0, chain_start(VIEW.cluster_id), 100, [2, 3]), 0, [], [], [])
+
+
+# Who is heard
+
+
+def heard_both_ways(around: Surroundings, node: str) -> None:
+    around.heard(node)
+    around.hears(node, [around.node])
+
+
+def test_rule_14_a_process_that_stood_still_judges_nobody() -> None:
+    """It has heard nobody meanwhile, which says nothing of the others: their silence counts from its waking."""
+    around = Surroundings("a", 400, 0)
+    for at_ms in range(0, 2000, 40):
+        around.tick(at_ms)
+        heard_both_ways(around, "b")
+    assert around.silent_ms("b") < 100
+    around.tick(2000 + 60_000)
+    assert around.silent_ms("b") == 0
+    assert not around.both_ways("b"), "nor is it there"
+    for at_ms in range(62_000, 63_000, 40):
+        around.tick(at_ms)
+    assert 900 <= around.silent_ms("b") <= 1000
+
+
+def test_silence_counts_from_the_start_of_this_process() -> None:
+    around = Surroundings("a", 400, 5000)
+    for at_ms in range(5000, 6001, 100):
+        around.tick(at_ms)
+    assert around.silent_ms("b") == 1000
+
+
+def test_time_that_goes_back_is_passed_over() -> None:
+    around = Surroundings("a", 400, 1000)
+    heard_both_ways(around, "b")
+    around.tick(500)
+    assert around.now_ms == 1000
+    assert around.both_ways("b")
+
+
+def test_rule_22_a_master_that_a_third_reaches_is_reachable_and_not_silent() -> None:
+    around = Surroundings("a", 400, 0)
+    for at_ms in range(0, 2000, 40):
+        around.tick(at_ms)
+        around.heard("b")
+        around.hears("b", ["a", "c"])
+    assert around.reachable() == {"a", "b", "c"}
+    assert not around.both_ways("c")
+    assert around.silent_ms("c") < 100
+    around.hears("b", ["a"])
+    for at_ms in range(2000, 3000, 40):
+        around.tick(at_ms)
+        around.heard("b")
+        around.answered("b")
+    assert around.reachable() == {"a", "b"}
+    assert around.silent_ms("c") >= 900
+
+
+@pytest.mark.parametrize("deaf", [True, False])
+def test_rule_22_one_way_is_no_way(deaf: bool) -> None:
+    """A master that is heard and does not hear, or that hears and is not heard."""
+    around = Surroundings("a", 400, 0)
+    for at_ms in range(0, 1000, 40):
+        around.tick(at_ms)
+        if deaf:
+            around.heard("b")
+            around.hears("b", ["c"])
+        else:
+            around.answered("b")
+    assert not around.both_ways("b")
+    assert around.reachable() == {"a"}
+    assert around.silent_ms("b") >= 900
