@@ -42,7 +42,8 @@ class Fetching(Standing):
         if accept is not None:
             lacks = agreement.lacks(accept.spans, accept.waiting)
             others = [m.node for m in accept.view.members if m.node not in (self.settings.node, self._from)]
-            sources = [node for node in (self._from, *others) if node != self.settings.node]
+            sources = [self._from] if self._from != self.settings.node else []
+            sources += [node for node in others if node != self.settings.node]
             return sources, lacks[0] if lacks else None
         for node, holds in sorted(self._holders.items()):
             for origin, seq in holds.items():

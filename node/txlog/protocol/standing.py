@@ -164,7 +164,8 @@ class Standing:
             self.learn_installed()
             return
         mine = self.accepted
-        if view.has(self.origin) or (mine is not None and view.number in (mine.number, *mine.history)):
+        line = mine.history if mine is not None else []
+        if view.has(self.origin) or view.number == self.number or view.number in line:
             self.apart.pop(known.node, None)
             return
         if mine is None or mine.number in view.history or self.settings.majority:
