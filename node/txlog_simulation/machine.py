@@ -570,10 +570,11 @@ class Machine:
 
     def _now_durable(self, record: Record) -> None:
         self.written.append(record)
-        if isinstance(record, ViewAccepted) and self.mirror.accepted is not None:
-            lost = self.mirror.accepted.number not in record.view.history or record.view.merged
-            self.rejoined = self.rejoined or lost
         self.world.durable(self, record)
+        if isinstance(record, ViewAccepted) and self.mirror.accepted is not None:
+            before, branch = self.mirror.accepted.number, self.world.log.branches.get(record.view.number)
+            lost = before not in record.view.history or (branch is not None and before in branch.moved)
+            self.rejoined = self.rejoined or lost
         self.mirror.apply(record)
 
     def _flush(self) -> None:

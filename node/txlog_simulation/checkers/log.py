@@ -123,8 +123,6 @@ class Log:
             return
         old = mirror.accepted
         before = self.branch(mirror) if old is not None else Branch(view.cluster_id, self._retention)
-        if old is not None and old.number in view.history and not view.merged and record.cut < mirror.stable:
-            self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
         if old is not None and old.apart_at >= 0 and record.cut < min(mirror.stable, old.apart_at):
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
         mine = before.copy(record.cut)
@@ -137,6 +135,10 @@ class Log:
             self._check_kept(node, view, mine)
         elif known.hashes[: len(mine.hashes)] != mine.hashes:
             self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than others")
+
+        moved = self.branches[view.number].moved
+        if old is not None and old.number in view.history and old.number not in moved and record.cut < mirror.stable:
+            self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
 
     def _check_kept(self, node: str, view: View, mine: Branch) -> None:
         """What was stable in a view stands at its place in every view that has grown from it (invariant 6)."""
