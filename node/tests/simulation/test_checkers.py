@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added, Ceiling, Held, ViewAccepted
-from txlog.model.view import Member, View, founding_id
+from txlog.model.records import Added, Ceiling, Held, Stable, Stamped, ViewAccepted
+from txlog.model.view import Member, View, founding_view
 from txlog.protocol.events import Marks, Submission
 from txlog.wire.messages import Claim
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
-from txlog_simulation.checkers.log import Log
+from txlog_simulation.checkers.log import Branch, Log
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.mirror import Mirror
@@ -18,7 +20,7 @@ from txlog_simulation.violation import Findings
 
 A, B = Origin("a", 1), Origin("b", 2)
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
-VIEW = View(1, 1, "a", MEMBERS, founding_id(MEMBERS), 0, bytes(16))
+VIEW = founding_view(1, "a", MEMBERS, "Smart")
 
 
 class History:
@@ -28,7 +30,7 @@ class History:
         self.findings = Findings()
         self.transactions = Transactions(self.findings)
         self.log = Log(self.findings, self.transactions, 1000)
-        self.told = Acknowledgements(self.findings, self.transactions, self.log)
+        self.told = Acknowledgements(self.findings, self.transactions, self.log, {"a": 1, "b": 1})
         self.promises = Promises(self.findings, self.transactions)
         self.mirrors = {A: Mirror(), B: Mirror()}
         self.stamps: dict[Txid, tuple[int, bytes]] = {}
@@ -49,6 +51,7 @@ class History:
             self.stamps[Txid(origin, seq)] = (stamp, content)
         record = Held(Run(origin.node, origin.birth, seq, [item]), content)
         self.transactions.held(at.node, record)
+        self.log.held(at.node, record)
         self.mirrors[at].apply(record)
 
     def add(self, at: Origin, *entries: tuple[Origin, int], stable: int = 0) -> None:
@@ -61,6 +64,33 @@ class History:
             spans.append(Span(origin.node, origin.birth, seq, 1))
         record = Added(mirror.log + 1, spans, b"".join(cells), stable)
         self.log.added(at.node, record, mirror)
+        mirror.apply(record)
+
+    def settle(self, at: Origin, stable: int) -> None:
+        self.mirrors[at].apply(Stable(stable))
+        self.log.settle(at.node, stable, self.mirrors[at], self.mirrors)
+
+    @property
+    def branch(self) -> Branch:
+        return self.log.branch(self.mirrors[A])
+
+    def accept(self, at: Origin, view: View, cut: int, *entries: tuple[Origin, int], stamped: list[Stamped]) -> None:
+        """A base whose hashes follow from the stamps that these entries have then."""
+        for several in stamped:
+            for offset, stamp in enumerate(several.stamps):
+                txid = Txid(Origin(several.node, several.birth), several.first_seq + offset)
+                self.stamps[txid] = (stamp, self.stamps[txid][1])
+        mirror = self.mirrors[at]
+        value = bytes(mirror.hashes[: 16 * cut][-16:]) or chain_start(VIEW.cluster_id)
+        cells, spans = [], []
+        for origin, seq in entries:
+            stamp, content = self.stamps[Txid(origin, seq)]
+            value = chain_hash(value, stamp, origin_tag(origin), seq, content)
+            cells.append(value)
+            spans.append(Span(origin.node, origin.birth, seq, 1))
+        view = msgspec.structs.replace(view, base_index=cut + len(entries), base_hash=value)
+        record = ViewAccepted(view, cut, spans, b"".join(cells), stamped)
+        self.log.accepted(at.node, record, mirror)
         mirror.apply(record)
 
 
@@ -77,7 +107,7 @@ def test_a_right_history_is_found_right() -> None:
     history = two_held()
     for at in (A, B):
         history.add(at, (A, 1), (B, 1))
-        history.log.settled(at.node, 2, history.mirrors)
+        history.settle(at, 2)
         history.told.marks(at, Marks(1, 1, 1, 2, 0), history.mirrors, VIEW)
     history.told.final(history.mirrors, set(), complete=True)
     assert history.said == set()
@@ -106,7 +136,7 @@ def test_entry_without_payload() -> None:
     history = History()
     history.hold(A, A, 1, 10)
     history.add(B, (A, 1))
-    assert history.said == {"log 12"}
+    assert history.said == {"log 12", "log 3"}, "nor has it a stamp there"
 
 
 def test_present_member_without_it() -> None:
@@ -129,7 +159,7 @@ def test_stable_but_not_everywhere() -> None:
     history = History()
     history.hold(A, A, 1, 10)
     history.add(A, (A, 1))
-    history.log.settled("a", 1, history.mirrors)
+    history.settle(A, 1)
     assert history.said == {"log 33"}
 
 
@@ -167,15 +197,28 @@ def test_promises() -> None:
 
 def test_worker_out_of_order_other_payload_and_twice() -> None:
     history = two_held()
-    history.add(A, (A, 1), (B, 1))
-    worker = Worker("a", history.findings, history.log)
-    hash_of = [history.log.hash_at(i, VIEW.cluster_id) for i in range(3)]
-    worker.execute(B, 1, Item(20, KIND_UPDATE, "", b"b.00000000000000021"), None, hash_of[1])
+    for at in (A, B):
+        history.add(at, (A, 1), (B, 1))
+        history.settle(at, 2)
+    worker = Worker("a", history.findings)
+    branch = history.branch
+    worker.execute(branch, B, 1, Item(20, KIND_UPDATE, "", b"b.00000000000000021"), None, branch.hash_at(1))
     assert {"worker 14", "worker 8"} == history.said
     history.findings.found.clear()
-    assert not worker.offered(0, None)
-    assert not worker.offered(2, hash_of[2])
-    assert history.said == {"worker 33"}
+    worker.index = 0  # it goes back and does not undo
+    worker.execute(branch, A, 1, Item(10, KIND_UPDATE, "", f"{A}1".encode()), None, branch.hash_at(1))
+    assert history.said == {"worker 16"}
+
+
+def test_worker_beyond_what_is_stable() -> None:
+    history = two_held()
+    history.add(A, (A, 1), (B, 1))
+    history.settle(A, 1)
+    worker = Worker("a", history.findings)
+    worker.execute(history.branch, A, 1, Item(10, KIND_UPDATE, "", f"{A}1".encode()), None, history.branch.hash_at(1))
+    assert history.said == set()
+    worker.execute(history.branch, B, 1, Item(20, KIND_UPDATE, "", f"{B}1".encode()), None, history.branch.hash_at(2))
+    assert history.said == {"worker 15"}
 
 
 def test_key_that_takes_effect_twice() -> None:
@@ -184,17 +227,109 @@ def test_key_that_takes_effect_twice() -> None:
         history.hold(at, A, 1, 10, "same", "k")
     for at in (B, A):
         history.hold(at, B, 1, 20, "same", "k")
-    history.add(A, (A, 1), (B, 1))
-    worker = Worker("a", history.findings, history.log)
+    for at in (A, B):
+        history.add(at, (A, 1), (B, 1))
+        history.settle(at, 2)
+    worker = Worker("a", history.findings)
     item = Item(10, KIND_UPDATE, "k", b"same")
-    worker.execute(A, 1, item, None, history.log.hash_at(1, VIEW.cluster_id))
+    worker.execute(history.branch, A, 1, item, None, history.branch.hash_at(1))
     assert history.said == set()
-    worker.execute(B, 1, item, None, history.log.hash_at(2, VIEW.cluster_id))
+    worker.execute(history.branch, B, 1, item, None, history.branch.hash_at(2))
     assert history.said == {"worker 16"}
 
 
 def test_skips_are_no_keys() -> None:
     history = History()
-    history.hold(A, A, 1, 10, "why", f"{B}.1", KIND_SKIP)
-    history.add(A, (A, 1))
-    assert history.log.skips == {f"{B}.1": 1}
+    for at in (A, B):
+        history.hold(at, A, 1, 10, "why", f"{B}.1", KIND_SKIP)
+        history.hold(at, A, 2, 20, "why", f"{B}.1", KIND_SKIP)
+    for at in (A, B):
+        history.add(at, (A, 1), (A, 2))
+        history.settle(at, 2)
+    assert [entry.counts_instead for entry in history.branch.entries] == [None, None]
+    assert history.said == set()
+
+
+# A change of views
+
+NEXT = View(2, 1, "a", MEMBERS, VIEW.cluster_id, 0, bytes(16), VIEW.origins, [VIEW.number])
+
+
+def grown() -> History:
+    """a1 and b1 in the log of both, a1 stable; a2 waits."""
+    history = two_held()
+    for at in (A, B):
+        history.hold(at, A, 2, 30)
+        history.add(at, (A, 1), (B, 1))
+        history.settle(at, 1)
+    return history
+
+
+def test_a_right_change_is_found_right() -> None:
+    history = grown()
+    for at in (A, B):
+        history.accept(at, NEXT, 1, (B, 1), (A, 2), stamped=[Stamped("b", 2, 1, [25])])
+    assert history.said == set()
+    assert [entry.stamp for entry in history.branch.entries] == [10, 25, 30]
+
+
+def test_a_cut_into_what_is_stable() -> None:
+    history = grown()
+    history.accept(A, NEXT, 0, (B, 1), (A, 1), stamped=[Stamped("a", 1, 1, [22])])
+    assert history.said == {"log 21", "log 6"}
+
+
+def test_a_cut_behind_the_end() -> None:
+    history = grown()
+    history.accept(A, NEXT, 3, stamped=[])
+    assert history.said == {"log 21"}
+
+
+def test_two_bases_of_one_view() -> None:
+    history = grown()
+    history.accept(A, NEXT, 2, (A, 2), stamped=[])
+    history.accept(B, NEXT, 2, stamped=[])
+    assert history.said == {"log 25"}, "though one is the beginning of the other"
+    history = grown()
+    history.accept(A, NEXT, 2, (A, 2), stamped=[])
+    history.accept(B, NEXT, 1, (B, 1), stamped=[Stamped("b", 2, 1, [26])])
+    assert history.said == {"log 25"}
+
+
+def test_a_base_that_is_not_the_one_named() -> None:
+    history = grown()
+    record = ViewAccepted(msgspec.structs.replace(NEXT, base_index=2, base_hash=bytes(16)), 2)
+    history.log.accepted("a", record, history.mirrors[A])
+    assert history.said == {"log 25"}
+
+
+def test_a_base_whose_payload_is_missing() -> None:
+    history = grown()
+    history.hold(B, B, 2, 40)
+    history.accept(A, NEXT, 2, (B, 2), stamped=[])
+    assert "log 12" in history.said
+
+
+def test_a_base_whose_keys_fall() -> None:
+    history = grown()
+    history.accept(A, NEXT, 2, (A, 2), stamped=[Stamped("a", 1, 2, [15])])
+    assert history.said == {"log 13"}
+
+
+def test_a_merge_may_move_what_the_branches_do_not_share() -> None:
+    history = grown()
+    merged = msgspec.structs.replace(NEXT, merged=True, apart_at=0)
+    history.accept(A, merged, 0, (B, 1), (A, 1), stamped=[Stamped("b", 2, 1, [5])])
+    assert history.said == set()
+
+
+def test_but_never_what_all_of_them_share() -> None:
+    history = grown()
+    apart = msgspec.structs.replace(NEXT, apart_at=1)
+    history.accept(A, apart, 2, stamped=[])
+    later = View(
+        3, 1, "a", MEMBERS, VIEW.cluster_id, 0, bytes(16), VIEW.origins, [VIEW.number, NEXT.number], merged=True
+    )
+    history.settle(A, 1)
+    history.accept(A, later, 0, (B, 1), (A, 1), stamped=[Stamped("b", 2, 1, [5])])
+    assert history.said == {"log 21"}

@@ -36,6 +36,8 @@ class Branch:
         self.hashes = bytearray()
         self.in_log: dict[Origin, int] = {}
         self.settled = 0
+        self.base = 0
+        """How long the closed log is that the view goes on from."""
         self.moved: set[Number] = set()
         """Views that it has grown from by a merge."""
         self._retention = retention
@@ -126,6 +128,7 @@ class Log:
         if old is not None and old.apart_at >= 0 and record.cut < min(mirror.stable, old.apart_at):
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
         mine = before.copy(record.cut)
+        mine.base = view.base_index
         self._extend(node, mine, record.cut + 1, record.spans, record.hashes, mirror)
         if len(mine.entries) != view.base_index or mine.hash_at(view.base_index) != view.base_hash:
             self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than it names")
@@ -133,7 +136,7 @@ class Log:
         if known is None:
             self.branches[view.number] = mine
             self._check_kept(node, view, mine)
-        elif known.hashes[: len(mine.hashes)] != mine.hashes:
+        elif known.base != mine.base or known.hashes[: len(mine.hashes)] != mine.hashes:
             self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than others")
 
         moved = self.branches[view.number].moved
