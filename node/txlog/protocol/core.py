@@ -27,6 +27,8 @@ from txlog.wire.messages import Claim, FetchRuns, Forward, Known, Message, Post,
 CEILING_BLOCK = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
+LOOK_MS = 20
+"""While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
 NOTHING = Effects()
 """What most calls have to say; nobody writes into it."""
 ORDER_MAX = 65_536
@@ -59,6 +61,8 @@ class Core:
         self._advanced: tuple[int, list[int]] = (-1, [])
         self.asked: list[tuple[str, FetchRuns]] = []
         """Questions that came around a lost link; the caller answers them by :meth:`route`."""
+        self._stirred = True
+        self._looked_ms = -(1 << 60)
         self._who_ms = -(1 << 60)
         self._leave_by_ms = 1 << 60
         self._left_told: set[str] = set()
@@ -198,6 +202,7 @@ class Core:
 
     def _on_change(self, peer: str, message: Message, now: Now) -> None:
         """A message of a change of views, from ``peer`` itself or forwarded for it."""
+        self._stirred = True
         views = self.views
         if not self.founding.admitted and views.accepted is not None:
             return  # it votes for nothing yet
@@ -263,6 +268,7 @@ class Core:
         if peer == self.settings.node or who.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         self.founding.check_members(peer, who.members)
+        self._stirred = True
         self.views.on_who(who)
         self._say([(peer, known_to(peer, who.view, self.views, self.peers))])
 
@@ -270,6 +276,7 @@ class Core:
         if known.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
         self.founding.on_known(known, self._own_seq(), self._last_stamp())
+        self._stirred = True
         self.views.on_known(known)
         if self.agreement is None and self.founding.cluster and known.accepted is not None:
             self._learn(known.accepted.cluster_id)
@@ -546,6 +553,9 @@ class Core:
         views = self.views
         if not self.founding.founded and views.accepted is None and self.agreement is None:
             return 1 << 60
+        if views.is_settled and not self._stirred and now.mono < self._looked_ms + LOOK_MS:
+            return 1 << 60
+        self._stirred, self._looked_ms = False, now.mono
         may_lead = self.founding.admitted and self.founding.founded and not self.closing
         wake = views.poll(may_lead)
         self._say_views()
@@ -634,6 +644,7 @@ class Core:
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
         heard."""
+        self._stirred = True
         self.views.prove_down(node, birth, start)
 
     def _fetch_missing(self, now: Now) -> int:
