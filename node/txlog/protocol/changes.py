@@ -36,6 +36,11 @@ class Change:
         return self.proposal.gone
 
     @property
+    def heavy_ms(self) -> int:
+        """How much longer a step is not repeated because what is sent is long: a millisecond for a hundred entries."""
+        return max((len(accept.spans) for accept in self.accepts.values()), default=0) // 100
+
+    @property
     def unreported(self) -> list[str]:
         return [m.node for m in self.members if m.node not in self.reports]
 

@@ -35,7 +35,7 @@ class Views(Coordinating):
         if change is None and may_lead and self.ahead is None:
             self._consider(now_ms)
             change = self.change
-        if change is not None and now_ms >= change.sent_ms + self.settings.repeat_ms:
+        if change is not None and now_ms >= change.sent_ms + self.settings.repeat_ms + change.heavy_ms:
             self._repeat(change, now_ms)
         return now_ms + self.settings.repeat_ms if not self.is_settled else NEVER
 
