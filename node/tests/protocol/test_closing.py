@@ -202,6 +202,14 @@ def test_what_stands_behind_a_gap_waits_for_who_fills_it() -> None:
     assert [t.name for t in waiting_of(closed)] == [(C.origin, 1)]
 
 
+def test_what_comes_from_outside_may_have_stamps_that_fall() -> None:
+    """d1 had a new stamp in a view that was left behind, d2 came later, parked, with the one that it was made with."""
+    before = view_of((2, 1, "b"), "b", [FIRST.number])
+    later = view_of((3, 1, "a"), "a", [FIRST.number, before.number])
+    masters = [Master(A, later, [a1], []), Master(B, before, [], [tx("d1", 100)], parked=(tx("d2", 6),))]
+    assert [t.name for t in waiting_of(closed_of(masters))] == [(D.origin, 1), (D.origin, 2)]
+
+
 def test_a_gap_inside_the_view_is_refused() -> None:
     """Hold means every earlier seq too, so such a report is none of a sound master."""
     with pytest.raises(Unclosed, match=r"would follow"):

@@ -363,9 +363,17 @@ def _names(spans: list[Span]) -> list[Name]:
 
 
 def _waiting(cells: Cells, base: Base, floor: int) -> list[Stamped]:
-    """In the order of its old stamps, with new ones above ``floor``."""
+    """In the order of its old stamps, with new ones above ``floor``. These may fall within an origin, where some of its
+    transactions have had new ones before; each comes behind its predecessor all the same."""
+    rows: list[tuple[int, Origin, int]] = []
+    for origin, mine in cells.items():
+        stamp = 0
+        for seq in sorted(mine):
+            stamp = max(stamp, mine[seq].stamp)
+            if seq > base.last(origin):
+                rows.append((stamp, origin, seq))
     found: dict[Origin, Stamped] = {}
-    for origin, seq in base.queue(cells):
+    for _, origin, seq in sorted(rows):
         floor += 1
         if origin not in found:
             if seq != base.last(origin) + 1:
