@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo test lint types simulate mutants bench faults clean up down
+.PHONY: help install install-dev native lock demo test lint types simulate mutants bench faults rolling clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
@@ -78,6 +78,9 @@ demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in r
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
+
+rolling: native ## every master restarted in turn, then killed, under load (ROUNDS=1)
+	$(BIN)/python -m e2e.rolling $(if $(ROUNDS),--rounds $(ROUNDS))
 
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
 	$(BIN)/python -m e2e.faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))

@@ -1,0 +1,126 @@
+"""The masters of the example, their links and their supervisor, without stores and Spark: what a change of views costs
+is measured without them. ``python -m e2e.masters_alone --state DIR`` is that supervisor, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from bench.cluster import MANIFESTS, Cluster
+from bench.masters import CannotMeasure
+from txlog.client import MasterClient, Status
+from txlog.config.manifest import load_manifests
+from txlog.local.control_api import control_api
+from txlog.local.plan import Plan, make_plan, port_names
+from txlog.local.ports import choose_ports
+from txlog.local.state import StateFolder
+from txlog.local.supervisor import Supervisor
+from txlog.model.errors import TxLogError
+
+START_S = 60.0
+
+
+def plan_of(state: StateFolder) -> Plan:
+    manifests = load_manifests(MANIFESTS)
+    ports = choose_ports(state, port_names(manifests))
+    plan = make_plan(manifests, state, ports, oxigraph="", java_home=Path())
+    return replace(
+        plan,
+        topology=plan.topology.model_copy(update={"workers": []}),
+        programs=tuple(program for program in plan.programs if program.role in ("links", "master")),
+        nodes={node: config.model_copy(update={"workers": []}) for node, config in plan.nodes.items()},
+        pipelines={},
+    )
+
+
+async def supervise(state: StateFolder) -> None:
+    state.prepare()
+    with state.locked():
+        supervisor = Supervisor(plan_of(state), state)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with control_api(supervisor, stop):
+            await supervisor.run(stop)
+
+
+class Masters(Cluster):
+    """Running masters, asked from outside."""
+
+    def status(self, node: str) -> Status:
+        with MasterClient(self.nodes[node], 5.0) as master:
+            return master.status()
+
+    def is_joined(self) -> bool:
+        """All masters have installed one view of all masters."""
+        try:
+            told = [self.status(node) for node in self.nodes]
+        except TxLogError:
+            return False
+        return len({one.view.number for one in told}) == 1 and all(
+            one.state == "Joined" and one.view.installed and len(one.members) == len(told) for one in told
+        )
+
+    def wait_joined(self, deadline_s: float = START_S) -> float:
+        """How long it took, in seconds."""
+        began = time.monotonic()
+        while not self.is_joined():
+            if time.monotonic() > began + deadline_s:
+                raise CannotMeasure(
+                    f"not in one view after {deadline_s:g} s; see txlog status --state {self.state.root}"
+                )
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def wait_seen(self, node: str, deadline_s: float = START_S) -> None:
+        """Until the supervisor knows which start of it runs: what it can prove nobody needs to wait for."""
+        start = self.status(node).start
+        until = time.monotonic() + deadline_s
+        while self.state.read("seen.json", {}).get(node, {}).get("start") != start:
+            if time.monotonic() > until:
+                raise CannotMeasure(f"the supervisor has not asked {node} for its start")
+            time.sleep(0.05)
+
+
+@contextmanager
+def masters_up(folder: Path) -> Iterator[Masters]:
+    """Start them, and end them again."""
+    state = StateFolder(folder)
+    if folder.exists():
+        state.purge()
+    state.prepare()
+    with open(state.log("supervisor"), "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "e2e.masters_alone", "--state", str(folder)], stdout=log, stderr=log
+        )
+    try:
+        until = time.monotonic() + START_S
+        while not (folder / "control.json").exists() or not (folder / "topology.json").exists():
+            if process.poll() is not None or time.monotonic() > until:
+                raise CannotMeasure(f"the supervisor does not work; see {state.log('supervisor')}")
+            time.sleep(0.05)
+        masters = Masters(folder)
+        masters.wait_joined()
+        yield masters
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.masters_alone", description="a supervisor of masters alone")
+    parser.add_argument("--state", type=Path, required=True)
+    asyncio.run(supervise(StateFolder(parser.parse_args().state)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
