@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -28,6 +30,7 @@ from pen import (
     source,
 )
 from seaweed_process import ACCESS, SECRET, SeaweedProcess, free_ports
+from typer.testing import CliRunner
 
 from txlog.backup import (
     Progress,
@@ -56,6 +59,7 @@ from txlog.backup.faults import (
 )
 from txlog.backup.lease import LEASE, LEASE_S
 from txlog.backup.retention import DAY_S, retain
+from txlog.cli.main import app
 from txlog.config.process import S3Config
 from txlog.model.errors import BadInput
 
@@ -137,6 +141,24 @@ def test_a_spoilt_backup_on_s3(
     obstore.put(store, key, whole)
     put_back(s3, made.name, empty, filled)
     assert empty.quads() == worker.quads()
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_commands_know_s3_by_its_address(
+    worker: OxigraphProcess, s3: Target, seaweed: SeaweedProcess, tmp_path: Path
+) -> None:
+    made = back_up(worker, s3)
+    where = ["--target", f"s3://backups/{tmp_path.name}", "--endpoint", seaweed.url, "--json"]
+
+    def run(*arguments: str) -> Any:
+        found = CliRunner().invoke(app, ["backup", *arguments, *where])
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)
+
+    assert [(each["name"], each["state"]) for each in run("list")] == [(made.name, "complete")]
+    assert [(each["name"], each["sound"]) for each in run("verify")] == [(made.name, True)]
+    assert run("delete", made.name) == {"deleted": [made.name]}
+    assert run("list") == []
 
 
 def test_credentials_that_are_not_known(seaweed: SeaweedProcess, tmp_path: Path) -> None:
