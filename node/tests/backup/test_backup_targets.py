@@ -95,6 +95,20 @@ def test_a_full_disk_leaves_nothing_and_the_next_one_counts(worker: OxigraphProc
 
 
 @pytest.mark.usefixtures("filled")
+def test_what_the_target_does_not_give_back_never_counts(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+
+    def spoil(progress: Progress) -> None:
+        if progress.phase == "reading back":  # the first part was read, the last one was not
+            path = max((tmp_path / "backups" / "mine").iterdir())
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+    with pytest.raises(PartDamaged):
+        create(source(worker), target, order(name="mine"), spoil)
+    assert list(target.objects()) == []
+
+
+@pytest.mark.usefixtures("filled")
 def test_a_folder_that_is_not_there_is_not_made(worker: OxigraphProcess, tmp_path: Path) -> None:
     target = folder_target(tmp_path / "backups")
     (tmp_path / "backups").rmdir()  # a volume that is not mounted
