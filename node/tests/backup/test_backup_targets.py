@@ -48,6 +48,7 @@ from txlog.backup import (
 from txlog.backup.faults import (
     BackupFault,
     BackupInUse,
+    ContentDiffers,
     HeldBackup,
     NoSuchBackup,
     PartDamaged,
@@ -58,6 +59,7 @@ from txlog.backup.faults import (
     TargetUnreachable,
 )
 from txlog.backup.lease import LEASE, LEASE_S
+from txlog.backup.parts import PartWriter
 from txlog.backup.retention import DAY_S, retain
 from txlog.cli.main import app
 from txlog.config.process import S3Config
@@ -105,6 +107,18 @@ def test_what_the_target_does_not_give_back_never_counts(worker: OxigraphProcess
 
     with pytest.raises(PartDamaged):
         create(source(worker), target, order(name="mine"), spoil)
+    assert list(target.objects()) == []
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_fault_of_the_writer_itself_is_found_when_it_is_read_back(
+    worker: OxigraphProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = folder_target(tmp_path / "backups")
+    right = PartWriter._add
+    monkeypatch.setattr(PartWriter, "_add", lambda self, data: right(self, data.replace(b"urn:s:7:0", b"urn:s:7:X")))
+    with pytest.raises(ContentDiffers):
+        back_up(worker, target)
     assert list(target.objects()) == []
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+import msgspec
 import pytest
 
+from txlog.backup.manifest import Place, decode_manifest, encode_manifest
 from txlog.local.run import find_oxigraph
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -209,6 +211,24 @@ def answers(url: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_position_off_the_log_is_refused_before_anything_is_touched(cluster: Cluster) -> None:
+    cluster.json("backup", "create", "--name", "forged")
+    file = cluster.target / "forged" / "manifest.json"
+    made = decode_manifest("forged", file.read_bytes())
+    there = made.place
+    before = cluster.workers()["uk-worker-2"]["position"]
+    for forged, said in (
+        ({"place": Place(1, there.index, "ab" * 16)}, "another branch"),
+        ({"place": Place(1, there.index + 1, there.hash)}, "above this master's stable index"),
+        ({"cluster": "cd" * 16}, "take a backup of this cluster"),
+    ):
+        file.write_bytes(encode_manifest(msgspec.structs.replace(made, **forged)))
+        assert said in cluster.refused("worker", "rebuild", "uk-worker-2", "--from", "forged", "--yes")
+        assert cluster.workers()["uk-worker-2"]["position"] == before
+    assert is_equal(cluster)
+    cluster.json("backup", "delete", "forged")
 
 
 def test_what_is_wrong_is_said_in_words(cluster: Cluster, tmp_path: Path) -> None:
