@@ -13,13 +13,14 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, chain_of, everything, filled_log, folder_target, into, put_back, source
 
 from txlog.apply import State, apply_up_to
-from txlog.backup import Order, Progress, Target, catalogue, check, create, leftovers, restore
+from txlog.backup import Into, Order, Progress, Target, catalogue, check, create, leftovers, restore
 from txlog.backup import loading as loading_room
-from txlog.backup.faults import Incomplete, LoadingLost, WorkerLoading
+from txlog.backup.faults import Incomplete, LoadingLost, RestoredDiffers, WorkerLoading
 from txlog.backup.loading import begin
 from txlog.backup.manifest import Manifest
 from txlog.model.errors import Unavailable
-from txlog.workers.base import MarkerPosition, Unreachable
+from txlog.workers import OxigraphAdapter
+from txlog.workers.base import MarkerPosition, Unreachable, WorkerRequest
 
 SCRIPT = Path(__file__).with_name("backup_process.py")
 QUADS = 2000
@@ -164,3 +165,18 @@ def test_a_restore_waits_for_the_applier_and_takes_over_from_one_that_is_gone(
     assert empty.system().claims == frozenset()
     apply(empty, log)
     assert len(empty.quads()) == QUADS + QUADS // 100
+
+
+def test_a_worker_that_gives_out_something_else_stays_marked(
+    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest
+) -> None:
+    class Touched(OxigraphAdapter):
+        def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
+            empty.update("INSERT DATA { <urn:not> <urn:of> <urn:it> }")
+            return super().snapshot(accept)
+
+    into_touched = Into("uk-worker-2", Touched(), empty.transport)
+    with pytest.raises(RestoredDiffers, match="2,001 quads"):
+        restore(target, made.name, into_touched, CLUSTER, chain_of(log))
+    assert [each.position for each in empty.system().loading] == [made.position]
+    refuses_to_apply(empty, log)

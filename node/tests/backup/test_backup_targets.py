@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -28,6 +30,7 @@ from pen import (
     source,
 )
 from seaweed_process import ACCESS, SECRET, SeaweedProcess, free_ports
+from typer.testing import CliRunner
 
 from txlog.backup import (
     Progress,
@@ -45,6 +48,7 @@ from txlog.backup import (
 from txlog.backup.faults import (
     BackupFault,
     BackupInUse,
+    ContentDiffers,
     HeldBackup,
     NoSuchBackup,
     PartDamaged,
@@ -55,7 +59,9 @@ from txlog.backup.faults import (
     TargetUnreachable,
 )
 from txlog.backup.lease import LEASE, LEASE_S
+from txlog.backup.parts import PartWriter
 from txlog.backup.retention import DAY_S, retain
+from txlog.cli.main import app
 from txlog.config.process import S3Config
 from txlog.model.errors import BadInput
 
@@ -88,6 +94,32 @@ def test_a_full_disk_leaves_nothing_and_the_next_one_counts(worker: OxigraphProc
         back_up(worker, target)
     assert list(target.objects()) == []
     assert check(target, back_up(worker, target).name).quads == 200
+
+
+@pytest.mark.usefixtures("filled")
+def test_what_the_target_does_not_give_back_never_counts(worker: OxigraphProcess, tmp_path: Path) -> None:
+    target = folder_target(tmp_path / "backups")
+
+    def spoil(progress: Progress) -> None:
+        if progress.phase == "reading back":  # the first part was read, the last one was not
+            path = max((tmp_path / "backups" / "mine").iterdir())
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+    with pytest.raises(PartDamaged):
+        create(source(worker), target, order(name="mine"), spoil)
+    assert list(target.objects()) == []
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_fault_of_the_writer_itself_is_found_when_it_is_read_back(
+    worker: OxigraphProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = folder_target(tmp_path / "backups")
+    right = PartWriter._add
+    monkeypatch.setattr(PartWriter, "_add", lambda self, data: right(self, data.replace(b"urn:s:7:0", b"urn:s:7:X")))
+    with pytest.raises(ContentDiffers):
+        back_up(worker, target)
+    assert list(target.objects()) == []
 
 
 @pytest.mark.usefixtures("filled")
@@ -137,6 +169,24 @@ def test_a_spoilt_backup_on_s3(
     obstore.put(store, key, whole)
     put_back(s3, made.name, empty, filled)
     assert empty.quads() == worker.quads()
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_commands_know_s3_by_its_address(
+    worker: OxigraphProcess, s3: Target, seaweed: SeaweedProcess, tmp_path: Path
+) -> None:
+    made = back_up(worker, s3)
+    where = ["--target", f"s3://backups/{tmp_path.name}", "--endpoint", seaweed.url, "--json"]
+
+    def run(*arguments: str) -> Any:
+        found = CliRunner().invoke(app, ["backup", *arguments, *where])
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)
+
+    assert [(each["name"], each["state"]) for each in run("list")] == [(made.name, "complete")]
+    assert [(each["name"], each["sound"]) for each in run("verify")] == [(made.name, True)]
+    assert run("delete", made.name) == {"deleted": [made.name]}
+    assert run("list") == []
 
 
 def test_credentials_that_are_not_known(seaweed: SeaweedProcess, tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from txlog.backup import Into, Progress, Source, check, create, rebuild_from_bac
 from txlog.backup.creating import Order
 from txlog.backup.faults import NoSuchBackup, OffTheChain
 from txlog.client import MasterClient
+from txlog.model.entry import Position
 from txlog.model.errors import Unavailable
+from txlog.workers import OxigraphAdapter
+from txlog.workers.base import Loading, MarkerPosition, SystemGraphs, WorkerRequest
 from txlog.workers.digest import digest_of_worker
 from txlog.workers.transport import HttpTransport
 
@@ -198,4 +201,89 @@ def test_a_rebuild_that_breaks_off_is_named_and_can_be_repeated(
     rebuild_from_worker(source, into, masters, chain_of(log))
     apply(empty, log)
     apply(worker, log)
+    assert empty.quads() == worker.quads()
+
+
+class Interrupting(OxigraphAdapter):
+    """Does something just before one of the requests of a rebuild is built."""
+
+    def __init__(self, at: str, act: Callable[[], object]) -> None:
+        self._at, self._act = at, act
+
+    def _meet(self, step: str) -> None:
+        if step == self._at:
+            self._at = ""
+            self._act()
+
+    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
+        self._meet("condemn")
+        return super().condemn(found, loading, token)
+
+    def empty(self) -> WorkerRequest:
+        self._meet("empty")
+        return super().empty()
+
+    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
+        self._meet("begin")
+        return super().begin_loading(loading, token)
+
+    def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
+        self._meet("end")
+        return super().end_loading(loading, new)
+
+
+def crash() -> None:
+    raise InterruptedError
+
+
+@pytest.mark.parametrize("step", ["condemn", "empty", "begin", "end"])
+def test_whatever_a_rebuild_ends_before_the_worker_never_looks_like_another(
+    worker: OxigraphProcess, empty: OxigraphProcess, masters: list[MasterClient], step: str
+) -> None:
+    log = filled_log(30)
+    apply(worker, log, 20)
+    apply(empty, log, 10)
+    before = everything(empty)
+    source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
+    into = Into("uk-worker-2", Interrupting(step, crash), empty.transport)
+    with pytest.raises(InterruptedError):
+        rebuild_from_worker(source, into, masters, chain_of(log))
+    found = empty.system()
+    if step == "condemn":  # its lock lies there, and is taken over in time
+        assert (empty.quads(), found.markers) == (before[0], marker_at(log, 10))
+    elif step == "begin":
+        assert (empty.quads(), found.markers, found.loading) == ([], (), ())
+    else:
+        assert found.markers == ()
+        assert [each.position.index for each in found.loading] == [20]
+    for claim in found.claims:
+        empty.update(f"DROP SILENT GRAPH <{claim}>")
+    rebuild_from_worker(source, Into("uk-worker-2", ADAPTER, empty.transport), masters, chain_of(log))
+    apply(empty, log)
+    apply(worker, log)
+    assert empty.quads() == worker.quads()
+
+
+def marker_at(log: MemoryLog, index: int) -> tuple[MarkerPosition, ...]:
+    return (MarkerPosition(Position(1, index, log.hashes[index]), 0),)
+
+
+def test_a_pipeline_that_begins_between_two_steps_is_emptied_once_more(
+    worker: OxigraphProcess, empty: OxigraphProcess, masters: list[MasterClient]
+) -> None:
+    log = filled_log(30)
+    apply(worker, log, 20)
+    apply(empty, log, 10)
+    met: list[int] = []
+
+    def begin() -> None:
+        assert empty.quads() == []
+        apply(empty, log, 3)
+        met.append(len(empty.quads()))
+
+    source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
+    into = Into("uk-worker-2", Interrupting("begin", begin), empty.transport)
+    restored = rebuild_from_worker(source, into, masters, chain_of(log))
+    assert met == [30]
+    assert restored.marker.position.index == 20
     assert empty.quads() == worker.quads()

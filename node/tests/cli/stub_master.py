@@ -103,6 +103,7 @@ class StubMaster:
             "node": self.node,
             "state": "Joined",
             "birth": "00c0ffee00c0ffee",
+            "clusterId": "ab" * 16,
             "start": 1,
             "stable": place,
             "log": place,

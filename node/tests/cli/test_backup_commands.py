@@ -6,17 +6,21 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
 from typing import Any
 
+import msgspec
 import pytest
 
+from txlog.backup.manifest import Place, decode_manifest, encode_manifest
 from txlog.local.run import find_oxigraph
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 DEADLINE = 120.0
-QUADS = 3000
+LOADED, ADOPTED = 3000, 5
+QUADS = LOADED + ADOPTED
 
 MANIFEST = """\
 apiVersion: txlog.io/v1alpha1
@@ -66,14 +70,48 @@ class Cluster:
         urllib.request.urlopen(urllib.request.Request(f"{url}/update", text.encode(), headers)).close()
 
 
+@contextmanager
+def store(folder: Path) -> Iterator[str]:
+    """An Oxigraph that the cluster knows nothing of."""
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    command = [find_oxigraph(), "serve", "-l", str(folder), "-b", url.removeprefix("http://")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: answers(url))
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def store_of_others(folder: Path) -> Iterator[str]:
+    with store(folder) as url:
+        text = (
+            "INSERT DATA { _:a <http://e/knows> _:b . _:b <http://e/knows> _:a . <http://e/x> <http://e/p> 1 , 2 , 3 }"
+        )
+        headers = {"Content-Type": "application/sparql-update"}
+        urllib.request.urlopen(urllib.request.Request(f"{url}/update", text.encode(), headers)).close()
+        yield url
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     found = Cluster(folder)
     try:
         found.json("up", "-f", str(found.manifest), "--detach", "--wait", "240")
+        with store_of_others(folder / "others") as url:
+            told = found.json("backup", "adopt", url, "--restore", "--name", "beginning")
+            assert (told["quads"], told["position"]["index"], told["restored"]) == (
+                ADOPTED,
+                0,
+                ["uk-worker-1", "uk-worker-2"],
+            )
         file = folder / "a.nq"
-        file.write_text("".join(f'<http://e/s{n}> <http://e/p> "{n}" <http://e/g{n % 5}> .\n' for n in range(QUADS)))
+        file.write_text("".join(f'<http://e/s{n}> <http://e/p> "{n}" <http://e/g{n % 5}> .\n' for n in range(LOADED)))
         found.json("load", str(file), "--batch", "50", "--durability", "applied")
         eventually(lambda: all(w["position"]["index"] == 60 for w in found.workers().values()))
         yield found
@@ -150,21 +188,21 @@ def test_a_worker_that_was_written_to_is_rebuilt(cluster: Cluster, way: list[str
 def test_a_backup_is_restored_into_an_empty_store_and_only_there(cluster: Cluster, tmp_path: Path) -> None:
     name = cluster.json("backup", "create")["name"]
     assert "only an empty worker is restored into" in cluster.refused("restore", name, "--into", "uk-worker-2")
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [find_oxigraph(), "serve", "-l", str(tmp_path / "store"), "-b", url.removeprefix("http://")]
-    store = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: answers(url))
+    with store(tmp_path / "store") as url:
         told = cluster.json("restore", name, "--into", url)
         assert (told["quads"], told["from"]) == (QUADS, name)
         with urllib.request.urlopen(f"{url}/store") as answer:
             assert len(answer.read().splitlines()) == QUADS
         assert "stands at index 60" in cluster.refused("restore", name, "--into", url)
-    finally:
-        store.kill()
-        store.wait()
+
+
+def test_what_was_adopted_is_under_what_was_written(cluster: Cluster, tmp_path: Path) -> None:
+    assert is_equal(cluster)
+    with store_of_others(tmp_path / "others") as url:
+        assert "has written 60 entries already" in cluster.refused("backup", "adopt", url)
+    told = cluster.json("worker", "rebuild", "uk-worker-2", "--from", "beginning", "--yes")
+    assert (told["quads"], told["position"].split(":")[1]) == (ADOPTED, "0")
+    assert is_equal(cluster)  # the pipeline has replayed all of the log upon it
 
 
 def answers(url: str) -> bool:
@@ -173,6 +211,24 @@ def answers(url: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_position_off_the_log_is_refused_before_anything_is_touched(cluster: Cluster) -> None:
+    cluster.json("backup", "create", "--name", "forged")
+    file = cluster.target / "forged" / "manifest.json"
+    made = decode_manifest("forged", file.read_bytes())
+    there = made.place
+    before = cluster.workers()["uk-worker-2"]["position"]
+    for forged, said in (
+        ({"place": Place(1, there.index, "ab" * 16)}, "another branch"),
+        ({"place": Place(1, there.index + 1, there.hash)}, "above this master's stable index"),
+        ({"cluster": "cd" * 16}, "take a backup of this cluster"),
+    ):
+        file.write_bytes(encode_manifest(msgspec.structs.replace(made, **forged)))
+        assert said in cluster.refused("worker", "rebuild", "uk-worker-2", "--from", "forged", "--yes")
+        assert cluster.workers()["uk-worker-2"]["position"] == before
+    assert is_equal(cluster)
+    cluster.json("backup", "delete", "forged")
 
 
 def test_what_is_wrong_is_said_in_words(cluster: Cluster, tmp_path: Path) -> None:

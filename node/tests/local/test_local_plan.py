@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from txlog.config.manifest import BadManifest, load_manifests
+from txlog.config.process import BackupJobConfig, FolderConfig, S3Config
 from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
 from txlog.local.java import find_java_home, java_version
 from txlog.local.plan import check_complete, make_plan, port_names
@@ -56,6 +57,43 @@ def test_the_example_becomes_processes(state: StateFolder) -> None:
     worker = plan.programs[0].command
     assert worker[:2] == ("/bin/oxigraph", "serve")
     assert worker[-2:] == ("-b", "127.0.0.1:8003")  # the adapter refuses a store with --union-default-graph
+
+
+@pytest.mark.parametrize(
+    ("backup", "target", "schedule", "kept"),
+    [
+        ("{target: {folder: {path: /var/b}}, keep: 3}", FolderConfig(folder=Path("/var/b")), None, (3, None)),
+        (
+            '{target: {s3: {bucket: abc, prefix: a/b, endpoint: "http://s3", secretRef: {name: s3}}},'
+            ' schedule: "@daily", keepDays: 30}',
+            S3Config(bucket="abc", prefix="a/b", endpoint="http://s3", credentials_folder=Path("secrets/s3")),
+            "@daily",
+            (14, 30),
+        ),
+    ],
+)
+def test_backups_as_the_manifest_says(
+    state: StateFolder,
+    tmp_path: Path,
+    backup: str,
+    target: FolderConfig | S3Config,
+    schedule: str | None,
+    kept: tuple[int, int | None],
+) -> None:
+    for name in ("uk", "us"):
+        text = (EXAMPLE / f"{name}.yaml").read_text()
+        (tmp_path / f"{name}.yaml").write_text(text + (f"  backup: {backup}\n" if name == "uk" else ""))
+    manifests = load_manifests(tmp_path)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
+    assert list(plan.backups) == ["uk"]
+    made = plan.backups["uk"]
+    if isinstance(target, S3Config):
+        target = target.model_copy(update={"credentials_folder": state.root / "secrets" / "s3"})
+    assert (made.config.target, made.schedule) == (target, schedule)
+    assert (made.config.keep, made.config.keep_days) == kept
+    assert made.config.masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert BackupJobConfig.model_validate_json(made.config.model_dump_json()) == made.config
 
 
 def test_external_workers_are_not_started(state: StateFolder, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Backups of a worker at an exact position of the log: made, checked, kept, restored."""
 
+from txlog.backup.adopting import adopt, beginning_of
 from txlog.backup.catalogue import Listed, catalogue, delete, leftovers, newest, release
 from txlog.backup.chain import OnChain, chain_of, cluster_of
 from txlog.backup.checking import check, manifest_of
@@ -24,6 +25,8 @@ __all__ = [
     "Source",
     "Target",
     "Told",
+    "adopt",
+    "beginning_of",
     "catalogue",
     "chain_of",
     "check",

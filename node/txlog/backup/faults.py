@@ -79,6 +79,14 @@ class NotCanonical(Refused):
     """The worker holds what no log can have put there: blank nodes."""
 
 
+class AlreadyAWorker(Refused):
+    """A store to adopt is one that TxLog wrote: back it up instead."""
+
+
+class LogNotEmpty(Refused):
+    """Position 0 can be set only while nothing was written."""
+
+
 class NameTaken(Conflict):
     """A backup's name is never used twice."""
 

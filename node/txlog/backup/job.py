@@ -14,14 +14,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from txlog.backup.catalogue import leftovers
-from txlog.backup.chain import cluster_of
+from txlog.backup.catalogue import delete, leftovers
+from txlog.backup.chain import check_cluster, cluster_of
+from txlog.backup.checking import check
 from txlog.backup.creating import Order, create
-from txlog.backup.manifest import Manifest
+from txlog.backup.faults import Incomplete, NoSuchBackup
+from txlog.backup.manifest import Manifest, Retention
 from txlog.backup.progress import Told, nobody
 from txlog.backup.retention import retain
 from txlog.backup.standing import Source, choose
-from txlog.backup.target import open_target
+from txlog.backup.target import Target, open_target
 from txlog.client import MasterClient, Worker
 from txlog.config.process import BackupJobConfig
 from txlog.model.errors import NotFound, TxLogError, Unavailable
@@ -57,16 +59,37 @@ def find_worker(masters: Sequence[MasterClient], name: str | None) -> Worker:
 def perform(config: BackupJobConfig, told: Told = nobody) -> tuple[Manifest, list[str], list[str]]:
     """The backup, the names of those that went for it, and those of leftovers that went."""
     target = open_target(config.target)
+    made = _done_before(config, target, told)
     with ExitStack() as closing:
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
         cluster = cluster_of(masters)
+        if made is not None:
+            check_cluster(made, cluster)
+            return made, [], []
         worker = find_worker(masters, None)
         transport = closing.enter_context(HttpTransport(worker.url, READ_S))
         source = Source(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
-        made = create(source, target, Order(cluster, config.data_center, why=config.why), told)
+        retention: Retention = "held" if config.why == "split" else "normal"
+        order = Order(
+            cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
+        )
+        made = create(source, target, order, told)
     # Only now, when one more is there and was read back.
     retired = retain(target, cluster, config.data_center, config.keep, config.keep_days)
     return made, retired, leftovers(target)
+
+
+def _done_before(config: BackupJobConfig, target: Target, told: Told) -> Manifest | None:
+    """A duty may be asked for again after a crash: what was done is found sound, what was begun is cleared away."""
+    if config.name is None:
+        return None
+    try:
+        return check(target, config.name, told)
+    except NoSuchBackup:
+        return None
+    except Incomplete:
+        delete(target, config.name)
+        return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

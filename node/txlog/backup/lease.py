@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from txlog.backup.faults import NoSuchBackup, TargetDenied, TargetFull
-from txlog.backup.manifest import NAME
+from txlog.backup.faults import TargetDenied, TargetFull
 from txlog.backup.target import Target
 from txlog.model.errors import TxLogError
 
@@ -20,10 +19,8 @@ LEASE_S: Final = 24 * 3600.0
 
 @contextmanager
 def reading(target: Target, name: str) -> Iterator[None]:
-    """The backup stays until this is left. On a target that cannot be written to nothing is said: there nobody else
-    deletes with these credentials either."""
-    if not NAME.match(name):
-        raise NoSuchBackup(f"{name[:80]!r} is no name of a backup; see txlog backup list")
+    """This backup, which is there, stays until this is left. On a target that cannot be written to nothing is said:
+    there nobody else deletes with these credentials either."""
     key = f"{name}/{LEASE}{secrets.token_hex(8)}.json"
     with suppress(TargetDenied, TargetFull):
         target.write(key, b"{}\n")

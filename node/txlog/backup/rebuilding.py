@@ -7,7 +7,7 @@ masters are told, so that no read goes there, and one request empties the worker
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from txlog.backup.catalogue import newest
 from txlog.backup.chain import OnChain
@@ -41,16 +41,19 @@ def rebuild_from_backup(
     fence = _next_fence(into)
     against = []
     for each in [name] if name is not None else [listed.name for listed in newest(target, cluster)]:
-        with reading(target, each):
-            try:
-                manifest = manifest_of(target, each)
-                refuse_unfit(manifest, into, cluster, on_chain)
+        try:
+            manifest = manifest_of(target, each)
+            refuse_unfit(manifest, into, cluster, on_chain)
+            with ExitStack() as lease:
+                lease.enter_context(reading(target, each))
                 check(target, each, told)
-            except (BackupFault, NoSuchBackup) as fault:
-                if name is not None:
-                    raise
-                against.append(f"{fault.name}: {fault}")
-                continue
+                kept = lease.pop_all()
+        except (BackupFault, NoSuchBackup) as fault:
+            if name is not None:
+                raise
+            against.append(f"{fault.name}: {fault}")
+            continue
+        with kept:
             out = taken_out(into, masters, told)
             return manifest, load(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
     said = "; ".join(against) or "there is none of this cluster"

@@ -14,23 +14,28 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from txlog.backup import (
+    Into,
     Listed,
     Manifest,
     Order,
     Source,
     Target,
     Told,
+    adopt,
+    beginning_of,
     catalogue,
+    chain_of,
     check,
     cluster_of,
     create,
     open_target,
+    rebuild_from_backup,
 )
 from txlog.backup import delete as delete_backup
 from txlog.backup import leftovers as delete_leftovers
 from txlog.backup import release as release_backup
 from txlog.backup.catalogue import COMPLETE, LEFTOVER_S
-from txlog.backup.job import READ_S, find_worker
+from txlog.backup.job import READ_S, find_worker, workers_of
 from txlog.backup.progress import Progress as Step
 from txlog.cli.output import (
     DEFAULT_STATE,
@@ -182,6 +187,47 @@ def create_backup(
         f"copied and read back in {seconds:.1f} s",
         highlight=False,
     )
+
+
+@app.command("adopt")
+def adopt_store(
+    url: Annotated[str, typer.Argument(metavar="URL", help="an Oxigraph server that TxLog did not write")],
+    restoring: Annotated[bool, typer.Option("--restore", help="then fill every worker of every data centre")] = False,
+    name: Annotated[str | None, typer.Option(help="default: from position and time")] = None,
+    target: TargetOption = None,
+    data_center: DataCenterOption = None,
+    endpoint: EndpointOption = None,
+    credentials: CredentialsOption = None,
+    master: MasterOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Let the log begin with what a store holds: a backup at position 0. Before the first write; stop writing there."""
+    cluster = find_cluster(state, master)
+    done: list[str] = []
+    with ExitStack() as closing:
+        where, masters = masters_of(cluster, data_center, closing)
+        place = find_target(state, target, endpoint, credentials, where)
+        transport = closing.enter_context(HttpTransport(url, READ_S))
+        source = Source(urlsplit(url).netloc, ADAPTERS["oxigraph"], transport)
+        own = cluster_of(masters)
+        told = closing.enter_context(progress(json))
+        made = adopt(source, place, Order(own, where, name=name), beginning_of(masters), told)
+        for other in cluster.data_centers if restoring else ():
+            _, theirs = masters_of(cluster, other, closing)
+            for worker in workers_of(theirs):
+                there = closing.enter_context(HttpTransport(worker.url, READ_S))
+                into = Into(worker.name, ADAPTERS[worker.engine or "oxigraph"], there)
+                rebuild_from_backup(place, into, theirs, own, chain_of(theirs), name=made.name, told=told)
+                done.append(worker.name)
+    if json:
+        show_json({**manifest_json(made), "target": place.where, "restored": done})
+        return
+    out.print(f"{made.name}: {made.quads:,} quads of {url} are position 0", highlight=False)
+    if done:
+        out.print(f"restored into {', '.join(done)}", highlight=False)
+    else:
+        out.print(f"now, for every worker: txlog worker rebuild NAME --from {made.name}", style="dim", highlight=False)
 
 
 @app.command("list")

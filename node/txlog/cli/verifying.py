@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from txlog.apply import Digest, digest
+from txlog.backup.standing import hold, lift
 from txlog.client import MasterClient, Worker
 from txlog.model.errors import Refused, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
@@ -71,7 +72,7 @@ def verify(
             streams = [_open(each, index, until, closing) for each in held]
         finally:
             for each in held:
-                _lift(each)
+                lift(each.masters, each.worker.name)
         told(f"reading {len(held)} workers at index {index}")
         with ThreadPoolExecutor(len(held)) as pool:
             for each, found in zip(held, pool.map(lambda s: digest(s.chunks), streams), strict=True):
@@ -111,30 +112,11 @@ def _hold_all(
     while True:
         told(f"holding {len(held)} workers at index {index}")
         for each in held:
-            _put(each, index)
+            hold(each.masters, each.worker.name, index)
         passed = _wait(held, index, until)
         if passed <= index:
             return index
         index = passed
-
-
-def _put(each: Held, index: int) -> None:
-    last: TxLogError | None = None
-    done = 0
-    for master in each.masters:  # a pipeline asks the nearest that answers, which may change
-        try:
-            master.put_hold(each.worker.name, index)
-            done += 1
-        except TxLogError as error:
-            last = error
-    if not done:
-        raise Unavailable("NoMaster", f"no master of {each.data_center} takes the hold of {each.worker.name}: {last}")
-
-
-def _lift(each: Held) -> None:
-    for master in each.masters:
-        with suppress(TxLogError):
-            master.lift_hold(each.worker.name)
 
 
 def _position(each: Held) -> MarkerPosition | None:
@@ -175,7 +157,7 @@ def _open(each: Held, index: int, until: float, closing: ExitStack) -> StreamedR
     if after is None or each.position is None or after.position.index != index:
         raise NotHeld(f"{each.worker.name} moved on from index {index} although it was held; try again")
     each.position = after
-    _lift(each)
+    lift(each.masters, each.worker.name)
     return answer
 
 

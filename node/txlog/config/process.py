@@ -154,11 +154,15 @@ TargetConfig = FolderConfig | S3Config
 
 
 class BackupJobConfig(Strict):
-    """One backup of one data centre, by who performs a schedule."""
+    """One backup of one data centre, by who performs a schedule or a duty. With a ``name`` it is done once, however
+    often it is asked for; ``at``: exactly this index. Those of splits are held until they are released."""
 
     data_center: str
     masters: list[str] = Field(min_length=1)
     target: TargetConfig
     why: Literal["manual", "schedule", "split"] = "schedule"
+    name: str | None = None
+    at: int | None = Field(default=None, ge=1)
+    wait_s: float = Field(default=60.0, gt=0, description="until a worker must stand there")
     keep: int = Field(default=14, ge=1)
     keep_days: int | None = Field(default=None, ge=1)

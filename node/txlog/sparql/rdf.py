@@ -87,6 +87,28 @@ class Skolem:
         return b"\n".join(lines), set(names)
 
 
+def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
+    """Whole lines of N-Quads with every blank node replaced, like :class:`Skolem`, but by its label, so that a body of
+    any length needs no table. ``stem``: 32 hexadecimal digits drawn once for the body."""
+    if b"_:" not in nquads:
+        return nquads
+
+    def name(found: re.Match[bytes]) -> bytes:
+        term = found[0]
+        if not term.startswith(b"_:"):
+            return term
+        label = term[2:]
+        plain = label.isalnum() and label.isascii()
+        # A label may hold what no IRI may; an x keeps its hexadecimal apart from plain labels that look like it.
+        return b"<urn:txlog:bnode:%s:%s>" % (stem, label if plain else b"x-" + label.hex().encode())
+
+    lines = nquads.split(b"\n")
+    for at, line in enumerate(lines):
+        if b"_:" in line:
+            lines[at] = _TERMS.sub(name, line)
+    return b"\n".join(lines)
+
+
 def check_terms(nquads: bytes) -> None:
     """SystemGraphNamed for a term of ours, BadInput for a triple term (RDF 1.2), which not every worker can hold."""
     if _SYSTEM_TERM not in nquads and b"<<(" not in nquads:

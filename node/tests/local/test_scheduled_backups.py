@@ -1,0 +1,90 @@
+"""What `txlog up` does about schedules, with the real job; here its masters are not there, or never answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from txlog.config.process import BackupJobConfig, FolderConfig
+from txlog.local.backups import Backups, log_name
+from txlog.local.plan import BackupPlan
+from txlog.local.state import StateFolder
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    return state
+
+
+def backups(state: StateFolder, master: str, schedule: str | None) -> Backups:
+    config = BackupJobConfig(data_center="uk", masters=[master], target=FolderConfig(folder=state.root))
+    state.write_config(state.backup("uk"), config)
+    return Backups({"uk": BackupPlan(config, schedule)}, state)
+
+
+async def eventually(true: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < end, "not in time"
+        await asyncio.sleep(0.02)
+
+
+def told(made: Backups) -> dict[str, Any]:
+    (found,) = made.describe()
+    return found
+
+
+async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens
+        made = backups(state, f"http://127.0.0.1:{held.getsockname()[1]}", "@every 1s")
+        before = time.time()
+        running = asyncio.create_task(made.run())
+        await eventually(lambda: told(made).get("next"))
+        assert before < told(made)["next"] < time.time() + 1.1
+        await eventually(lambda: "last" in told(made))
+        assert told(made)["last"]["exitCode"] == 1
+        assert told(made)["last"]["error"] == "MasterUnreachable"
+        log = state.log(log_name("uk"))
+        await eventually(lambda: len(log.read_text().splitlines()) >= 2)
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+    assert backups(state, "http://127.0.0.1:9", None).describe()[0]["last"]["exitCode"] == 1
+
+
+async def test_one_that_runs_is_ended_with_the_supervisor(state: StateFolder) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        made = backups(state, f"http://127.0.0.1:{silent.getsockname()[1]}", "@every 1s")
+        running = asyncio.create_task(made.run())
+        me = psutil.Process()
+
+        def jobs() -> list[psutil.Process]:
+            return [child for child in me.children() if "txlog.backup" in child.cmdline()]
+
+        await eventually(jobs)
+        silent.settimeout(DEADLINE)
+        connection, _ = await asyncio.to_thread(silent.accept)  # it is at work
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+        assert jobs() == []
+        connection.close()
+    assert '"error": "Interrupted"' in state.log(log_name("uk")).read_text()
+
+
+async def test_without_a_schedule_nothing_is_done(state: StateFolder) -> None:
+    made = backups(state, "http://127.0.0.1:9", None)
+    await asyncio.wait_for(made.run(), DEADLINE)
+    assert told(made) == {"dataCenter": "uk", "schedule": None, "next": None}
