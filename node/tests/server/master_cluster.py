@@ -22,7 +22,7 @@ from txlog.runtime.events import EventLog
 from txlog.server.app import App, open_journal
 
 TOKEN = b"a-shared-secret"
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 UPDATE = {"Content-Type": "application/sparql-update"}
 SYNCED = {**UPDATE, "TxLog-Durability": "synced"}
 

@@ -14,6 +14,8 @@ from txlog.runtime.web import Request, Response, Route, json_answer, number_of, 
 
 TIMEOUT_S = 5.0
 TIMEOUT_S_MAX = 30.0
+CLOSING_S = 0.1
+"""A master that is stopping keeps nobody for long, and is not asked without pause either."""
 REPORT_BYTES_MAX = 256 << 10
 
 
@@ -50,7 +52,9 @@ class Workers:
         tick = number_of(query, "tick", 0)
         seconds = seconds_of(query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
         loop, registry = self._loop, self._registry
-        if loop.stable.value <= after and registry.tick == tick and not self._site.closing:
+        if self._site.closing:
+            seconds = min(seconds, CLOSING_S)
+        if loop.stable.value <= after and registry.tick == tick:
             future = loop.wait_index(loop.stable, after + 1)
             registry.listen(future)
             await loop.within(future, seconds)
