@@ -22,7 +22,9 @@ from txlog.backup.restoring import Restored, load, refuse_unfit
 from txlog.backup.standing import Source, hold, lift, snapshot, system_of
 from txlog.backup.target import Target
 from txlog.client import MasterClient, WorkerReport
+from txlog.model.entry import Position
 from txlog.model.errors import TxLogError
+from txlog.model.hashes import NO_HASH
 from txlog.workers.digest import Digester
 
 
@@ -103,3 +105,13 @@ def taken_out(into: Into, masters: Sequence[MasterClient], told: Told) -> Iterat
         yield
     finally:
         lift(masters, into.name)
+
+
+def rebuild_empty(into: Into, masters: Sequence[MasterClient], *, told: Told = nobody) -> Restored:
+    """With nothing, at the log's beginning: its pipeline carries out the whole log again. Only while the log is kept
+    from its first entry on."""
+    fence = _next_fence(into)
+    start = Position(0, 0, NO_HASH)
+    with taken_out(into, masters, told):
+        loading = begin(into, start, emptying=True)
+    return Restored(finish(into, loading, Expected(start, 0, f"{0:032x}"), fence, told), 0, 0)

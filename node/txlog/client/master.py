@@ -158,6 +158,29 @@ class MasterClient:
         """Append an entry that lets every worker pass over ``txid``; the operator's last resort."""
         return self._call("POST", f"/txlog/skip/{quote(txid)}", object, body=b"{}")
 
+    # -- duties
+
+    def duties(self) -> list[dict[str, Any]]:
+        """What its data centre has to do: ``id``, ``kind`` (backup, restore), ``why``, ``worker``, ``error``."""
+        answer: Any = self._get("/txlog/duties", object)
+        return list(answer["duties"])
+
+    def duty_done(self, duty: str, index: int, value: str) -> bool:
+        """Report a duty as done at this position; whether it is still open."""
+        body = msgspec.json.encode({"state": "done", "index": index, "hash": value})
+        answer: Any = self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
+        return bool(answer["open"])
+
+    def duty_failed(self, duty: str, message: str) -> None:
+        """Say what went wrong with it, for ``txlog status``."""
+        body = msgspec.json.encode({"state": "failed", "message": message})
+        self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
+
+    def splits(self) -> dict[str, Any]:
+        """What it saw of splits: ``node``, ``dataCenter``, ``records``."""
+        found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])
+        return found
+
     # -- workers
 
     def report_worker(self, name: str, report: WorkerReport) -> int | None:

@@ -223,6 +223,12 @@ def _strategy(value: object) -> object:
     return value.capitalize() if isinstance(value, str) and value.lower() in ("none", "simple", "smart") else value
 
 
+def _there_is_one(strategy: str) -> str:
+    if strategy == "None":
+        raise expected("Simple or Smart; None is not there yet (docs/limits.md)")
+    return strategy
+
+
 class ClusterSpec(Shape):
     """What the data centre is to be."""
 
@@ -235,8 +241,11 @@ class ClusterSpec(Shape):
     peers: list[Peer] = Field(
         min_length=1, description="all data centres, this one included; the same list everywhere; order = precedence"
     )
-    split_recovery: Annotated[str, BeforeValidator(_strategy)] = Field(
-        default="Smart", pattern=SPLIT_RECOVERY, description="None, Simple or Smart. Does not act yet"
+    split_recovery: Annotated[str, BeforeValidator(_strategy), AfterValidator(_there_is_one)] = Field(
+        default="Smart",
+        pattern=SPLIT_RECOVERY,
+        description="how branches become one log again: Simple (merged in stamp order) or Smart (the winner's, then "
+        "the others'). The safest that a view's members prefer counts. None is refused for now",
     )
     split_mode: Literal["Continue", "Majority"] = Field(
         default="Continue", description="Majority: only those with more than half of all votes go on without the others"
@@ -244,7 +253,13 @@ class ClusterSpec(Shape):
     leave_timeout: Annotated[Duration, AfterValidator(within("0", "10m"))] = Field(
         default=5000, description="a stop waits so long until those that stay hold what was accepted here"
     )
-    max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = 60_000
+    max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
+        default=60_000,
+        description="splitMode Continue: after so long without a word of a member, and with a backup, the others go on",
+    )
+    none_split_delay: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
+        default=10_000, description="the same under splitRecovery None. Does not act yet"
+    )
     round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
     idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000
     max_clock_skew: Annotated[Duration, AfterValidator(within("0", "1h"))] = 60_000

@@ -85,7 +85,9 @@ class NodeConfig(Strict):
     leave_timeout_ms: int = Field(
         default=5000, ge=0, le=600_000, description="a stop waits so long for those that stay to hold what is here"
     )
+    none_split_delay_ms: int = Field(default=10_000, ge=1000)
     split_mode: Literal["Continue", "Majority"] = "Continue"
+    split_recovery: Literal["Simple", "Smart"] = "Smart"
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
@@ -166,3 +168,14 @@ class BackupJobConfig(Strict):
     wait_s: float = Field(default=60.0, gt=0, description="until a worker must stand there")
     keep: int = Field(default=14, ge=1)
     keep_days: int | None = Field(default=None, ge=1)
+
+
+class DutyJobConfig(Strict):
+    """Who performs the duties of one data centre. ``others``: targets of other data centres, for a worker that goes
+    back; ``elsewhere``: the masters of each, for a copy of a live worker."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1)
+    target: TargetConfig
+    others: list[TargetConfig] = []
+    elsewhere: list[list[str]] = []

@@ -17,6 +17,7 @@ from txlog.config.cluster import Backup, BackupTarget
 from txlog.config.manifest import BadManifest, Manifest, Problem
 from txlog.config.process import (
     BackupJobConfig,
+    DutyJobConfig,
     FolderConfig,
     NodeConfig,
     PeerConfig,
@@ -67,6 +68,8 @@ class Plan:
     pipelines: Mapping[str, PipelineConfig]
     backups: Mapping[str, BackupPlan] = field(default_factory=dict)
     """By data centre; only those that have a target."""
+    duties: Mapping[str, DutyJobConfig] = field(default_factory=dict)
+    """By data centre."""
 
     @property
     def directions(self) -> list[tuple[str, str]]:
@@ -175,7 +178,28 @@ def make_plan(
         for manifest in manifests
         if manifest.cluster.spec.backup
     }
-    return Plan(topology, tuple(programs), links, nodes, pipelines, backups)
+    duties = _duties(manifests, topology, state)
+    return Plan(topology, tuple(programs), links, nodes, pipelines, backups, duties)
+
+
+def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolder) -> dict[str, DutyJobConfig]:
+    """Split backups go where the manifest says, else into the state folder."""
+    targets: dict[str, TargetConfig] = {}
+    for manifest in manifests:
+        backup, data_center = manifest.cluster.spec.backup, manifest.data_center
+        folder = FolderConfig(folder=state.split_backups(data_center))
+        targets[data_center] = _target(backup.target, state) if backup else folder
+    masters = {dc: [master.url for master in topology.masters_of(dc)] for dc in targets}
+    return {
+        dc: DutyJobConfig(
+            data_center=dc,
+            masters=masters[dc],
+            target=target,
+            others=[other for name, other in targets.items() if name != dc and other != target],
+            elsewhere=[urls for name, urls in masters.items() if name != dc],
+        )
+        for dc, target in targets.items()
+    }
 
 
 def _backup_plan(manifest: Manifest, backup: Backup, topology: Topology, state: StateFolder) -> BackupPlan:
@@ -294,9 +318,11 @@ def _node_config(
         round_timeout_ms=spec.round_timeout,
         idle_interval_ms=spec.idle_interval,
         max_peer_lag_ms=spec.max_peer_lag,
+        none_split_delay_ms=spec.none_split_delay,
         max_clock_skew_ms=spec.max_clock_skew,
         leave_timeout_ms=spec.leave_timeout,
         split_mode=spec.split_mode,
+        split_recovery="Simple" if spec.split_recovery == "Simple" else "Smart",
         durability=spec.durability.default,
         write_timeout_s=spec.durability.write_timeout / 1000,
     )

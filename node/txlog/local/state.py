@@ -103,6 +103,13 @@ class StateFolder:
     def backup(self, data_center: str) -> Path:
         return self.root / "backups" / f"{data_center}.json"
 
+    def duties(self, data_center: str) -> Path:
+        return self.root / "duties" / f"{data_center}.json"
+
+    def split_backups(self, data_center: str) -> Path:
+        """Where split backups go when the manifest names no target."""
+        return self.root / "split-backups" / data_center
+
     def secret(self, name: str) -> Path:
         return self.root / "secrets" / name
 

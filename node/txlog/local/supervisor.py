@@ -27,10 +27,12 @@ from typing import Any, Final
 
 import aiohttp
 
-from txlog.config.process import LastSeen
+from txlog.config.process import FolderConfig, LastSeen
+from txlog.local import duties as performing
 from txlog.local import identity
 from txlog.local.backups import Backups, log_name
 from txlog.local.child import Child
+from txlog.local.duties import Duties
 from txlog.local.faults import CannotRun
 from txlog.local.identity import ProcessMark
 from txlog.local.links import LinkTable
@@ -97,6 +99,7 @@ class Supervisor:
         self.state = state
         self.links = LinkTable(plan.topology)
         self.backups = Backups(plan.backups, state)
+        self.duties = Duties(plan.duties, state)
         self._pace = pace or Pace()
         self._kept = {program.name: Kept(program) for program in plan.programs}
         self._seen: dict[str, dict[str, int]] = state.read("seen.json", {})
@@ -120,7 +123,7 @@ class Supervisor:
                 log.warning("ended %d processes that an earlier supervisor had left", len(ended))
         self._write_configs()
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._watch_logs())]
-        watchers.append(asyncio.create_task(self.backups.run()))
+        watchers += [asyncio.create_task(self.backups.run()), asyncio.create_task(self.duties.run())]
         try:
             for kept in self._kept.values():
                 self._begin(kept)
@@ -129,7 +132,7 @@ class Supervisor:
             self._ending = True
             for task in (*watchers, *self._proofs):
                 task.cancel()
-            await asyncio.wait(watchers[-1:])  # a backup under way ends before what it reads from
+            await asyncio.wait(watchers[-2:])  # a backup under way ends before what it reads from
             await self._stop_all()
             await asyncio.gather(*watchers, *self._proofs, return_exceptions=True)
             self.state.write("processes.json", {})
@@ -147,6 +150,12 @@ class Supervisor:
                 self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
         for data_center, backup in self.plan.backups.items():
             self.state.write_config(self.state.backup(data_center), backup.config)
+        for data_center, duties in self.plan.duties.items():
+            self.state.write_config(self.state.duties(data_center), duties)
+            if isinstance(duties.target, FolderConfig) and duties.target.folder == self.state.split_backups(
+                data_center
+            ):
+                duties.target.folder.mkdir(parents=True, exist_ok=True)
         self.state.write("links.json", [link.model_dump() for link in self.plan.links])
         self.state.write("topology.json", self.plan.topology.model_dump())
 
@@ -319,6 +328,8 @@ class Supervisor:
                 await asyncio.to_thread(bound_log, self.state.log(name))
             for data_center in self.plan.backups:
                 await asyncio.to_thread(bound_log, self.state.log(log_name(data_center)))
+            for data_center in self.plan.duties:
+                await asyncio.to_thread(bound_log, self.state.log(performing.log_name(data_center)))
             await asyncio.to_thread(bound_log, self.state.log("supervisor"))
 
     # -- links
@@ -373,6 +384,7 @@ class Supervisor:
             "processes": [self._describe(kept) for kept in self._kept.values()],
             "faults": self.links.rows(),
             "backups": self.backups.describe(),
+            "duties": self.duties.describe(),
         }
 
     def _describe(self, kept: Kept) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below
     this index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a
     master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
-    (``Simple``)."""
+    (``Simple``). ``silent``: masters that are out because nobody heard them."""
 
     epoch: int
     ballot: int
@@ -58,6 +58,7 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     known: list[int] = []
     strategies: list[str] = []
     merged: bool = False
+    silent: list[str] = []
 
     @property
     def number(self) -> Number:

@@ -56,6 +56,8 @@ class Agreement:
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
         self.own_synced = 0
+        self.cut_to = ENDLESS
+        """The least index that the log was cut behind since the core's effects were drained."""
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
         self.records: list[Record] = []
@@ -358,6 +360,7 @@ class Agreement:
         self.view = view
         self._number(origins)
         self.installed = False
+        self.cut_to = min(self.cut_to, cut)
         self.stable = min(self.stable, cut)
         self.own_synced = self._own_synced()
         stamped = self._restamp(spans, stamps)

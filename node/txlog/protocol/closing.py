@@ -130,6 +130,7 @@ def close(
         [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
         [*winner.view.strategies, winner.view.strategy],
         merged,
+        _silent(winner, gone, members),
     )
     return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks])
 
@@ -159,6 +160,12 @@ def _apart_at(winner: Branch, gone: list[Departure]) -> int:
         return winner.view.apart_at
     apart = any(one.why != "left" for one in gone)
     return max(report.stable for report in winner.reports) if apart else -1
+
+
+def _silent(winner: Branch, gone: list[Departure], members: list[Member]) -> list[str]:
+    """Who is out because nobody heard it, now or since an earlier view."""
+    here = {m.node for m in members}
+    return sorted({*winner.view.silent, *(one.node for one in gone if one.why == "silent")} - here)
 
 
 # Branches

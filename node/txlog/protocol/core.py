@@ -18,6 +18,7 @@ from txlog.protocol.founding import Founding
 from txlog.protocol.greetings import known_to, who_now
 from txlog.protocol.marks import marks_now
 from txlog.protocol.peers import Peer
+from txlog.protocol.queue import ENDLESS
 from txlog.protocol.rounds import Rounds
 from txlog.protocol.surroundings import Surroundings
 from txlog.protocol.views import Views
@@ -74,6 +75,9 @@ class Core:
         leaves."""
         self._gather()
         if self.agreement is not None:
+            if self.agreement.cut_to != ENDLESS:  # equal numbers would not be the same log
+                self.agreement.cut_to = ENDLESS
+                self._marks = self._marks._replace(log=-1)
             marks = marks_now(self._marks, self.agreement, self.peers, self.settings)
             if marks is not self._marks:
                 self._marks = self._effects.marks = marks
@@ -767,7 +771,8 @@ class Core:
     @property
     def state(self) -> str:
         """``Founding``, ``Learning``, ``Starting``, ``DiskFull``, ``Left``, ``Rejoining`` (a view is being changed, or
-        this master has to be let in again), ``Suspected`` (a member is silent) or ``Joined``."""
+        this master has to be let in again), ``Suspected`` (a member is silent), ``Isolated`` (a configured master is
+        out because it was silent) or ``Joined``."""
         views = self.views
         if self.agreement is None:
             return "Founding"
@@ -781,4 +786,6 @@ class Core:
             return "Left"
         if not views.at_work or views.ahead is not None:
             return "Rejoining"
-        return "Joined" if all(self.is_present(p) for p in self.peers) else "Suspected"
+        if not all(self.is_present(p) for p in self.peers):
+            return "Suspected"
+        return "Isolated" if views.is_isolated else "Joined"

@@ -236,4 +236,4 @@ class Standing:
     @property
     def is_isolated(self) -> bool:
         """A configured master is out of the view because it was silent."""
-        return False
+        return self.accepted is not None and bool(self.accepted.silent)

@@ -16,8 +16,10 @@ from txlog.model.entry import Item, Run, Span
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Record
+from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submission
+from txlog.protocol.queue import ENDLESS
 from txlog.wire import messages as wire
 from txlog.wire.messages import Accept, FetchOrder, FetchRuns, Forward, Notice, Order, Post, Runs
 
@@ -63,6 +65,9 @@ class Executor:
         self.core = core
         self.journal = journal
         self.notices: list[tuple[str, Notice]] = []
+        self.cut_to = ENDLESS
+        """The least index that the log was cut behind since the caller looked; it sets this back. Whatever it was told
+        of the log above counts no more, from this moment on and not only when the cut is durable."""
         self._waiting: list[Effects] = []
         self._syncing: list[Effects] = []
         self._ready: list[Effects] = []
@@ -130,12 +135,26 @@ class Executor:
 
     def _gather(self) -> None:
         self._unwritten = 0
+        agreement = self.core.agreement
+        if agreement is not None and agreement.cut_to != ENDLESS:
+            self._forget_behind(agreement.cut_to, agreement)
         effects = self.core.drain()
         if effects.empty:
             return
         for record in effects.records:
             self.journal.append(record)
         self._hold_back(effects)
+
+    def _forget_behind(self, cut: int, agreement: Agreement) -> None:
+        """Marks that wait for the disk speak of the log as it was before it was cut."""
+        self.cut_to = min(self.cut_to, cut)
+        synced = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
+        for effects in (*self._ready, *self._syncing, *self._waiting):
+            marks = effects.marks
+            if marks is not None:
+                effects.marks = marks._replace(
+                    synced=min(marks.synced, synced), log=min(marks.log, cut), stable=min(marks.stable, cut)
+                )
 
     def _hold_back(self, effects: Effects) -> None:
         if self.journal.dirty:

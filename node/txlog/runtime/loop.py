@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
-from txlog.model.errors import PeerFault, Refused, Unavailable
+from txlog.model.errors import Conflict, PeerFault, Refused, Unavailable
 from txlog.model.ids import Txid
+from txlog.model.view import View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Now, Submission
+from txlog.protocol.queue import ENDLESS
 from txlog.runtime.executor import Executor
 from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.watermark import Waiter, Watermark
@@ -95,9 +97,14 @@ class Waiting(NamedTuple):
 class Loop:
     """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing
     is sent or answered after it. ``noticed(peer, topic, body)``: what other masters' shells tell.
+    ``view_changed(old, new, end, cut)``: a view was accepted; the log ended at ``end`` and was cut behind ``cut``.
 
     ``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
-    over the log's index. All of them are durable facts."""
+    over the log's index. All of them are durable facts.
+
+    When a view with another branch is accepted, the log is cut at once, and ``synced``, ``stable`` and what was known
+    of workers fall with it in the same call: from then on an index above the cut means nothing, until the base of that
+    view is installed and durable. ``cuts`` counts these moments; whoever awaits in between looks at it again."""
 
     def __init__(
         self,
@@ -107,6 +114,8 @@ class Loop:
         ended: Callable[[BaseException], None],
         noticed: Callable[[str, str, bytes], None] = lambda peer, topic, body: None,
         stable_moved: Callable[[], None] = lambda: None,
+        log_cut: Callable[[], None] = lambda: None,
+        view_changed: Callable[[View, View, int, int | None], None] = lambda old, new, end, cut: None,
         now: Callable[[], Now] = system_now,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
@@ -116,6 +125,7 @@ class Loop:
         self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
         self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
         self.log_index = 0
+        self.cuts = 0
         self.dead: BaseException | None = None
         self.in_flight = 0
         self.departed: dict[str, str] = {}
@@ -127,6 +137,9 @@ class Loop:
         self._ended = ended
         self.noticed = noticed
         self.stable_moved = stable_moved
+        self.log_cut = log_cut
+        self.view_changed = view_changed
+        self._view = executor.core.views.accepted
         self._preparing = False
         self._batch_max = batch_transactions
         self._in_flight_max = requests_in_flight
@@ -183,6 +196,36 @@ class Loop:
         if not agreement.installed:
             return self.stable.value
         return min(self.log_index, agreement.history.length)
+
+    def _notice_view(self) -> None:
+        """To be called after everything that may have changed the view, before anything is read."""
+        view = self.core.views.accepted
+        if view is self._view:
+            return
+        old, self._view = self._view, view
+        end, cuts = self.log_index, self.cuts
+        self._notice_cut()
+        if old is not None and view is not None:
+            self.view_changed(old, view, end, self.log_index if self.cuts != cuts else None)
+
+    def _notice_cut(self) -> None:
+        executor = self.executor
+        if executor.cut_to == ENDLESS:
+            return
+        cut, executor.cut_to = executor.cut_to, ENDLESS
+        agreement = self.agreement
+        assert agreement is not None
+        if cut >= self.log_index:
+            return
+        self.cuts += 1
+        self.log_index = cut
+        own = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
+        if own < self.synced.value:
+            self.synced.move(own)
+        if cut < self.stable.value:
+            self.stable.move(cut)
+        self.stable_moved()
+        self.log_cut()
 
     def index_of(self, txid: Txid) -> int:
         """The log index of a transaction as far as it is durable here, else 0."""
@@ -255,6 +298,15 @@ class Loop:
             self._others.append(Waiting(txid, level, future))
         return future
 
+    def wait_placed(self, txid: Txid) -> asyncio.Future[bool]:
+        """True as soon as the transaction, whoever's it is, stands in the stable log."""
+        future = self._loop.create_future()
+        if self._other_reached(txid, Durability.SYNCED):
+            future.set_result(True)
+        else:
+            self._others.append(Waiting(txid, Durability.SYNCED, future))
+        return future
+
     def _other_reached(self, txid: Txid, level: Durability) -> bool:
         if level is Durability.ACCEPTED:
             return self.level_of(txid) is not None
@@ -295,6 +347,7 @@ class Loop:
         counts.received_bytes += len(data)
         try:
             self.executor.receive(peer, data, self._now())
+            self._notice_view()
         except PeerFault as fault:
             self.count_fault(peer, fault.reason)
             raise
@@ -318,6 +371,13 @@ class Loop:
         """See :meth:`Core.prove_down`; its :class:`Conflict` is the caller's answer."""
         self.executor.prove_down(node, birth, start)
         self._note_departures()
+        self._schedule()
+
+    def backup_done(self, index: int, value: bytes) -> None:
+        """See :meth:`Core.backup_done`; its :class:`Conflict` is the caller's answer."""
+        if index > self.stable.value:
+            raise Conflict(f"position {index} is above this master's stable index {self.stable.value}")
+        self.executor.backup_done(index, value)
         self._schedule()
 
     def count_fault(self, peer: str, reason: str) -> None:
@@ -356,6 +416,7 @@ class Loop:
         if self._writes and not self._syncing:
             self._take_writes(now)
         wake_ms = executor.poll(now)
+        self._notice_view()
         sync = executor.begin_sync()
         if sync is not None:
             if self._sync_s < INLINE_SYNC_S:
@@ -457,7 +518,7 @@ class Loop:
                 self.accepted.move(marks.accepted)
             if marks.quorum > self.quorum.value:
                 self.quorum.move(marks.quorum)
-            if marks.stable > self.stable.value:
+            if marks.stable > self.stable.value:  # it falls in _notice_cut only
                 self.stable.move(marks.stable)
                 self.stable_moved()
             if marks.synced > self.synced.value:

@@ -206,16 +206,27 @@ class Registry:
     def _applied(self, worker: WorkerState) -> int:
         """The index up to which a worker has executed this master's log; 0 when it is not on it."""
         position = worker.position
-        if position is None or worker.state == "Diverged":
+        if position is None or self.is_off(worker):
             return 0
-        index = min(position.index, self._loop.stable.value)
-        if index == position.index and not self.on_log(position):
-            return 0
-        return index
+        return min(position.index, self._loop.stable.value)
+
+    def is_off(self, worker: WorkerState) -> bool:
+        """Whether it is certain that what this worker has executed is not this master's log: it has to go back."""
+        position, agreement = worker.position, self._loop.agreement
+        if worker.state == "Diverged":
+            return True
+        if position is None or agreement is None:
+            return False
+        if position.index <= self._loop.stable.value:
+            return not self.on_log(position)
+        # Nobody stood above the base of this view before it was there. A worker of an abandoned branch may be above
+        # the log for long; the pages cannot tell, since there is no hash to compare.
+        view = agreement.view
+        return agreement.installed and position.epoch < view.epoch and position.index > view.base_index
 
     def on_log(self, position: Marker) -> bool:
         """Whether this log has that hash there. Position 0 without a hash is on every log."""
-        if position.index > self._loop.log_index:
+        if position.index > self._loop.log_position().index:
             return False
         if position.index == 0 and position.hash == NO_HASH.hex():
             return True

@@ -93,9 +93,14 @@ class Transactions:
         if level in BELOW_APPLIED:
             return True
         mark = loop.applied if level is Durability.APPLIED else loop.applied_all
-        name, index = str(txid), loop.index_of(txid)
+        name = str(txid)
         while not self._hopeless(txid, level):
             left = deadline - asyncio.get_running_loop().time()
+            index = loop.index_of(txid)
+            if not index:  # its branch was given up; it comes again, somewhere else
+                if left <= 0 or not await loop.within(loop.wait_placed(txid), left):
+                    return False
+                continue
             future = loop.wait_index(mark, index)
             if future.done():
                 return not self.is_skipped(txid)

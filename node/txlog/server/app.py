@@ -28,9 +28,11 @@ from txlog.runtime.registry import Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
+from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
 from txlog.server.admin.skipping import Skipping
+from txlog.server.admin.splits import Splits
 from txlog.server.admin.status import Status
 from txlog.server.feed.pages import Pages
 from txlog.server.feed.workers import Workers
@@ -67,6 +69,9 @@ def settings_of(config: NodeConfig) -> Settings:
         frame_items_max=limits.batch_transactions,
         last_seen_birth=seen.birth if seen else 0,
         last_seen_start=seen.start if seen else 0,
+        max_peer_lag_ms=config.max_peer_lag_ms,
+        none_split_delay_ms=config.none_split_delay_ms,
+        strategy=config.split_recovery,
         majority=config.split_mode == "Majority",
     )
 
@@ -111,22 +116,28 @@ class App:
         self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log)
         assert not recovered.damage, "a damaged journal is mended before there is a core"
         self.loop.stable_moved = registry.evaluate
+        self.loop.log_cut = registry.wake_all
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
         self.membership = Membership(self.site, self.links.send)
         self.loop.noticed = self._noticed
         self.reads = Reads(self.site)
         self._writes = Writes(self.site)
+        duties = Duties(self.site)
+        self.splits = Splits(self.site)
+        self.loop.view_changed = self.splits.noticed
         rooms = (
             self._writes,
             self.reads,
             Lines(self.site),
             Pages(self.site),
             self.feed,
-            Status(self.site, self.membership, self.links.view),
+            Status(self.site, self.membership, duties, self.links.view),
             Metrics(self.site, self.membership, self.links.view),
             self.skipping,
             self.membership,
+            duties,
+            self.splits,
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log)
@@ -146,7 +157,7 @@ class App:
         self._listening = await asyncio.get_running_loop().create_server(
             self._direct.connection, config.host, config.port, backlog=1024, reuse_address=True
         )
-        rooms = (self.feed, self.skipping, self.membership)
+        rooms = (self.feed, self.skipping, self.membership, self.splits)
         forever = {**self.links.tasks(self.loop), **{n: task for room in rooms for n, task in room.tasks().items()}}
         for name, coroutine in forever.items():
             self._run(name, coroutine)

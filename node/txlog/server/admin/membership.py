@@ -22,7 +22,7 @@ WHY = {
     "left": "it was stopped in order; it comes back when its process starts",
     "down": "its supervisor has proved that its process ended; it comes back when it starts",
     "lost": "it came back without its journal, with a new birth; it catches up and is taken in",
-    "silent": "nobody reached it for the term of splitMode Majority; it is taken in again when it answers",
+    "silent": "nobody reached it for its term; it may have gone on alone, and is rejoined when it answers",
     "unknown": "this master's process did not see it go; ask another master",
 }
 _BIRTH = re.compile(r"[0-9a-f]{16}")
@@ -114,6 +114,8 @@ class Membership:
             "changing": number_text(views.change.number) if views.change is not None else None,
             "holding": views.holding,
             "splitMode": self._site.config.split_mode,
+            "splitRecovery": views.accepted.strategy if views.accepted is not None else None,
+            "splitBackupAt": views.backup_at if views.backup_at >= 0 else None,
             "out": [{"node": node, "why": why, "text": WHY[why]} for node, why in self.out().items()],
         }
 
@@ -133,7 +135,7 @@ class Membership:
                     found[node] = departure.why
                 continue
             why = self._loop.departed.get(node)
-            found[node] = why or ("silent" if node not in core.around.reachable() else "unknown")
+            found[node] = "silent" if node in view.silent else why or "unknown"
         return found
 
     def of_peer(self, node: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from txlog.native import is_native
 from txlog.runtime.asked import WAIT_S_MAX, level_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, seconds_of, text_answer
+from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
 
 try:
@@ -24,8 +25,9 @@ except PackageNotFoundError:
 class Status:
     """``peers``: what the links show of themselves."""
 
-    def __init__(self, site: Site, membership: Membership, peers: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, site: Site, membership: Membership, duties: Duties, peers: Callable[[], dict[str, Any]]) -> None:
         self._site = site
+        self._duties = duties
         self._membership = membership
         self._peers = peers
 
@@ -56,6 +58,7 @@ class Status:
                 "state": site.state,
                 "epoch": view.epoch if view is not None else 0,
                 "view": self._membership.view(),
+                "duties": [duty.view() for duty in self._duties.now()],
                 "clusterId": view.cluster_id.hex() if view is not None else None,
                 "log": _place(loop.log_position()),
                 "stable": _place(loop.stable_position()),

@@ -46,7 +46,8 @@ class Pages:
         hash_text = query.get("hash")
         agreement = self._agreement()
         start = self._start(agreement, after, hash_text)
-        entries = await self._entries(agreement, after, min(upto, self._loop.stable.value), bytes_max)
+        cuts = self._loop.cuts
+        entries = await self._entries(agreement, after, min(upto, self._loop.stable.value), bytes_max, cuts)
         page = LogPage(start, entries, self._loop.stable_position())
         if readable:
             return bytes_answer(encode_json(readable_page(page)), "application/json")
@@ -78,7 +79,7 @@ class Pages:
             raise LogDiverged(f"at index {after} this log's hash is {mine.hex()}, not {given.hex()}: another branch")
         return Position(agreement.view.epoch, after, mine)
 
-    async def _entries(self, agreement: Agreement, after: int, upto: int, bytes_max: int) -> list[PageEntry]:
+    async def _entries(self, agreement: Agreement, after: int, upto: int, bytes_max: int, cuts: int) -> list[PageEntry]:
         entries: list[PageEntry] = []
         size = 0
         index = after
@@ -90,6 +91,8 @@ class Pages:
             size += sum(len(entry.payload) + 60 for entry in step)
             if index < upto and size < bytes_max and time.monotonic() - began > 0.004:
                 await asyncio.sleep(0)
+                if self._loop.cuts != cuts:
+                    raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
                 began = time.monotonic()
         return entries
 

@@ -55,12 +55,9 @@ class Stores:
         registry = self._site.registry
         workers = list(registry.workers.values())
         for at, worker in enumerate(workers):
-            position = worker.position
-            if worker.state not in _READABLE or worker.index < least:
+            if worker.state not in _READABLE or worker.index < least or registry.is_off(worker):
                 continue
-            if position is not None and position.index <= self._loop.log_index and not registry.on_log(position):
-                continue
-            last_resort = position is None or worker.state == "Unreachable"
+            last_resort = worker.position is None or worker.state == "Unreachable"
             rank = (at + self._turn) % len(workers)  # equals take turns
             found.append((last_resort, -worker.index, rank, Store(worker, ADAPTERS[worker.engine])))
         found.sort(key=lambda one: one[:3])
@@ -74,7 +71,7 @@ class Stores:
         wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
         seconds = seconds_of(wait, "Prefer: wait", self._site.config.write_timeout_s, WAIT_S_MAX)
         reached = await loop.within(loop.wait_index(loop.applied, index), seconds)
-        if index <= loop.log_index and digest and loop.position_at(index).hash.hex() != digest:
+        if index <= loop.stable.value and digest and loop.position_at(index).hash.hex() != digest:
             raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
         if not reached:
             raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)

@@ -1,0 +1,189 @@
+"""A duty of a data centre performed, as a process of its own: ``python -m txlog.backup.duty --config FILE.json`` with
+``--backup``, ``--restore WORKER`` or ``--release``.
+
+The last line on standard output is JSON: what was done, or ``{"error", "message"}`` with exit code 1. Doing it again
+finds what was done and says so: a split backup at the worker's very position, a worker that is on the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from txlog.backup.catalogue import COMPLETE, catalogue, newest, release
+from txlog.backup.chain import OnChain, chain_of, cluster_of
+from txlog.backup.creating import Order, create
+from txlog.backup.faults import BackupFault, NoSuchBackup
+from txlog.backup.job import READ_S, find_worker, workers_of
+from txlog.backup.loading import Into
+from txlog.backup.manifest import place_of
+from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
+from txlog.backup.standing import Source, choose, marker_of, system_of
+from txlog.backup.target import open_target
+from txlog.client import MasterClient, Worker
+from txlog.config.process import DutyJobConfig
+from txlog.model.errors import NotFound, TxLogError
+from txlog.workers import ADAPTERS
+from txlog.workers.transport import HttpTransport
+
+
+def back_up(config: DutyJobConfig) -> dict[str, Any]:
+    """A held backup of the worker of this data centre that is farthest, at the position where it stands."""
+    with ExitStack() as closing:
+        masters = _masters(config.masters, closing)
+        status = masters[0].status() if len(masters) == 1 else _first_status(masters)
+        if status.stable.index == 0:  # nothing was ever executed: an empty worker is the backup
+            return {"name": "", "index": 0, "hash": status.stable.hash}
+        cluster = cluster_of(masters)
+        target = open_target(config.target)
+        worker = find_worker(masters, None)
+        source = _source(worker, masters, closing)
+        place = place_of(marker_of(source).position)
+        for each in newest(target, cluster):
+            made = each.manifest
+            if made and each.held and made.why == "split" and made.place == place:
+                return {"name": made.name, "index": place.index, "hash": place.hash, "already": True}
+        made = create(source, target, Order(cluster, config.data_center, "split", "held"))
+        return {
+            "name": made.name,
+            "index": made.place.index,
+            "hash": made.place.hash,
+            "quads": made.quads,
+            "bytes": made.stored_bytes,
+        }
+
+
+def go_back(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """The worker made anew on the log's chain, by the first way that is possible: the newest sound backup of this data
+    centre or of another, a copy of a live worker, nothing and the whole log again."""
+    with ExitStack() as closing:
+        masters = _masters(config.masters, closing)
+        found = next((w for w in workers_of(masters) if w.name == name), None)
+        if found is None:
+            raise NotFound(f"no worker is called {name} in {config.data_center}")
+        chain, cluster = chain_of(masters), cluster_of(masters)
+        transport = closing.enter_context(HttpTransport(found.url, READ_S))
+        into = Into(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        if _is_on(into, chain):
+            return {"worker": name, "from": "nothing: it is on the log already", "already": True}
+        against: list[str] = []
+        for target in [config.target, *config.others]:
+            try:
+                made, done = rebuild_from_backup(open_target(target), into, masters, cluster, chain)
+                return _done(name, made.name, "backup", done.marker.position.index, done.quads)
+            except (NoSuchBackup, BackupFault, OSError) as fault:
+                against.append(str(fault))
+        for group in [config.masters, *config.elsewhere]:
+            other = _live(group, name, closing)
+            if other is None:
+                continue
+            try:
+                done = rebuild_from_worker(other, into, masters, chain)
+                return _done(name, other.name, "worker", done.marker.position.index, done.quads)
+            except TxLogError as fault:
+                against.append(f"{other.name}: {fault}")
+        done = rebuild_empty(into, masters)
+        return {**_done(name, "nothing", "log", 0, 0), "against": against}
+
+
+def let_go(config: DutyJobConfig) -> dict[str, Any]:
+    """All are joined: the split backups of this data centre are like any other from now on."""
+    with ExitStack() as closing:
+        cluster = cluster_of(_masters(config.masters, closing))
+        target = open_target(config.target)
+        held = [each for each in catalogue(target) if each.state == COMPLETE and each.held and each.manifest]
+        names = [
+            made.name
+            for each in held
+            if (made := each.manifest) is not None
+            and (made.cluster, made.data_center, made.why) == (cluster, config.data_center, "split")
+        ]
+        for name in names:
+            release(target, name)
+        return {"released": names}
+
+
+def _done(worker: str, whence: str, way: str, index: int, quads: int) -> dict[str, Any]:
+    return {"worker": worker, "from": whence, "way": way, "index": index, "quads": quads}
+
+
+def _masters(urls: Sequence[str], closing: ExitStack) -> list[MasterClient]:
+    return [closing.enter_context(MasterClient(url)) for url in urls]
+
+
+def _first_status(masters: Sequence[MasterClient]) -> Any:
+    last: TxLogError | None = None
+    for master in masters:
+        try:
+            return master.status()
+        except TxLogError as error:
+            last = error
+    raise last or NotFound("no master was named")
+
+
+def _source(worker: Worker, masters: Sequence[MasterClient], closing: ExitStack) -> Source:
+    transport = closing.enter_context(HttpTransport(worker.url, READ_S))
+    return Source(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
+
+
+def _is_on(into: Into, chain: OnChain) -> bool:
+    """Whether the worker is whole and on the log's chain."""
+    system = system_of(into.adapter, into.transport)
+    if system.loading or len(system.markers) != 1:
+        return False
+    try:
+        chain(system.markers[0].position)
+    except BackupFault:
+        return False
+    return True
+
+
+def _live(urls: Sequence[str], but: str, closing: ExitStack) -> Source | None:
+    """A worker that can be copied, of the data centre of these masters."""
+    masters = _masters(urls, closing)
+    try:
+        found = choose([w for w in workers_of(masters) if w.name != but])
+    except TxLogError:
+        return None
+    return _source(found, masters, closing) if found is not None else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="txlog.backup.duty", description="a duty of a data centre")
+    parser.add_argument("--config", type=Path, required=True, help="a DutyJobConfig as JSON")
+    ways = parser.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--backup", action="store_true")
+    ways.add_argument("--restore", metavar="WORKER")
+    ways.add_argument("--release", action="store_true")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    try:
+        config = DutyJobConfig.model_validate_json(options.config.read_bytes())
+        if options.backup:
+            told = back_up(config)
+        elif options.restore:
+            told = go_back(config, options.restore)
+        else:
+            told = let_go(config)
+    except (TxLogError, OSError) as error:
+        name = error.name if isinstance(error, TxLogError) else type(error).__name__
+        _say({"error": name, "message": str(error)})
+        return 1
+    except KeyboardInterrupt:
+        _say({"error": "Interrupted", "message": "ended from outside; it is begun again"})
+        return 130
+    _say({**told, "seconds": round(time.monotonic() - began, 3)})
+    return 0
+
+
+def _say(told: dict[str, Any]) -> None:
+    print(json.dumps({"at": round(time.time(), 3), **told}), flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,202 @@
+"""``txlog split-report``: what splits there were, put together from what every master and the supervisor saw."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+
+from txlog.cli.output import (
+    DEFAULT_STATE,
+    JsonOption,
+    MasterOption,
+    StateOption,
+    find_cluster,
+    out,
+    show_json,
+    show_table,
+)
+from txlog.client import MasterClient
+from txlog.model.errors import TxLogError
+
+LEFT_OUT = (
+    "Not in it: named graphs whose content differs from what a side had shown; transactions of a branch that were not "
+    "ordered there yet when it was stopped; times are of each master's own clock"
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("split-report")(split_report)
+
+
+def split_report(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
+    """Who was apart, when, with how many transactions; what was moved, which workers went back, how long it took."""
+    cluster = find_cluster(state, master)
+    seen, missing = [], []
+    for url in cluster.masters:
+        with MasterClient(url, timeout_s=5.0) as client:
+            try:
+                seen.append(client.splits())
+            except TxLogError as error:
+                missing.append(f"{url}: {error}")
+    duties = cluster.state.read("duties.json", {}).get("done", []) if cluster.state else []
+    found = report(seen, duties)
+    if json:
+        show_json({"splits": found, "notHeard": missing, "leftOut": LEFT_OUT})
+        return
+    for each in found:
+        _show(each)
+    if not found:
+        out.print("no split is known")
+    for text in missing:
+        out.print(f"not heard: {text}", style="yellow", highlight=False)
+    out.print(LEFT_OUT, style="dim", highlight=False)
+
+
+def report(seen: list[dict[str, Any]], duties: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pure. A split for each view that took masters in again which were silent in another's, oldest first, and one that
+    is still there. ``moved``: entries that lost their place in a branch's log, and came again."""
+    rejoins: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    for one in seen:
+        for record in one["records"]:
+            if "view" in record and _is_rejoin(record):
+                rejoins.setdefault(record["view"]["number"], []).append((one, record))
+    found = [_split(number, rows, seen, duties) for number, rows in rejoins.items()]
+    open_now = [(one, last) for one in seen if (last := _last_view(one)) is not None and last["view"]["silent"]]
+    if open_now:
+        found.append(_still_apart(open_now, duties))
+    found.sort(key=lambda split: split["began"] or 0.0)
+    before = 0.0
+    for split in found:
+        split["duties"] = [d for d in split["duties"] if d.get("at", 0.0) > before]
+        split["restoredWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "restore"})
+        before = split["ended"] or before
+    return found
+
+
+def _is_rejoin(record: dict[str, Any]) -> bool:
+    return set(record["before"]["silent"]) & set(record["view"]["members"]) != set()
+
+
+def _last_view(one: dict[str, Any]) -> dict[str, Any] | None:
+    return next((r for r in reversed(one["records"]) if "view" in r), None)
+
+
+def _split(
+    number: str,
+    rows: list[tuple[dict[str, Any], dict[str, Any]]],
+    seen: list[dict[str, Any]],
+    duties: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """One that is over: this view ended it."""
+    branches = _branches([(one, record["before"], record["end"], record["cut"]) for one, record in rows])
+    rejoined = min(record["at"] for _, record in rows)
+    view = rows[0][1]["view"]
+    states = [(one["node"], r) for one in seen for r in one["records"] if "state" in r]
+    began = max((b["began"] for b in _beginnings(states, rejoined)), default=None)
+    ended = max((_first(states, node, "Joined", rejoined) or rejoined for node in view["members"]), default=rejoined)
+    isolated = [r["at"] for _, r in states if r["state"] == "Isolated" and began and began <= r["at"] <= rejoined]
+    stopped = [r["at"] for _, r in states if r["state"] == "Rejoining" and rejoined - 60 <= r["at"] <= rejoined]
+    return {
+        "endedBy": number,
+        "strategy": "Simple" if view["merged"] else view["strategy"],
+        "began": began,
+        "ended": ended,
+        "branches": branches,
+        "moved": sum(branch["moved"] for branch in branches),
+        "duties": [d for d in duties if began and d.get("at", 0) >= began],
+        "seconds": {
+            "untilIsolated": _less(max(isolated, default=None), began),
+            "apart": _less(rejoined, min(isolated, default=None)),
+            "rejoining": _less(ended, min(stopped, default=rejoined)),
+        },
+    }
+
+
+def _still_apart(rows: list[tuple[dict[str, Any], dict[str, Any]]], duties: list[dict[str, Any]]) -> dict[str, Any]:
+    began = min(record["at"] for _, record in rows)
+    return {
+        "endedBy": None,
+        "strategy": rows[0][1]["view"]["strategy"],
+        "began": began,
+        "ended": None,
+        "branches": _branches([(one, record["view"], None, None) for one, record in rows]),
+        "moved": None,
+        "duties": [d for d in duties if d.get("at", 0) >= began - 600],
+        "seconds": {},
+    }
+
+
+def _branches(rows: list[tuple[dict[str, Any], dict[str, Any], int | None, int | None]]) -> list[dict[str, Any]]:
+    """By their view. The longest log of its members counts; who followed shorter had the same."""
+    found: dict[str, dict[str, Any]] = {}
+    for _, view, end, cut in rows:
+        branch = found.setdefault(
+            view["number"],
+            {"view": view["number"], "members": view["members"], "from": view["apartAt"], "end": end, "moved": 0},
+        )
+        if end is not None:
+            branch["end"] = max(branch["end"] or 0, end)
+            branch["moved"] = max(branch["moved"], end - cut if cut is not None else 0)
+    for branch in found.values():
+        known = branch["end"] is not None and branch["from"] is not None
+        branch["transactions"] = max(0, branch["end"] - branch["from"]) if known else None
+    return [found[number] for number in sorted(found)]
+
+
+def _beginnings(states: list[tuple[str, dict[str, Any]]], before: float) -> list[dict[str, Any]]:
+    """When each master began to miss somebody, the last time before this."""
+    found: dict[str, float] = {}
+    for node, record in states:
+        if record["state"] == "Suspected" and record.get("was") != "Isolated" and record["at"] < before:
+            found[node] = record["at"]
+    return [{"node": node, "began": at} for node, at in found.items()]
+
+
+def _first(states: list[tuple[str, dict[str, Any]]], node: str, state: str, after: float) -> float | None:
+    return next((r["at"] for n, r in states if n == node and r["state"] == state and r["at"] >= after - 1.0), None)
+
+
+def _less(later: float | None, earlier: float | None) -> float | None:
+    return None if later is None or earlier is None else round(later - earlier, 1)
+
+
+def _show(split: dict[str, Any]) -> None:
+    over = split["endedBy"]
+    out.print(
+        f"split of {_when(split['began'])}, "
+        + (f"rejoined by view {over} ({split['strategy']}) at {_when(split['ended'])}" if over else "still there"),
+        style="bold",
+        highlight=False,
+    )
+    show_table(
+        ["BRANCH", "MASTERS", "APART SINCE INDEX", "LOG ENDED AT", "TRANSACTIONS", "MOVED"],
+        [
+            (b["view"], ", ".join(b["members"]), b["from"], b["end"], b["transactions"], b["moved"] if over else None)
+            for b in split["branches"]
+        ],
+    )
+    show_table(
+        ["DUTY", "DATA CENTRE", "WHAT", "FROM", "INDEX", "SECONDS"],
+        [
+            (
+                d["kind"],
+                d["dataCenter"],
+                d.get("worker") or d.get("name"),
+                d.get("from"),
+                d.get("index"),
+                d.get("seconds"),
+            )
+            for d in split["duties"]
+        ],
+        "no backups and no workers that went back are known here",
+    )
+    phases = ", ".join(f"{name} {seconds} s" for name, seconds in split["seconds"].items() if seconds is not None)
+    if phases:
+        out.print(f"how long: {phases}", highlight=False)
+    out.print()
+
+
+def _when(at: float | None) -> str:
+    return "?" if at is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))

@@ -1,0 +1,196 @@
+"""The duties of the data centres of one machine, performed: split backups, workers that go back, backups let go.
+
+What is to be done stands at the masters (``GET /txlog/duties``); each is a process, ``python -m txlog.backup.duty``,
+one at a time in a data centre. A supervisor that died finds the same list again, and whatever was done is found done.
+The one thing kept here is which workers were being made anew: one that was left half loaded stands nowhere, so its
+masters cannot know that it is to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import aiohttp
+
+from txlog.config.process import DutyJobConfig
+from txlog.local.child import Child
+from txlog.local.logs import last_lines
+from txlog.local.state import StateFolder
+
+log = logging.getLogger("txlog.local")
+
+LOOK_S: Final = 1.0
+PAUSES_S: Final = (1.0, 15.0)
+"""Between two tries of one that failed: at first, and at most."""
+END_S: Final = 5.0
+KEPT: Final = 200
+"""Duties that are remembered for the split report."""
+
+
+def log_name(data_center: str) -> str:
+    """Of the log file of a data centre's duties."""
+    return f"{data_center}-duties"
+
+
+class Duties:
+    """Of the data centres of one plan."""
+
+    def __init__(self, plans: Mapping[str, DutyJobConfig], state: StateFolder) -> None:
+        self._plans = plans
+        self._state = state
+        self._kept: dict[str, Any] = {"restoring": [], "done": [], **state.read("duties.json", {})}
+        self._pauses: dict[str, tuple[float, float]] = {}
+        self._released: set[str] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled; a duty under way is ended then, and begun again by the next supervisor."""
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            asyncio.TaskGroup() as all_,
+        ):
+            for data_center in self._plans:
+                all_.create_task(self._perform(data_center, session))
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What was done, newest last."""
+        return list(self._kept["done"])
+
+    async def _perform(self, data_center: str, session: aiohttp.ClientSession) -> None:
+        while True:
+            try:
+                await self._look(data_center, session)
+            except OSError as error:
+                log.error("a duty of %s cannot be started: %s", data_center, error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self, data_center: str, session: aiohttp.ClientSession) -> None:
+        masters = self._plans[data_center].masters
+        answers = [each for each in [await _ask(session, url) for url in masters] if each is not None]
+        duties = {duty["id"]: duty for answer in answers for duty in answer["duties"]}
+        for duty in duties.values():
+            if duty["kind"] == "backup":
+                await self._back_up(data_center, duty, masters, session)
+        wanted = {duty["worker"]: duty for duty in duties.values() if duty["kind"] == "restore"}
+        half = [name for dc, name in self._kept["restoring"] if dc == data_center and answers]
+        for name in dict.fromkeys([*wanted, *half]):
+            await self._restore(data_center, name, wanted.get(name), masters, session)
+        joined = len(answers) == len(masters) and all(a["state"] == "Joined" and not a["duties"] for a in answers)
+        if not joined:
+            self._released.discard(data_center)
+        elif data_center not in self._released and await self._run(data_center, "release", "--release") is not None:
+            self._released.add(data_center)
+
+    async def _back_up(
+        self, data_center: str, duty: dict[str, Any], masters: Sequence[str], session: aiohttp.ClientSession
+    ) -> None:
+        told = await self._run(data_center, duty["id"], "--backup", duty, masters, session)
+        if told is None:
+            return
+        done = {"state": "done", "index": told["index"], "hash": told["hash"]}
+        await _tell(session, masters, duty["id"], done)
+        self._note(data_center, duty, told)
+
+    async def _restore(
+        self,
+        data_center: str,
+        name: str,
+        duty: dict[str, Any] | None,
+        masters: Sequence[str],
+        session: aiohttp.ClientSession,
+    ) -> None:
+        mark = [data_center, name]
+        if mark not in self._kept["restoring"]:
+            self._kept["restoring"].append(mark)
+            self._write()
+        duty = duty or {"id": f"restore-{name}", "kind": "restore", "why": "it was left half loaded", "worker": name}
+        told = await self._run(data_center, f"restore-{name}", f"--restore={name}", duty, masters, session)
+        if told is None:
+            return
+        self._kept["restoring"].remove(mark)
+        self._note(data_center, duty, told)
+
+    async def _run(
+        self,
+        data_center: str,
+        name: str,
+        way: str,
+        duty: dict[str, Any] | None = None,
+        masters: Sequence[str] = (),
+        session: aiohttp.ClientSession | None = None,
+    ) -> dict[str, Any] | None:
+        """What the process said; None when it failed, or failed so lately that it is not tried again yet."""
+        due, pause = self._pauses.get(name, (0.0, 0.0))
+        if time.monotonic() < due:
+            return None
+        code = await self._once(data_center, way)
+        said = last_lines(self._state.log(log_name(data_center)), 1)
+        told = _answer(said)
+        if code == 0:
+            self._pauses.pop(name, None)
+            return told
+        pause = min(PAUSES_S[1], max(PAUSES_S[0], 2 * pause))
+        self._pauses[name] = (time.monotonic() + pause, pause)
+        message = str(told.get("message", " ".join(said)))
+        log.error("%s of %s failed, again in %g s: %s", name, data_center, pause, message)
+        if duty is not None and session is not None:
+            await _tell(session, masters, duty["id"], {"state": "failed", "message": message})
+        return None
+
+    async def _once(self, data_center: str, way: str) -> int:
+        command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(self._state.duties(data_center)), way)
+        child = Child(command, {}, self._state.log(log_name(data_center)))
+        ending = asyncio.ensure_future(child.wait())
+        try:
+            return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            child.signal(signal.SIGINT)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ending), END_S)
+            child.signal(signal.SIGKILL)
+            await ending
+            raise
+
+    def _note(self, data_center: str, duty: dict[str, Any], told: dict[str, Any]) -> None:
+        facts = {"dataCenter": data_center, "duty": duty["id"], "kind": duty["kind"], "why": duty["why"], **told}
+        self._kept["done"] = [*self._kept["done"], facts][-KEPT:]
+        self._write()
+        log.info("%s of %s is done: %s", duty["id"], data_center, json.dumps(told))
+
+    def _write(self) -> None:
+        self._state.write("duties.json", self._kept)
+
+
+async def _ask(session: aiohttp.ClientSession, url: str) -> dict[str, Any] | None:
+    try:
+        async with session.get(f"{url}/txlog/duties") as answer:
+            found = await answer.json()
+            return found if answer.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return None
+
+
+async def _tell(session: aiohttp.ClientSession, masters: Sequence[str], duty: str, body: dict[str, Any]) -> None:
+    """As far as they can be reached; who was not lists it again."""
+    for url in masters:
+        try:
+            async with session.post(f"{url}/txlog/duties/{duty}", json=body) as answer:
+                if answer.status not in (200, 404):
+                    log.warning("%s: %s answered %d: %s", duty, url, answer.status, await answer.text())
+        except (aiohttp.ClientError, TimeoutError, OSError) as wrong:
+            log.warning("%s: %s is not told: %r", duty, url, wrong)
+
+
+def _answer(lines: list[str]) -> dict[str, Any]:
+    try:
+        found = json.loads(lines[-1])
+        return found if isinstance(found, dict) else {}
+    except (IndexError, ValueError):
+        return {"error": "Ended", "message": " ".join(lines)[:500]}

@@ -1,0 +1,108 @@
+"""What somebody outside of the masters has to do for this data centre: a split backup, a worker that must go back.
+
+Nothing is recorded. The list follows from what is durable elsewhere: the view and who is silent in it, and the position
+that each worker holds inside itself. So it is the same at every master of the data centre, after any crash, and a duty
+that was done twice was done once too often, not wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.model.errors import BadInput, NotFound
+from txlog.model.hashes import NO_HASH
+from txlog.runtime.registry import WorkerState
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+from txlog.server.admin.membership import number_text
+
+BODY_MAX = 16 << 10
+SAID_MAX = 500
+_FORM = '{"state": "done", "index": N, "hash": "32 hexadecimal digits"} or {"state": "failed", "message": "..."}'
+
+
+class _Told(msgspec.Struct, forbid_unknown_fields=True):
+    state: str
+    index: int = -1
+    hash: str = ""
+    message: str = ""
+
+
+class Duty(msgspec.Struct, frozen=True):
+    """``id`` names the cause: the view in which somebody is silent, or the worker and where it stands. ``error``: what
+    was last told to have gone wrong with it."""
+
+    id: str
+    kind: str
+    why: str
+    worker: str | None = None
+    error: str | None = None
+
+    def view(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
+
+
+class Duties:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._errors: dict[str, str] = {}
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/duties", self.get), Route("POST", "/txlog/duties/{id}", self.report)]
+
+    def now(self) -> list[Duty]:
+        """What is to be done at this moment; a split backup first, since a split waits for it."""
+        core = self._site.loop.core
+        found: list[Duty] = []
+        if core.wants_backup:
+            silent = sorted(p.node for p in core.peers if not core.is_present(p))
+            why = f"split: {', '.join(silent)} silent in view {number_text(core.views.number)}"
+            found.append(self._duty(f"backup-{number_text(core.views.number)}", "backup", why))
+        if core.views.at_work and core.views.ahead is None:
+            for worker in self._site.registry.workers.values():
+                if self._site.registry.is_off(worker):
+                    why = f"{worker.name} stands on another branch than the log"
+                    found.append(self._duty(_restore_id(worker), "restore", why, worker.name))
+        known = {duty.id for duty in found}
+        self._errors = {name: error for name, error in self._errors.items() if name in known}
+        return found
+
+    def _duty(self, name: str, kind: str, why: str, worker: str | None = None) -> Duty:
+        return Duty(name, kind, why, worker, self._errors.get(name))
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"duties": [...], "state", "dataCenter"}``."""
+        site = self._site
+        duties = [duty.view() for duty in self.now()]
+        return json_answer({"duties": duties, "state": site.state, "dataCenter": site.config.data_center})
+
+    async def report(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Done or failed. Answers ``{"open"}``: whether it is still to be done. 409 for a backup at a position that is
+        not on the stable part of this master's log."""
+        try:
+            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_Told)
+            digest = bytes.fromhex(told.hash)
+        except (msgspec.DecodeError, ValueError) as wrong:
+            raise BadInput(f"{_FORM}: {wrong}") from None
+        done = told.state == "done"
+        if not done and told.state != "failed":
+            raise BadInput(f"state {told.state[:40]!r}: expected {_FORM}")
+        if done and (told.index < 0 or len(digest) != len(NO_HASH)):
+            raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_FORM}")
+        duty = next((each for each in self.now() if each.id == names["id"]), None)
+        if duty is None:
+            raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")
+        if not done:
+            self._errors[duty.id] = told.message[:SAID_MAX]
+        elif duty.kind == "backup":
+            self._site.loop.backup_done(told.index, digest)
+            self._site.log.info("SplitBackup", index=told.index)
+        return json_answer({"open": any(each.id == duty.id for each in self.now())})
+
+
+def _restore_id(worker: WorkerState) -> str:
+    place = worker.position
+    return f"restore-{worker.name}-" + (f"{place.index}-{place.hash[:8]}" if place is not None else "unknown")

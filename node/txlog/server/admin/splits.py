@@ -1,0 +1,88 @@
+"""What this master saw of splits: ``GET /txlog/splits``, for ``txlog split-report``.
+
+A file beside the journal, for people: nothing is decided by it, and a crash may lose its last line. The agreement
+itself is in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from txlog.model.view import View
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer
+from txlog.server.admin.membership import number_text
+
+FILE = "splits.json"
+KEPT = 400
+LOOK_S = 0.2
+"""How exact the times of states are."""
+TOLD = ("Suspected", "Isolated", "Rejoining", "Joined")
+
+
+class Splits:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._path = site.config.journal_folder / FILE
+        self._records = self._read()
+        self._state = ""
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/splits", self.get)]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"split-states": self._watch_for_ever()}
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"node", "dataCenter", "records"}``, oldest first: ``state`` (it changed) or ``view`` (accepted)."""
+        config = self._site.config
+        return json_answer({"node": config.node, "dataCenter": config.data_center, "records": self._records})
+
+    def noticed(self, old: View, new: View, end: int, cut: int | None) -> None:
+        """This master has accepted ``new``; its log ended at ``end`` and was cut behind ``cut``, if at all."""
+        if not (old.silent or new.silent or cut is not None):
+            return  # a leave, a return: nobody was apart
+        self._add({"view": _told(new), "before": _told(old), "end": end, "cut": cut})
+
+    async def _watch_for_ever(self) -> None:
+        while True:
+            state = self._site.state
+            quiet = not self._records and state == "Joined"
+            if state != self._state and state in TOLD and not quiet:
+                self._add({"state": state, "was": self._state})
+            self._state = state
+            await asyncio.sleep(LOOK_S)
+
+    def _add(self, record: dict[str, Any]) -> None:
+        self._records = [*self._records, {"at": round(time.time(), 3), **record}][-KEPT:]
+        new = self._path.with_name(FILE + ".new")
+        try:
+            new.write_text(json.dumps(self._records))
+            os.replace(new, self._path)
+        except OSError as wrong:  # a full disk says so elsewhere
+            self._site.log.limited("SplitsNotKept", "splits", error=str(wrong))
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            found = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return []
+        return found if isinstance(found, list) else []
+
+
+def _told(view: View) -> dict[str, Any]:
+    return {
+        "number": number_text(view.number),
+        "members": [m.node for m in view.members],
+        "silent": view.silent,
+        "strategy": view.strategy,
+        "merged": view.merged,
+        "base": view.base_index,
+        "apartAt": view.apart_at if view.apart_at >= 0 else None,
+    }
