@@ -1,0 +1,231 @@
+"""``python -m e2e.split``: the United Kingdom and the United States lose each other, both go on, and are one again.
+
+Real data (GeoNames) is loaded, the links are cut, both sides write, each backs a worker up, and goes on alone after
+``maxPeerLag``. When the links are healed the branches become one log; what had executed another order goes back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from bench.cluster import MANIFESTS, Cluster, cluster_up, txlog, write_one
+from bench.masters import CannotMeasure
+from bench.report import Report, console, show, table
+from e2e.geonames import GN, creation, data_folder, read_release
+from txlog.cli.verifying import verify
+from txlog.client import MasterClient, Write
+from txlog.model.durability import Durability
+from txlog.model.errors import TxLogError
+
+STATE: Final = Path(".txlog-demo-split")
+SECONDS_MAX: Final = 300
+SIDES: Final = ("uk", "us")
+CLASH: Final = "<https://sws.geonames.org/2643743/>"
+"""London: both sides change it."""
+GRAPH: Final = "<https://txlog.example/graph/split>"
+JOIN_S: Final = 90.0
+
+
+@contextmanager
+def manifests(*, lag: str, mode: str = "Continue", recovery: str = "Smart", workers: int = 1) -> Iterator[Path]:
+    """The example's two data centres with shorter times."""
+    with tempfile.TemporaryDirectory() as folder:
+        for side in SIDES:
+            text = (MANIFESTS / f"{side}.yaml").read_text()
+            text = re.sub(r"splitRecovery: \w+", f"splitRecovery: {recovery}\n  splitMode: {mode}", text)
+            text = re.sub(r"maxPeerLag: \w+", f"maxPeerLag: {lag}\n  roundTimeout: 1s\n  idleInterval: 300ms", text)
+            text = re.sub(r"replicas: \d+", f"replicas: {workers}", text)
+            (Path(folder) / f"{side}.yaml").write_text(text)
+        yield Path(folder)
+
+
+class Story:
+    """One split of a running cluster. ``written``: txids by side, each acknowledged."""
+
+    def __init__(self, cluster: Cluster, tell: Callable[[str], None] = lambda _: None) -> None:
+        self.cluster = cluster
+        self.tell = tell
+        self.written: dict[str, list[str]] = {side: [] for side in SIDES}
+
+    # -- doing
+
+    def cut(self) -> None:
+        for link in self._links():
+            txlog("link", "cut", *link, "--state", self.cluster.state.root)
+
+    def heal(self) -> None:
+        for link in self._links():
+            txlog("link", "heal", *link, "--state", self.cluster.state.root)
+
+    def _links(self) -> list[tuple[str, str]]:
+        here, there = (self.cluster.topology.masters_of(side) for side in SIDES)
+        return [(a.node, b.node) for a in here for b in there]
+
+    def load(self, side: str, writes: Sequence[Write], level: Durability) -> None:
+        """Through the first master of that side; each answer that names a txid counts as acknowledged."""
+        with MasterClient(self.cluster.master_of(side), 60.0) as master:
+            for answer in master.submit(writes, level, wait_s=30):
+                if answer.error or answer.txid is None:
+                    raise CannotMeasure(f"{master.url} refused: {answer.error}: {answer.message}")
+                self.written[side].append(str(answer.txid))
+
+    def change(self, side: str, population: int, level: str) -> None:
+        """Both sides say how many live in London; the order of the log decides."""
+        what = f"{CLASH} <{GN}population>"
+        update = (
+            f"DELETE {{ GRAPH {GRAPH} {{ {what} ?old }} }} INSERT {{ GRAPH {GRAPH} {{ {what} {population} }} }} "
+            f"WHERE {{ OPTIONAL {{ GRAPH {GRAPH} {{ {what} ?old }} }} }}"
+        )
+        answer = write_one(self.cluster.master_of(side), self.cluster.repository, update, level)
+        self.written[side].append(answer["txlog-transaction"])
+
+    # -- looking
+
+    def states(self) -> dict[str, str]:
+        found = {}
+        for node, url in self.cluster.nodes.items():
+            with MasterClient(url, 5.0) as master:
+                status = master.status()
+                found[node] = status.state
+        return found
+
+    def wait(self, what: str, is_so: Callable[[dict[str, str]], bool], seconds: float = JOIN_S) -> float:
+        """How long it took."""
+        began, last = time.monotonic(), ""
+        while time.monotonic() < began + seconds:
+            try:
+                states = self.states()
+                line = ", ".join(f"{node} {state}" for node, state in states.items())
+                if line != last:
+                    self.tell(f"{time.monotonic() - began:5.1f} s  {line}")
+                    last = line
+                if is_so(states):
+                    return time.monotonic() - began
+            except TxLogError as not_now:
+                last = str(not_now)
+            time.sleep(0.2)
+        raise CannotMeasure(f"not within {seconds:g} s: {what}; {last}")
+
+    def wait_state(self, state: str, seconds: float = JOIN_S) -> float:
+        return self.wait(f"all are {state}", lambda states: set(states.values()) == {state}, seconds)
+
+    def population(self, side: str) -> list[list[str]]:
+        text = f"SELECT ?p {{ GRAPH {GRAPH} {{ {CLASH} <{GN}population> ?p }} }}"
+        return self.cluster.query(self.cluster.master_of(side), text)
+
+    def counts_in_logs(self) -> list[dict[str, int]]:
+        """How often each txid takes effect, for every master's log, read from its first entry on."""
+        found = []
+        for url in self.cluster.masters:
+            counts: Counter[str] = Counter()
+            at = 0
+            with MasterClient(url, 60.0) as master:
+                while (page := master.log_page(at)).entries:
+                    for entry in page.entries:
+                        at = entry.index
+                        counts[str(entry.txid)] += not entry.noop
+            found.append(dict(counts))
+        return found
+
+    def wrong(self) -> list[str]:
+        """Acknowledged transactions that do not stand exactly once in each log."""
+        logs = self.counts_in_logs()
+        every = [txid for txids in self.written.values() for txid in txids]
+        return [
+            f"{txid}: {[log.get(txid, 0) for log in logs]}" for txid in every if any(log.get(txid) != 1 for log in logs)
+        ]
+
+    def report(self) -> list[dict[str, Any]]:
+        told = json.loads(txlog("split-report", "--json", "--state", self.cluster.state.root))
+        splits: list[dict[str, Any]] = told["splits"]
+        return splits
+
+
+def go_apart(story: Story, first: dict[str, Sequence[Write]], second: dict[str, Sequence[Write]]) -> float:
+    """Cut, write on both sides, until both go on, and write again. How long both waited."""
+    story.cut()
+    for number, side in enumerate(SIDES):
+        story.load(side, first[side], Durability.ACCEPTED)
+        story.change(side, 8_000_000 + number, "accepted")
+    waited = story.wait_state("Isolated")
+    for number, side in enumerate(SIDES):
+        story.load(side, second[side], Durability.SYNCED)
+        story.change(side, 9_000_000 + number, "applied")
+    return waited
+
+
+def pieces(count: int) -> Iterator[list[Write]]:
+    """Real things, ``count`` at a time."""
+    release = read_release(data_folder())
+    writes = [creation(name, thing) for name, thing in release.items()]
+    for at in range(0, len(writes), count):
+        yield writes[at : at + count]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.split", description="a split and its end, on real data")
+    parser.add_argument("--state", type=Path, default=STATE)
+    parser.add_argument("--strategy", choices=["Smart", "Simple"], default="Smart")
+    options = parser.parse_args(arguments)
+    started = float(os.environ.get("TXLOG_STARTED") or time.time())
+    report = Report("make demo-split")
+    try:
+        with (
+            manifests(lag="10s", recovery=options.strategy) as folder,
+            cluster_up(options.state, (folder,)) as cluster,
+        ):
+            _demo(cluster, report)
+    except (CannotMeasure, TxLogError) as why:
+        console.print(f"[red]{why}[/red]", highlight=False)
+        report.failed("the demonstration", str(why).splitlines()[0][:300])
+    report.at_most("seconds", round(time.time() - started, 1), SECONDS_MAX)
+    return report.end()
+
+
+def _demo(cluster: Cluster, report: Report) -> None:
+    tell: Callable[[str], None] = lambda text: console.print(text, highlight=False)  # noqa: E731
+    story = Story(cluster, tell)
+    tell(f"every worker applies, {cluster.wait_applying(240):.1f} s after the masters were ready")
+    some = pieces(500)
+    story.load("uk", next(some), Durability.SYNCED)
+    cluster.wait_settled(60)
+    tell("500 things of GeoNames are everywhere. Now the ocean's cables are cut; both sides write on ...")
+    parts = {side: (next(some), next(some)) for side in SIDES}
+    waited = go_apart(story, {s: p[0] for s, p in parts.items()}, {s: p[1] for s, p in parts.items()})
+    tell(f"after {waited:.1f} s both have backed a worker up and go on alone:")
+    tell(txlog("status", "--state", cluster.state.root))
+    said = {side: story.population(side) for side in SIDES}
+    show(table("how many live in London?", ("asked in", "answer"), [[side, str(rows)] for side, rows in said.items()]))
+    story.heal()
+    tell("the cables are mended ...")
+    took = story.wait_state("Joined")
+    end = cluster.wait_settled(JOIN_S)
+    tell(f"one log again after {took:.1f} s, {end[0]:,} entries; every worker is there")
+    same = {side: story.population(side) for side in SIDES}
+    show(table("how many live in London now?", ("asked in", "answer"), [[s, str(rows)] for s, rows in same.items()]))
+    verdict = verify(cluster.masters_by_data_center)
+    tell(txlog("split-report", "--state", cluster.state.root))
+    splits = story.report()
+    report.equal("splits", len(splits), 1)
+    report.equal("digests_equal", verdict.equal, True)
+    report.at_least("moved", sum(split["moved"] or 0 for split in splits), 1)
+    report.at_least("restored_workers", sum(len(split["restoredWorkers"]) for split in splits), 1)
+    report.must("the two sides answered differently while they were apart", said["uk"] != said["us"])
+    report.must("they answer the same now", same["uk"] == same["us"] and len(same["uk"]) == 1)
+    wrong = story.wrong()
+    report.must("every acknowledged transaction stands once in every log", not wrong, "; ".join(wrong[:3]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

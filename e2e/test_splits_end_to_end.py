@@ -1,0 +1,72 @@
+"""Splits of a whole cluster, as a user meets them: the links are cut, both sides write, and are one again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.cluster import cluster_up, write_one
+from e2e.split import SIDES, Story, go_apart, manifests, pieces
+from txlog.backup import catalogue
+from txlog.backup.target import open_target
+from txlog.cli.verifying import verify
+from txlog.client import MasterClient
+from txlog.config.process import FolderConfig
+from txlog.model.durability import Durability
+
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("strategy", ["Smart", "Simple"])
+def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -> None:
+    with (
+        manifests(lag="4s", recovery=strategy) as folder,
+        cluster_up(tmp_path / "state", (folder,)) as cluster,
+    ):
+        story = Story(cluster)
+        cluster.wait_applying(240)
+        some = pieces(20)
+        story.load("uk", next(some), Durability.SYNCED)
+        cluster.wait_settled(60)
+        go_apart(story, {side: next(some) for side in SIDES}, {side: next(some) for side in SIDES})
+        held = {side: catalogue(open_target(FolderConfig(folder=cluster.state.split_backups(side)))) for side in SIDES}
+        assert all([each.held for each in backups] == [True] for backups in held.values()), held
+        assert story.population("uk") != story.population("us")
+        story.heal()
+        story.wait_state("Joined")
+        cluster.wait_settled(90)
+        assert verify(cluster.masters_by_data_center).equal
+        assert story.population("uk") == story.population("us")
+        assert not story.wrong()
+        (split,) = story.report()
+        assert split["strategy"] == strategy
+        assert split["moved"] > 0
+        assert {tuple(branch["members"]) for branch in split["branches"]} == {("uk-1", "uk-2"), ("us-1",)}
+        assert [branch["transactions"] for branch in split["branches"]] == [42, 42]
+        wanted = {"Smart": ["us-worker-1"], "Simple": ["uk-worker-1", "us-worker-1"]}[strategy]
+        assert split["restoredWorkers"] == wanted
+
+
+def test_in_majority_the_smaller_side_holds_and_nobody_backs_up(tmp_path: Path) -> None:
+    with (
+        manifests(lag="4s", mode="Majority") as folder,
+        cluster_up(tmp_path / "state", (folder,)) as cluster,
+    ):
+        story = Story(cluster)
+        cluster.wait_applying(240)
+        story.cut()
+        story.wait("the larger side goes on", lambda states: states["uk-1"] == "Isolated")
+        story.change("uk", 1, "applied")
+        story.change("us", 2, "accepted")
+        with MasterClient(cluster.master_of("us"), 5.0) as master:
+            assert master.status().state == "Suspected"
+            assert master.transaction(story.written["us"][0], 2.0, Durability.SYNCED).position is None
+            assert master.duties() == []
+        story.heal()
+        story.wait_state("Joined")
+        cluster.wait_settled(90)
+        assert verify(cluster.masters_by_data_center).equal
+        assert not story.wrong()
+        assert not [each for side in SIDES for each in cluster.state.split_backups(side).iterdir()]
+        write_one(cluster.master_of("us"), cluster.repository, "INSERT DATA { <urn:a> <urn:b> 1 }", "applied")
