@@ -218,6 +218,16 @@ def test_the_same_proposal_again_is_answered_again_also_after_a_restart() -> Non
     assert (again.log, again.pending, again.number) == (first.log, first.pending, first.number)
 
 
+def test_a_founding_view_that_was_accepted_and_never_at_work_is_reported() -> None:
+    """Else a majority would wait for ever for one that holds all there is: nothing."""
+    b = Lone(FIRST[:1])
+    report = b.ask("a", propose([A, B], [DOWN]))
+    assert isinstance(report, Report)
+    assert (report.view, report.installed, report.log.index) == (VIEW, False, 0)
+    b.receive("a", accept(floor=50))
+    assert b.core.views.number == NEXT
+
+
 def test_a_report_begins_at_the_last_place_that_both_logs_have() -> None:
     b = Lone([*FIRST, held(A, 1, 10, 20, 30)])
     agreement = b.core.agreement

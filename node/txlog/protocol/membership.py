@@ -104,11 +104,11 @@ class Membership(Fetching):
     def _report(self, proposal: Propose) -> Report:
         """One snapshot; it is durable before it leaves."""
         number, agreement = proposal.number, self.agreement
-        if agreement is None:
+        if agreement is None:  # a learner, or one whose founding view was never at work here
             empty = Checkpoint(0, b"")
-            me, prefers = self.settings.node, self.settings.strategy
+            me, prefers, view = self.settings.node, self.settings.strategy, self.accepted
             return Report(
-                number, me, self.birth, self.start, None, False, 0, empty, empty, [], b"", 0, [], [], [], prefers
+                number, me, self.birth, self.start, view, False, 0, empty, empty, [], b"", 0, [], [], [], prefers
             )
         history = agreement.history
         shared = Checkpoint(0, history.start_hash)
