@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo test lint types simulate mutants bench faults rolling clean up down
+.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rolling clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
@@ -75,6 +75,10 @@ $(OLD_RELEASE)/.installed: $(VENV)/.uv requirements-demo.lock
 
 demo: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres take in real data and its changes (KEEP=1: leave them running)
 	$(BIN)/python -m e2e.demo --old-release $(OLD_RELEASE) $(if $(KEEP),--keep)
+
+demo-split: export TXLOG_STARTED := $(shell date +%s)
+demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
+	$(BIN)/python -m e2e.split $(if $(STRATEGY),--strategy $(STRATEGY))
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)

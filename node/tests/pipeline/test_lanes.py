@@ -151,6 +151,24 @@ def test_a_store_put_back_to_an_older_copy_catches_up(site: Site) -> None:
     assert site.counts() == [5, 5]
 
 
+@pytest.mark.parametrize(("end", "said"), [(6, "Diverged"), (3, "Ahead")])
+def test_a_store_of_an_abandoned_branch_goes_on_once_it_was_made_anew(site: Site, end: int, said: str) -> None:
+    """Somebody else does that, and the lane does not cling to where the store stood."""
+    site.count_one(2)
+    site.ring()
+    site.stores["w2"].copy_to(site.folder / "copy")
+    site.count_one(3)
+    site.ring()
+    del site.log.entries[2:]
+    site.log.append(*[COUNT_ONE + b" "] * (end - 2), kind=COUNTED)  # the same, and other bytes: another branch
+    site.ring()
+    assert [feed.state("w2") for feed in site.feeds] == [said, said]
+    site.stores["w2"].put_back(site.folder / "copy")
+    site.ring()
+    assert site.stores["w2"].count() == end
+    assert [feed.state("w2") for feed in site.feeds] == ["Working", "Working"]
+
+
 def test_poison_blocks_one_worker_and_a_skip_sets_it_free(site: Site) -> None:
     site.count_one()
     site.ring()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from txlog.apply.log import LogSource
@@ -75,7 +76,7 @@ def apply_up_to(
     log: LogSource,
     upto: int,
     *,
-    epoch: int = 0,
+    epoch: int | Callable[[], int] = 0,
     budget_s: float = 2.0,
     clock: Clock | None = None,
     merge_max_transactions: int = MERGE_TRANSACTIONS,
@@ -90,9 +91,11 @@ def apply_up_to(
     """Bring one worker to index ``upto`` of ``log`` (at most to ``hold``), or as far as ``budget_s`` seconds allow;
     at least one request is tried. Never raises for a fault of the worker: the outcome says it.
 
-    ``epoch`` is written into the marker, for people. ``cached``: where the worker stood last, to spare asking; a
-    wrong one costs a request and nothing else. ``held``: the last outcome's, in the same process and with the same
-    transport. Errors of the log itself (no master reached) are raised, with the worker left in order."""
+    ``epoch`` is written into the marker: that of the view in which the log gave out the last page (a function is asked
+    then). By it a worker on an abandoned branch is known that stands above the log. ``cached``: where the worker stood
+    last, to spare asking; a wrong one costs a request and nothing else. ``held``: the last outcome's, in the same
+    process and with the same transport. Errors of the log itself (no master reached) are raised, with the worker left
+    in order."""
     if cached is not None and random.random() < audit:
         cached = None
     run = _Run(
@@ -100,7 +103,7 @@ def apply_up_to(
         transport,
         log,
         min(upto, hold) if hold is not None else upto,
-        epoch,
+        epoch if callable(epoch) else lambda: epoch,
         clock or SystemClock(),
         budget_s,
         merge_max_transactions,
@@ -138,7 +141,7 @@ class _Run:
         transport: Transport,
         log: LogSource,
         target: int,
-        epoch: int,
+        epoch: Callable[[], int],
         clock: Clock,
         budget_s: float,
         merge_transactions: int,
@@ -391,7 +394,7 @@ class _Run:
     def _move(self, batch: list[LogEntry]) -> WorkerResponse | None:
         """One request for the batch. None: applied. Else the worker's refusal of something inside."""
         last = batch[-1]
-        new = MarkerPosition(Position(self.epoch, last.index, last.hash), (self.marker or NOTHING).fence)
+        new = MarkerPosition(Position(self.epoch(), last.index, last.hash), (self.marker or NOTHING).fence)
         operations = [Operation(e.kind, e.payload) for e in batch if not _is_noop(e)]
         lock, release = Lock.NONE, False
         if self.token is not None:

@@ -97,7 +97,11 @@ def _split(
     began = max((b["began"] for b in _beginnings(states, rejoined)), default=None)
     ended = max((_first(states, node, "Joined", rejoined) or rejoined for node in view["members"]), default=rejoined)
     isolated = [r["at"] for _, r in states if r["state"] == "Isolated" and began and began <= r["at"] <= rejoined]
-    stopped = [r["at"] for _, r in states if r["state"] == "Rejoining" and rejoined - 60 <= r["at"] <= rejoined]
+    stopped = [
+        r["at"]
+        for _, r in states
+        if r["state"] == "Rejoining" and r.get("was") == "Isolated" and rejoined - 60 <= r["at"] <= rejoined
+    ]
     return {
         "endedBy": number,
         "strategy": "Simple" if view["merged"] else view["strategy"],

@@ -82,7 +82,7 @@ class WorkerApplier:
                 self._transport,
                 self._log,
                 upto,
-                epoch=self._log.epoch,
+                epoch=lambda: self._log.epoch,
                 budget_s=budget_s,
                 cached=known.marker,
                 held=self._held,
@@ -93,7 +93,8 @@ class WorkerApplier:
             error = f"no log from any master: {no_log}"
             return Applied(WorkerReport(place, State.WORKING, error), Known(True), False)
         self._held = outcome.held
-        gone = outcome.state is State.UNREACHABLE  # what comes back may be another store
+        # What comes back may be another store; what is off the log is made anew, behind our back.
+        gone = outcome.state in (State.UNREACHABLE, State.DIVERGED, State.AHEAD)
         after = NOTHING_KNOWN if gone else Known(True, outcome.position)
         healthy = outcome.state is State.WORKING and outcome.error is None
         return Applied(_report(outcome, (time.monotonic() - started) * 1000), after, healthy)
