@@ -218,9 +218,6 @@ async def test_a_master_without_its_journal_comes_back_as_another_birth(
     assert pages[0]["entries"] == pages[1]["entries"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="its peers refuse its word (OldBirth) and never tell it: it works on alone for ever"
-)
 async def test_a_folder_of_an_earlier_birth_ends_by_name(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(3)
     cluster.spawn()

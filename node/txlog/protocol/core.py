@@ -273,8 +273,8 @@ class Core:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         self.founding.check_members(peer, who.members)
         self._stirred = True
-        self.views.on_who(who)
         self._say([(peer, known_to(peer, who.view, self.views, self.peers))])
+        self.views.on_who(who)
 
     def _on_known(self, peer: str, known: Known) -> None:
         if known.node != peer:
@@ -305,6 +305,7 @@ class Core:
         sender.held_of_mine = sender.held(self.slot)
         if post.answers:
             sender.answered(post.answers, sender.held_of_mine)
+            self.around.answered(peer)
         self._advance()
         if post.ask:
             sender.owed = post.claim.number
@@ -335,16 +336,13 @@ class Core:
         return views.at_work
 
     def _note_heard(self, sender: Peer, claim: Claim) -> None:
-        """Whom it hears; its process is this one."""
-        if claim.heard >> self.slot & 1:
-            self.around.answered(sender.node)
+        """Which process of it posts, and whom it hears, itself or through others."""
         before = sender.claim
         if before is None or before.start != claim.start:
             self.views.heard_start(sender.origin, claim.start)
             self.views.heard_working(sender.origin, claim.start)
         if before is None or before.heard != claim.heard:
-            nodes = [p.node for p in self.peers if claim.heard >> p.slot & 1]
-            self.around.hears(sender.node, [*nodes, self.settings.node] if claim.heard >> self.slot & 1 else nodes)
+            self.around.hears(sender.node, [p.node for p in self.peers if claim.heard >> p.slot & 1])
 
     def _peer(self, node: str, claim: Claim) -> Peer:
         for peer in self.peers:
