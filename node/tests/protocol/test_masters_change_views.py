@@ -7,6 +7,7 @@ from core_cluster import Cluster, update
 
 from txlog.model.errors import Conflict
 from txlog.protocol.events import Accepted
+from txlog.wire.messages import Found, encode
 
 
 def in_view(cluster: Cluster, *nodes: str) -> bool:
@@ -67,6 +68,17 @@ def test_a_leave_costs_the_others_nothing_and_it_comes_back() -> None:
     run_until_in_view(cluster, "a", "b", "c", within_ms=3000)
     cluster.submit("c", "z")
     assert_same_logs(cluster, 3)
+
+
+def test_a_founding_record_that_comes_late_is_passed_over() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    first = cluster.core("b").views.accepted
+    assert first is not None
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b", within_ms=1000)
+    cluster.receive("a", "b", encode(Found(first)))
+    run_until_in_view(cluster, "a", "b", within_ms=1000)
+    assert "OtherCluster" not in cluster.faults["b"]
 
 
 def test_the_whole_cluster_leaves_and_comes_back_in_any_order() -> None:

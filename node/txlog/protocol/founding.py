@@ -113,6 +113,8 @@ class Founding:
             raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
         self.check_members(peer, [(m.node, m.data_center, m.weight) for m in view.members])
         accepted = self.views.accepted
+        if accepted is not None and accepted.history and accepted.cluster_id == view.cluster_id:
+            return []  # said before this cluster went on to its next view
         if self.views.installed and accepted != view:
             raise PeerFault(peer, "OtherCluster", "this master belongs to a founded cluster already")
         if accepted is not None and accepted.number > view.number:
