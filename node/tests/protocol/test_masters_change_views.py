@@ -264,3 +264,23 @@ def test_a_change_goes_on_after_a_crash_at_any_step(node: str, step: int) -> Non
         run_until_in_view(cluster, "a", "b", "c", within_ms=20_000)
         cluster.submit("b", "z")
         assert_same_logs(cluster, 3)
+
+
+# Splits
+
+
+def test_rule_23_a_backup_of_an_earlier_silence_is_none_for_the_next() -> None:
+    cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=500).founded()
+    views = cluster.core("a").views
+    agreement = views.agreement
+    assert agreement is not None
+    cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.run(300)
+    assert views.backup_at == -1
+    cluster.crash("b")
+    cluster.crash("c")
+    before = views.number
+    cluster.run(8000)
+    assert views.number == before, "it went on without a backup"
+    cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    run_until_in_view(cluster, "a")

@@ -6,10 +6,7 @@ When one is due while the last still runs, it is passed over, as is what was due
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +14,7 @@ from typing import Any, Final
 
 from txlog.config.schedule import Schedule, parse_schedule
 from txlog.local.child import Child
-from txlog.local.logs import last_lines
+from txlog.local.logs import answer_in, last_lines
 from txlog.local.plan import BackupPlan
 from txlog.local.state import StateFolder
 
@@ -71,32 +68,15 @@ class Backups:
                 log.error("a backup of %s cannot be started: %s", data_center, error)
                 continue
             said = last_lines(self._state.log(log_name(data_center)), 1)
-            self._note(data_center, last={"exitCode": code, **_answer(said)})
+            self._note(data_center, last={"exitCode": code, **answer_in(said)})
             if code:
                 log.error("a scheduled backup of %s failed: %s", data_center, " ".join(said))
 
     async def _once(self, data_center: str) -> int:
         command = (sys.executable, "-m", "txlog.backup", "--config", str(self._state.backup(data_center)))
         child = Child(command, {}, self._state.log(log_name(data_center)))
-        ending = asyncio.ensure_future(child.wait())
-        try:
-            return await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            child.signal(signal.SIGINT)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ending), END_S)
-            child.signal(signal.SIGKILL)
-            await ending
-            raise
+        return await child.finish(END_S)
 
     def _note(self, data_center: str, **facts: Any) -> None:
         self._told[data_center] = {**self._told.get(data_center, {}), **facts}
         self._state.write("backups.json", self._told)
-
-
-def _answer(lines: list[str]) -> dict[str, Any]:
-    try:
-        found = json.loads(lines[-1])
-        return found if isinstance(found, dict) else {}
-    except (IndexError, ValueError):
-        return {"error": "Ended", "message": " ".join(lines)[:500]}

@@ -71,6 +71,20 @@ class Child:
         self.signal(signal.SIGKILL)  # not reaped yet, so its number is still its own: this reaches only its group
         return self._process.wait()  # it has ended, so this does not block
 
+    async def finish(self, clear_up_s: float) -> int:
+        """Its exit code, as :meth:`wait`. When the waiting is cancelled it is interrupted, and killed if it has not
+        ended after ``clear_up_s``."""
+        ending = asyncio.ensure_future(self.wait())
+        try:
+            return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            self.signal(signal.SIGINT)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ending), clear_up_s)
+            self.signal(signal.SIGKILL)
+            await ending
+            raise
+
     def signal(self, number: signal.Signals) -> None:
         """SIGKILL to its whole process group, any other to the process alone: it ends its own children in order
         (a Spark driver its JVM). Nothing once it has been reaped."""

@@ -9,10 +9,8 @@ masters cannot know that it is to go on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,7 @@ import aiohttp
 
 from txlog.config.process import DutyJobConfig
 from txlog.local.child import Child
-from txlog.local.logs import last_lines
+from txlog.local.logs import answer_in, last_lines
 from txlog.local.state import StateFolder
 
 log = logging.getLogger("txlog.local")
@@ -132,7 +130,7 @@ class Duties:
             return None
         code = await self._once(data_center, way)
         said = last_lines(self._state.log(log_name(data_center)), 1)
-        told = _answer(said)
+        told = answer_in(said)
         if code == 0:
             self._pauses.pop(name, None)
             return told
@@ -147,16 +145,7 @@ class Duties:
     async def _once(self, data_center: str, way: str) -> int:
         command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(self._state.duties(data_center)), way)
         child = Child(command, {}, self._state.log(log_name(data_center)))
-        ending = asyncio.ensure_future(child.wait())
-        try:
-            return await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            child.signal(signal.SIGINT)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ending), END_S)
-            child.signal(signal.SIGKILL)
-            await ending
-            raise
+        return await child.finish(END_S)
 
     def _note(self, data_center: str, duty: dict[str, Any], told: dict[str, Any]) -> None:
         facts = {"dataCenter": data_center, "duty": duty["id"], "kind": duty["kind"], "why": duty["why"], **told}
@@ -186,11 +175,3 @@ async def _tell(session: aiohttp.ClientSession, masters: Sequence[str], duty: st
                     log.warning("%s: %s answered %d: %s", duty, url, answer.status, await answer.text())
         except (aiohttp.ClientError, TimeoutError, OSError) as wrong:
             log.warning("%s: %s is not told: %r", duty, url, wrong)
-
-
-def _answer(lines: list[str]) -> dict[str, Any]:
-    try:
-        found = json.loads(lines[-1])
-        return found if isinstance(found, dict) else {}
-    except (IndexError, ValueError):
-        return {"error": "Ended", "message": " ".join(lines)[:500]}

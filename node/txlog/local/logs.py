@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 LOG_BYTES: Final = 16 << 20
 """Of one log file; the one before it is kept as ``.1``."""
@@ -29,3 +30,12 @@ def last_lines(log: Path, count: int = 5) -> list[str]:
             return file.read().decode("utf-8", "replace").splitlines()[-count:]
     except FileNotFoundError:
         return []
+
+
+def answer_in(lines: list[str]) -> dict[str, Any]:
+    """The JSON that a job says last; what it said instead, when it ended without any."""
+    try:
+        found = json.loads(lines[-1])
+        return found if isinstance(found, dict) else {}
+    except (IndexError, ValueError):
+        return {"error": "Ended", "message": " ".join(lines)[:500]}
