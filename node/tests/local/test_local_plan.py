@@ -1,6 +1,7 @@
 import os
 import stat
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,28 @@ def test_the_folder_is_held_by_one(state: StateFolder) -> None:
     assert not state.is_locked
     with pytest.raises(NotRunning):
         state.control()
+
+
+def test_asking_who_holds_the_folder_is_in_nobodys_way(state: StateFolder) -> None:
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            assert state.is_locked in (False, True)
+
+    askers = [threading.Thread(target=ask) for _ in range(2)]
+    with state.locked():
+        pass
+    for asker in askers:
+        asker.start()
+    try:
+        for _ in range(200):
+            with state.locked():
+                pass
+    finally:
+        over.set()
+        for asker in askers:
+            asker.join()
 
 
 def test_a_folder_of_somebody_else_is_neither_used_nor_removed(tmp_path: Path) -> None:

@@ -24,10 +24,11 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,6 +36,15 @@ from txlog.local.faults import AlreadyRunning, NotOurFolder, NotRunning
 
 FORMAT: Final = 1
 DEFAULT_FOLDER: Final = Path(".txlog")
+LOCK_WAIT_S: Final = 1.0
+
+
+def _taken(lock: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class _Fact(BaseModel):
@@ -139,14 +149,18 @@ class StateFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; :class:`AlreadyRunning` when a supervisor does."""
+        """Hold the folder; :class:`AlreadyRunning` when a supervisor does.
+
+        Whoever asks :attr:`is_locked` shares the lock for a moment, so a refusal is believed after a moment only."""
+        until = time.monotonic() + LOCK_WAIT_S
         with open(self.root / "lock", "a") as lock:  # Python's files are not inherited, so no child keeps it
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise AlreadyRunning(
-                    f"a cluster already runs with the state folder {self.root}; see txlog status, or end it: txlog down"
-                ) from None
+            while not _taken(lock, fcntl.LOCK_EX):
+                if time.monotonic() > until:
+                    raise AlreadyRunning(
+                        f"a cluster already runs with the state folder {self.root}; see txlog status, or end it:"
+                        " txlog down"
+                    )
+                time.sleep(0.01)
             yield
 
     @property
@@ -154,11 +168,8 @@ class StateFolder:
         """Whether a supervisor lives."""
         if not (self.root / "lock").exists():
             return False
-        try:
-            with self.locked():
-                return False
-        except AlreadyRunning:
-            return True
+        with open(self.root / "lock") as lock:
+            return not _taken(lock, fcntl.LOCK_SH)
 
     def purge(self) -> None:
         """Remove the folder and everything in it. Only while nothing runs."""
