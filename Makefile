@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-PYTHON ?= python3
+PYTHON ?= $(shell tools/fastest-python)
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
