@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rolling clean up down
+.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rejoin rolling clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
@@ -82,6 +82,9 @@ demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres los
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
+
+rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
+	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
 
 rolling: native ## every master restarted in turn, then killed, under load (ROUNDS=1)
 	$(BIN)/python -m e2e.rolling $(if $(ROUNDS),--rounds $(ROUNDS))

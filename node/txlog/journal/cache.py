@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.entry import Run
 
-ITEM_BYTES = 200
+ITEM_BYTES: Final = 200
 """What an item costs in memory beside its payload: the object, its stamp, the bytes object's head."""
 
 

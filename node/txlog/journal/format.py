@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -14,31 +14,31 @@ from txlog.journal.vitals import Vitals
 from txlog.model.hashes import NO_HASH, short_hash
 from txlog.model.view import View
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Final = 1
 """On disk."""
-SEGMENT_MAGIC = b"TXLOGSEG"
+SEGMENT_MAGIC: Final = b"TXLOGSEG"
 """On disk."""
-RECORD_MARK = b"\xf1TxR"
+RECORD_MARK: Final = b"\xf1TxR"
 """On disk."""
-SECTOR = 512
+SECTOR: Final = 512
 """On disk: a header copy is a multiple of this, so that two copies never share a sector."""
 RECORD_HEAD = Struct("<4sIIBBHQQ16sIIQII")
 """On disk: mark, head crc, length, kind, flags, vitals length, number, synced, chain, tail crc, front length, a, b,
 tail length."""
-HEAD_BYTES = RECORD_HEAD.size
-CRC_FROM = 8
+HEAD_BYTES: Final = RECORD_HEAD.size
+CRC_FROM: Final = 8
 """On disk: the head crc covers the record from here to the end of its front."""
 
 _REST = Struct("<IBBHQQ16sIIQII")
-_PADDING = [bytes(count) for count in range(8)]
+_PADDING: Final = [bytes(count) for count in range(8)]
 _FRAME = Struct("<4sI")
 _SEED = Struct("<QQ")
 _SEGMENT = Struct("<8sIIIIQQQQ16sHHI")
-_SEGMENT_CRC_FROM = 12
+_SEGMENT_CRC_FROM: Final = 12
 
 STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED, PROMISED, LEFT = range(1, 12)
 """On disk: the kinds."""
-KIND_NAMES = (
+KIND_NAMES: Final = (
     "",
     "Started",
     "Held",
@@ -52,12 +52,12 @@ KIND_NAMES = (
     "Promised",
     "Left",
 )
-FLAG_NAMED = 1
+FLAG_NAMED: Final = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""
-FLAG_REPAIR = 2
+FLAG_REPAIR: Final = 2
 """On disk: written by a repair; fills a gap behind the point where it stands."""
 
-HEADERS_MAX = 1 << 18
+HEADERS_MAX: Final = 1 << 18
 """Both copies of a header fit: vitals and views are at most 64 KiB each."""
 
 _NAME = re.compile(r"^(segment|spare|making)-([0-9]{10})$")
@@ -272,5 +272,5 @@ def _refuse_unknown(data: bytes) -> None:
         raise UnknownFormat(f"format version {versions[0]}; this program reads version {FORMAT_VERSION}")
 
 
-EMPTY_CHAIN = NO_HASH
+EMPTY_CHAIN: Final = NO_HASH
 """On disk: the chain hash before record 1."""

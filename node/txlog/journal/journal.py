@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from array import array
 from collections.abc import Callable, Sequence
 
@@ -38,13 +40,13 @@ from txlog.model.records import (
 )
 from txlog.model.view import Number, View
 
-SEGMENT_BYTES = 64 << 20
-CACHE_BYTES = 32 << 20
-VITALS_GROWTH = 96
+SEGMENT_BYTES: Final = 64 << 20
+CACHE_BYTES: Final = 32 << 20
+VITALS_GROWTH: Final = 96
 """How much longer the vitals may become by the record itself: an origin that was not there before."""
-ORIGIN_BYTES_MAX = 80
+ORIGIN_BYTES_MAX: Final = 80
 """Of the origin's name in a Held record, padded."""
-WORK_BYTES_MAX = 1 << 16
+WORK_BYTES_MAX: Final = 1 << 16
 """``has_room_for_work`` promises room for a record of this size (less where segments are tiny)."""
 
 

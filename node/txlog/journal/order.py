@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES
 
-HOLE = ""
+HOLE: Final = ""
 """The node of a span that stands for entries whose order cannot be read."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from collections import OrderedDict
 
 from txlog.journal import bodies
@@ -12,9 +14,9 @@ from txlog.journal.index import Place
 from txlog.model.entry import Item
 from txlog.model.hashes import content_hash
 
-WINDOW_BYTES = 1 << 18
+WINDOW_BYTES: Final = 1 << 18
 """Read at once: single transactions that follow one another cost one call, not one each."""
-OPEN_FILES_MAX = 32
+OPEN_FILES_MAX: Final = 32
 """Segments kept open for reading; a process may open 1,024 files."""
 
 
@@ -40,7 +42,7 @@ class Head:
         return self.first_seq + self.count - 1
 
 
-NO_HEAD = Head(Place(1, 0, 0), Framed(0, 0, fmt.HELD, 0, 0, 0, b"", 1, 0, b"", bytes(16), 0, 0))
+NO_HEAD: Final = Head(Place(1, 0, 0), Framed(0, 0, fmt.HELD, 0, 0, 0, b"", 1, 0, b"", bytes(16), 0, 0))
 
 
 class Reader:

@@ -6,13 +6,15 @@ segment is half full, so that nobody waits for zeros.
 
 from __future__ import annotations
 
+from typing import Final
+
 import errno
 from collections import deque
 
 from txlog.journal import format as fmt
 from txlog.journal.files import Files
 
-RESERVE_SPARES = 1
+RESERVE_SPARES: Final = 1
 """Kept for Added, Stable, Ceiling and the views: at 64 MiB, half a million of them. A view whose base has more than
 three million entries that were not in this log is larger; where the disk is full it ends the process."""
 

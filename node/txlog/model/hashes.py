@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hashlib import blake2b
 
 from txlog.model.ids import Origin
 
-HASH_BYTES = 16
-NO_HASH = bytes(HASH_BYTES)
-_BLANK = blake2b(digest_size=HASH_BYTES)
-_UNNAMED = tuple(b"%d 0 " % kind for kind in range(8))
+HASH_BYTES: Final = 16
+NO_HASH: Final = bytes(HASH_BYTES)
+_BLANK: Final = blake2b(digest_size=HASH_BYTES)
+_UNNAMED: Final = tuple(b"%d 0 " % kind for kind in range(8))
 """What stands before the payload of a transaction without a key."""
 
 

@@ -7,7 +7,7 @@ anything that follows from it leaves the process (the caller's duty, ``README.md
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.model.entry import KIND_SKIP, Item, Run, Span
 from txlog.model.errors import Fatal, PeerFault
@@ -19,7 +19,7 @@ from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
 from txlog.protocol.queue import ENDLESS, OriginQueue, Prefix, head_within, ranks_of
 
-_RANK_MAX = 256
+_RANK_MAX: Final = 256
 """Above the rank of every origin."""
 
 

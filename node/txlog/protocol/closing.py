@@ -9,7 +9,7 @@ and the winner goes on. Under ``Simple`` the branches are merged behind what the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, origin_tag
@@ -19,8 +19,8 @@ from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.history import History
 from txlog.wire.messages import Departure, Outline, Pending, Report
 
-_ORIGINS_MAX = 255
-STRATEGIES = ("Simple", "Smart", "None")
+_ORIGINS_MAX: Final = 255
+STRATEGIES: Final = ("Simple", "Smart", "None")
 """The safest first."""
 
 

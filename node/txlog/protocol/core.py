@@ -6,6 +6,8 @@ it says were durable; the caller makes that true by releasing nothing before (``
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.entry import Item, Span
 from txlog.model.errors import Conflict, Fatal, PeerFault, Refused, Unavailable
 from txlog.model.ids import Origin, Txid
@@ -25,14 +27,14 @@ from txlog.protocol.views import Views
 from txlog.wire import messages as wire
 from txlog.wire.messages import Claim, FetchRuns, Forward, Known, Message, Post, Runs, Who
 
-CEILING_BLOCK = 10_000 << LOGICAL_BITS
+CEILING_BLOCK: Final = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
 far in the future (rule 5)."""
-LOOK_MS = 20
+LOOK_MS: Final = 20
 """While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
-NOTHING = Effects()
+NOTHING: Final = Effects()
 """What most calls have to say; nobody writes into it."""
-ORDER_MAX = 65_536
+ORDER_MAX: Final = 65_536
 """Entries of the log's order in one post, a byte each: a bounded piece of catching up (rule 18)."""
 
 

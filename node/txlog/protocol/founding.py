@@ -7,6 +7,8 @@ it is heard, and repeating one gives the same view, because the cluster id is th
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Record, Recovered, ViewAccepted, ViewInstalled
@@ -15,9 +17,9 @@ from txlog.protocol.events import Settings
 from txlog.protocol.views import Views
 from txlog.wire.messages import Begin, Found, Founded, Known, KnownBirth, Message
 
-_REPEAT_MS = 200
+_REPEAT_MS: Final = 200
 """Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
-_ALONE_ROUNDS = 5
+_ALONE_ROUNDS: Final = 5
 """Round time-outs without a word from anybody before a master that has just started takes itself for cut off. A peer
 that only pauses would tell whether this journal is an old image; a split cannot be waited for."""
 

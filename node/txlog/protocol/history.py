@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from array import array
 from bisect import bisect_right
 
@@ -12,7 +14,7 @@ from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_start
 from txlog.model.ids import Origin
 
-_MARK = 1024
+_MARK: Final = 1024
 """Every so many entries the seqs reached are noted, so that no look-up counts from the beginning."""
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from collections import deque
 
 from txlog.model.errors import PeerFault
 from txlog.model.view import Member
 from txlog.wire.messages import Claim
 
-_PENDING_MAX = 64
+_PENDING_MAX: Final = 64
 """Claims kept until the log or the queue reaches them. They only grow, so the middle ones may be dropped."""
 
 

@@ -6,14 +6,16 @@ of the origins' own orders, and a transaction costs four list cells rather than 
 
 from __future__ import annotations
 
+from typing import Final
+
 from bisect import bisect_left, bisect_right
 from itertools import repeat
 
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
 
-_COMPACT_AT = 4096
-ENDLESS = 1 << 63
+_COMPACT_AT: Final = 4096
+ENDLESS: Final = 1 << 63
 
 
 class Prefix:

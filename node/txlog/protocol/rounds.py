@@ -17,18 +17,20 @@ until it says that it has room again.
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Settings
 from txlog.protocol.peers import InFlight, Peer
 from txlog.wire.messages import Claim
 
-PACE_MS = 4
-BUSY_MS = 5
-TELL_MS = 5
-RELAY_MS = 20
-IN_FLIGHT_MAX = 64
+PACE_MS: Final = 4
+BUSY_MS: Final = 5
+TELL_MS: Final = 5
+RELAY_MS: Final = 20
+IN_FLIGHT_MAX: Final = 64
 """Posts that await an answer, per peer: at ``PACE_MS`` a round trip of a quarter of a second is filled."""
-_NEVER = 1 << 60
+_NEVER: Final = 1 << 60
 
 
 class Rounds:

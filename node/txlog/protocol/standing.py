@@ -5,6 +5,8 @@ Nothing here agrees to anything: ``membership.py`` does that, and ``views.py`` s
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Left, Record, Recovered
@@ -23,15 +25,15 @@ from txlog.wire.messages import (
     Who,
 )
 
-CAUGHT_UP = 1000
+CAUGHT_UP: Final = 1000
 """Transactions that a master outside may still lack when the view is stopped to let it in: well below a second."""
-SILENT_ROUNDS = 3
+SILENT_ROUNDS: Final = 3
 """``Majority``: a member's term, in round time-outs."""
-UNVOUCHED_MS = 30_000
+UNVOUCHED_MS: Final = 30_000
 """A proof of *down* that nobody could vouch for is not tried again for so long."""
-PATIENCE_MAX = 8
+PATIENCE_MAX: Final = 8
 """Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
-NEVER = 1 << 60
+NEVER: Final = 1 << 60
 
 
 class Standing:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_NEVER = -(1 << 60)
+from typing import Final
+
+_NEVER: Final = -(1 << 60)
 
 
 class Surroundings:

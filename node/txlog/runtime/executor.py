@@ -8,7 +8,7 @@ what arrives meanwhile goes into the next one (group commit).
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -23,13 +23,13 @@ from txlog.protocol.queue import ENDLESS
 from txlog.wire import messages as wire
 from txlog.wire.messages import Accept, FetchOrder, FetchRuns, Forward, Notice, Order, Post, Runs
 
-ITEM_BYTES = 64
+ITEM_BYTES: Final = 64
 """More than a transaction takes in a record beside its payload and key."""
-RECEIVED_GROWTH = 3
+RECEIVED_GROWTH: Final = 3
 """A message's transactions take less than this many times its bytes in a record, however small they are."""
-READ_BYTES = 4 << 20
+READ_BYTES: Final = 4 << 20
 """Payload read at once where only the stamps are wanted."""
-ORDER_MAX = 20_000
+ORDER_MAX: Final = 20_000
 """Entries in one answer about the log's order: at most a megabyte."""
 
 

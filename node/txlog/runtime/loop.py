@@ -17,7 +17,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
@@ -32,15 +32,15 @@ from txlog.runtime.executor import Executor
 from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.watermark import Waiter, Watermark
 
-NEVER_MS = 1 << 60
-INLINE_SYNC_S = 0.002
+NEVER_MS: Final = 1 << 60
+INLINE_SYNC_S: Final = 0.002
 """While syncs take less than this on average they run on the loop's own thread: handing one over and back costs more
 than it hides. On a slower disk they run on the sync thread, so that everything else goes on meanwhile."""
-SYNC_WEIGHT = 0.1
+SYNC_WEIGHT: Final = 0.1
 """Of the newest sync in that average."""
-LOOKS_MAX = 5
+LOOKS_MAX: Final = 5
 """So often at most are the sockets read before a turn, so that a flood of messages cannot put it off."""
-IDLE_SEAL_S = 1.0
+IDLE_SEAL_S: Final = 1.0
 """After so long without a sync the journal may put down that everything in it is durable."""
 
 

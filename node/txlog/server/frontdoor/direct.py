@@ -13,7 +13,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS
@@ -28,18 +28,18 @@ from txlog.server.frontdoor.answers import plain_success
 from txlog.server.frontdoor.writes import Writes
 from txlog.sparql import plain_quad
 
-HEAD_BYTES_MAX = 4096
-BODY_BYTES_MAX = 64 << 10
-AHEAD_BYTES_MAX = 256 << 10
+HEAD_BYTES_MAX: Final = 4096
+BODY_BYTES_MAX: Final = 64 << 10
+AHEAD_BYTES_MAX: Final = 256 << 10
 """Of further requests that a client sends before it has its answer; then it is not read from for a while."""
-PATIENCE_S_MIN = 5.0
+PATIENCE_S_MIN: Final = 5.0
 """A client with less patience is aiohttp's: here time-outs are looked at only every :data:`TICK_S`."""
-TICK_S = 0.5
-HEADS_MAX = 512
+TICK_S: Final = 0.5
+HEADS_MAX: Final = 512
 """Recognised heads that are remembered: a client sends the same one again and again."""
 
 _HEAD = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+)++)")
-_OTHERWISE = frozenset(
+_OTHERWISE: Final = frozenset(
     b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key".split()
 )
 """Headers whose meaning is aiohttp's to know."""

@@ -11,13 +11,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from struct import Struct
-from typing import cast
+from typing import Final, cast
 
-UPGRADE = "txlog-frames"
+UPGRADE: Final = "txlog-frames"
 """The token of the ``Upgrade`` header; another framing would have another."""
-BUFFER_BYTES = (1 << 18, 1 << 20)
+BUFFER_BYTES: Final = (1 << 18, 1 << 20)
 """Written and not yet taken by the system: above the second no more is written until it is below the first."""
-HEAD_BYTES_MAX = 16 << 10
+HEAD_BYTES_MAX: Final = 16 << 10
 
 _LENGTH = Struct(">I")
 

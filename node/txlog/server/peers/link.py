@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from txlog.config.process import PeerConfig
 from txlog.model.errors import PeerFault
 from txlog.server.peers.frames import Frames
 
-QUEUE_BYTES_MAX = 32 << 20
+QUEUE_BYTES_MAX: Final = 32 << 20
 """Waiting for one peer's connection: eight full frames; more only delays what is newer."""
-QUEUE_MESSAGES_MAX = 256
-QUEUE_UNCONNECTED_MAX = 8
+QUEUE_MESSAGES_MAX: Final = 256
+QUEUE_UNCONNECTED_MAX: Final = 8
 """Messages kept for a peer without a connection: a post is worth little when it is old."""
 
 
