@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rejoin rolling clean up down
+.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rejoin soak rolling clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
@@ -91,3 +91,6 @@ rolling: native ## every master restarted in turn, then killed, under load (ROUN
 
 faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills,... KILLS=20)
 	$(BIN)/python -m e2e.faults $(if $(ONLY),--only $(ONLY)) $(if $(KILLS),--kills $(KILLS))
+
+soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
+	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))

@@ -31,12 +31,46 @@ GIVE_UP_S: Final = 90.0
 _NAME: Final = re.compile(rb"urn:faults:op:([a-z0-9-]+)>")
 
 
+def quads_of(name: str) -> str:
+    """The one quad of a transaction of that name, as N-Quads."""
+    return f'<urn:faults:op:{name}> <urn:faults:by> "{client_of(name)}" <{GRAPH}> .\n'
+
+
+def raise_of(name: str) -> str:
+    """The update that raises its client's counter by one."""
+    client = client_of(name)
+    counter = f"<urn:faults:counter:{client}> <urn:faults:value>"
+    return (
+        f"DELETE {{ GRAPH <{GRAPH}> {{ {counter} ?old }} }} "
+        f"INSERT {{ GRAPH <{GRAPH}> {{ {counter} ?new . <urn:faults:op:{name}> <urn:faults:by> {client} }} }} "
+        f"WHERE {{ GRAPH <{GRAPH}> {{ {counter} ?old BIND(?old + 1 AS ?new) }} }}"
+    )
+
+
+def set_up_of(client: int) -> str:
+    """The update that puts a client's counter at 0."""
+    return f"INSERT DATA {{ GRAPH <{GRAPH}> {{ <urn:faults:counter:{client}> <urn:faults:value> 0 }} }}"
+
+
+def client_of(name: str) -> int:
+    return int(name.partition("-")[0])
+
+
 class Clients:
     """``count`` clients over all masters. :meth:`begin` and :meth:`end` bound a stretch of load; the history grows
     over all stretches."""
 
-    def __init__(self, cluster: Cluster, count: int = 8, pause_s: float = 0.03, seed: int = 1) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        count: int = 8,
+        pause_s: float = 0.03,
+        seed: int = 1,
+        homes: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
+        """``homes``: the masters that a client uses, where that is not all of them."""
         self.cluster = cluster
+        self._homes = homes or {}
         self.history: list[Operation] = []
         self.repeats = 0
         self.retries = 0
@@ -52,8 +86,8 @@ class Clients:
     def set_up(self) -> None:
         """Every client's counter at 0."""
         for client in range(self._count):
-            text = f"INSERT DATA {{ GRAPH <{GRAPH}> {{ <urn:faults:counter:{client}> <urn:faults:value> 0 }} }}"
-            self._write(client, f"setup-{client}", text.encode(), "application/sparql-update", "synced", "")
+            body = set_up_of(client).encode()
+            self._write(client, f"setup-{client}", body, "application/sparql-update", "synced", "")
 
     def begin(self) -> None:
         self._over.clear()
@@ -99,15 +133,10 @@ class Clients:
         name = f"{client}-{self._numbers[client]}"
         level = "applied" if client % PATIENT_EACH == PATIENT_EACH - 1 else draw.choice(LEVELS)
         if draw.random() < 0.2:
-            counter = f"<urn:faults:counter:{client}> <urn:faults:value>"
-            body = (
-                f"DELETE {{ GRAPH <{GRAPH}> {{ {counter} ?old }} }} "
-                f"INSERT {{ GRAPH <{GRAPH}> {{ {counter} ?new . <urn:faults:op:{name}> <urn:faults:by> {client} }} }} "
-                f"WHERE {{ GRAPH <{GRAPH}> {{ {counter} ?old BIND(?old + 1 AS ?new) }} }}"
-            )
+            body = raise_of(name)
             kind = "application/sparql-update"
         else:
-            body = f'<urn:faults:op:{name}> <urn:faults:by> "{client}" <{GRAPH}> .\n'
+            body = quads_of(name)
             kind = "application/n-quads"
         outcome = self._write(client, name, body.encode(), kind, level, f"faults-{self._seed}-{name}")
         with self._lock:
@@ -118,7 +147,7 @@ class Clients:
 
     def _write(self, client: int, name: str, body: bytes, kind: str, level: str, key: str) -> Operation:
         """Until somebody acknowledges it, or the time is over."""
-        masters = self.cluster.masters
+        masters = self._masters(client)
         began = time.monotonic()
         unknown, attempt = False, 0
         while True:
@@ -132,6 +161,9 @@ class Clients:
             attempt += 1
             self.retries += 1
             time.sleep(0.1)
+
+    def _masters(self, client: int) -> Sequence[str]:
+        return self._homes.get(client) or self.cluster.masters
 
     def _try(self, master: str, body: bytes, kind: str, level: str, key: str, wait_s: int) -> tuple[str, str] | Outcome:
         """Level and name that were promised, or what is known otherwise."""

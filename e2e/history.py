@@ -6,7 +6,7 @@ there once or not at all. A check is one scan over what is checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -78,7 +78,7 @@ def check_log(history: Iterable[Operation], log: Iterable[Found]) -> Verdict:
     for found in log:
         places.setdefault(found.name, []).append(found.at)
     verdict = _check(operations, {name: len(each) for name, each in places.items()})
-    return verdict._replace(disordered=_disordered(operations, {name: each[0] for name, each in places.items()}))
+    return verdict._replace(disordered=check_order(operations, {name: each[0] for name, each in places.items()}))
 
 
 def check_worker(history: Iterable[Operation], names: Iterable[str]) -> Verdict:
@@ -121,18 +121,23 @@ def _check(operations: list[Operation], counts: Mapping[str, int]) -> Verdict:
     return Verdict(acknowledged, unknown, lost, doubled, ghosts, [])
 
 
-def _disordered(operations: list[Operation], places: Mapping[str, int]) -> list[str]:
-    """Real time: what was acknowledged as synced before another was sent stands before it in the log."""
+def check_order(operations: Sequence[Operation], places: Mapping[str, int]) -> list[str]:
+    """``places``: name to index in the log. Real time: what was acknowledged as synced before another was sent stands
+    before it."""
     placed = [operation for operation in operations if operation.name in places]
     ended = sorted(
-        (op.ended, places[op.name]) for op in placed if op.outcome is Outcome.ACKNOWLEDGED and op.level in AGREED
+        (op.ended, places[op.name], op.name)
+        for op in placed
+        if op.outcome is Outcome.ACKNOWLEDGED and op.level in AGREED
     )
     wrong = []
-    at, highest = 0, 0
+    at, highest, there = 0, 0, ""
     for operation in sorted(placed, key=lambda op: op.began):
         while at < len(ended) and ended[at][0] < operation.began:
-            highest = max(highest, ended[at][1])
+            highest, there = max((highest, there), ended[at][1:])
             at += 1
         if places[operation.name] < highest:
-            wrong.append(f"{operation.name} at {places[operation.name]}, below {highest}, which was there before")
+            wrong.append(
+                f"{operation.name} at {places[operation.name]}, below {there} at {highest}, which was there before"
+            )
     return wrong

@@ -17,7 +17,7 @@ from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
 from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor
-from txlog.runtime.loop import Loop, system_now
+from txlog.runtime.loop import Loop, clock_with_offset, system_now
 from txlog.runtime.watermark import Watermark
 
 
@@ -206,3 +206,11 @@ def test_a_line_for_each_event_and_not_more_than_that() -> None:
         ("WrongToken", "uk-2", 4),
     ]
     assert all(line["node"] == "uk-1" and line["time"] for line in lines)
+
+
+@pytest.mark.parametrize("offset_ms", [-3_600_000, 50_000])
+def test_a_clock_with_an_offset_is_wrong_by_it_and_measures_time_as_ever(offset_ms: int) -> None:
+    before, now, after = system_now(), clock_with_offset(offset_ms)(), system_now()
+    assert before.wall <= now.wall - 1000 * offset_ms <= after.wall
+    assert before.mono <= now.mono <= after.mono
+    assert clock_with_offset(0) is system_now

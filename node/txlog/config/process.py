@@ -91,6 +91,9 @@ class NodeConfig(Strict):
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
+    clock_offset_ms: int = Field(
+        default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
+    )
     limits: Limits = Limits()
     last_seen: LastSeen | None = None
 

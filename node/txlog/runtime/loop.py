@@ -49,6 +49,18 @@ def system_now() -> Now:
     return Now(time.time_ns() // 1000, time.monotonic_ns() // 1_000_000)
 
 
+def clock_with_offset(offset_ms: int) -> Callable[[], Now]:
+    """:func:`system_now` with a wall clock that is wrong by so many milliseconds (0: as it is)."""
+    if not offset_ms:
+        return system_now
+
+    def wrong() -> Now:
+        now = system_now()
+        return Now(now.wall + 1000 * offset_ms, now.mono)
+
+    return wrong
+
+
 class Write:
     """Transactions of one request on their way. ``waiter`` is told True when the last of them has reached the level
     asked, or all were refused. ``answers`` stand in the batch's order and are there when it is told."""

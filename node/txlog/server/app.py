@@ -23,7 +23,7 @@ from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Settings
 from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
-from txlog.runtime.loop import Loop, system_now
+from txlog.runtime.loop import Loop, clock_with_offset
 from txlog.runtime.registry import Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
@@ -104,11 +104,13 @@ class App:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
         self.links = Links(config, token, log)
-        core = Core(settings_of(config), recovered, system_now())
+        now = clock_with_offset(config.clock_offset_ms)
+        core = Core(settings_of(config), recovered, now())
         self.loop = Loop(
             Executor(core, journal),
             send=self.links.send,
             ended=ended,
+            now=now,
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
         )

@@ -1,0 +1,90 @@
+"""``python -m e2e.soak``: the strategies one after the other under faults; see ``e2e/soak/README.md``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from bench.report import Figure, Report, console, show, table
+from e2e.soak.phase import Found, Phase
+
+STATE: Final = Path(".txlog-soak")
+STRATEGIES: Final = ("Smart", "Simple", "Majority")
+PER_S: Final = 400.0
+FULL_MINUTES: Final = 30
+FAULTS, ACKNOWLEDGED, SPLITS = 300, 200_000, 20
+"""Musts of a run of :data:`FULL_MINUTES`; a shorter one must reach its share."""
+SHOWN: Final = 20
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.soak", description="a cluster under faults")
+    parser.add_argument("--minutes", type=float, default=float(FULL_MINUTES), help="of all strategies together")
+    parser.add_argument("--only", default=",".join(STRATEGIES), help="with commas: " + ", ".join(STRATEGIES))
+    parser.add_argument("--per-s", type=float, default=PER_S, help="transactions a second while nothing breaks")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the faults that are drawn")
+    parser.add_argument("--state", type=Path, default=STATE)
+    parser.add_argument("--keep", action="store_true", help="keep the state folders, also of clean phases")
+    options = parser.parse_args(arguments)
+    strategies = [name for name in STRATEGIES if name.lower() in options.only.lower().split(",")]
+    if not strategies:
+        parser.error(f"no strategy is called {options.only}; there are {', '.join(STRATEGIES)}")
+    console.print(f"seed {options.seed}", highlight=False)
+    report = Report("make soak")
+    found: list[Found] = []
+    for strategy in strategies:
+        folder = options.state.with_name(f"{options.state.name}-{strategy.lower()}").absolute()
+        one = Phase(strategy, folder, options.seed, options.per_s).run(60 * options.minutes / len(strategies))
+        found.append(one)
+        if one.clean and not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    tell(report, found, options.minutes)
+    return report.end()
+
+
+def tell(report: Report, found: list[Found], minutes: float) -> None:
+    """Tables and musts of all phases."""
+    kinds = sorted({kind for one in found for kind in one.faults})
+    rows: list[list[Figure]] = [[kind, *(one.faults.get(kind, 0) for one in found)] for kind in kinds]
+    show(table("faults", ("kind", *(one.strategy for one in found)), rows))
+    columns = ("strategy", "faults", "acknowledged", "unknown", "splits", "long pauses", "looks", "stalls", "seconds")
+    rows = [
+        [
+            one.strategy,
+            sum(one.faults.values()),
+            one.acknowledged,
+            one.unknown,
+            one.splits,
+            one.pauses,
+            one.looks,
+            one.stalls,
+            one.seconds,
+        ]
+        for one in found
+    ]
+    show(table("what was done and seen", columns, rows))
+    for name in ("lost", "doubled", "foreign", "disordered", "unequal", "false_splits", "missed_splits", "wrong"):
+        for text in [text for one in found for text in getattr(one, name)][:SHOWN]:
+            console.print(f"{name}: {text}", highlight=False, markup=False)
+    share = min(1.0, minutes / FULL_MINUTES)
+    faults = sum((Counter(one.faults) for one in found), Counter[str]())
+    report.at_least("faults", sum(faults.values()), int(FAULTS * share))
+    report.at_least("acknowledged", sum(one.acknowledged for one in found), int(ACKNOWLEDGED * share))
+    report.at_least("splits", sum(one.splits for one in found), max(1, int(SPLITS * share)))
+    for name in ("lost", "doubled", "foreign"):
+        report.equal(name, sum(len(getattr(one, name)) for one in found), 0)
+    report.equal("digests_equal", all(one.looks and not one.unequal for one in found), True)
+    report.equal("false_splits", sum(len(one.false_splits) for one in found), 0)
+    report.equal("missed_splits", sum(len(one.missed_splits) for one in found), 0)
+    for one in found:
+        report.must(f"{one.strategy}: the order that clients were told stands", not one.disordered)
+        report.must(f"{one.strategy}: it went on to its end", not one.wrong, (one.wrong or [""])[0][:200] or None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

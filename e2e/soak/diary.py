@@ -1,0 +1,98 @@
+"""What was done to the cluster and when, so that whatever is found later can name the faults before it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+TOLD: Final = 5
+"""Faults that a finding names."""
+STALL_S: Final = 1.0
+
+
+@dataclass
+class Fault:
+    """``began`` and ``ended`` are seconds since 1970; ``ended`` is 0 while it lasts."""
+
+    kind: str
+    target: str
+    began: float
+    ended: float = 0.0
+
+    def __str__(self) -> str:
+        lasted = f"{self.ended - self.began:.1f} s" if self.ended else "not over"
+        return f"{clock(self.began)} {self.kind} {self.target} ({lasted})"
+
+
+def patiently(seconds: float, step_s: float = 0.1) -> Iterator[None]:
+    """Again and again, each ``step_s``, for so long; time in which the machine stood still does not count."""
+    left = seconds
+    while left > 0:
+        began = time.monotonic()
+        yield
+        time.sleep(step_s)
+        left -= min(STALL_S, time.monotonic() - began)
+
+
+def clock(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%H:%M:%S.%f")[:-4]
+
+
+class Diary:
+    """Of one cluster; threads write into it. ``written`` hears of each fault that is over."""
+
+    def __init__(self, written: Callable[[Fault], None] = lambda _: None) -> None:
+        self._written = written
+        self.faults: list[Fault] = []
+        self.stalls: list[tuple[float, float]] = []
+        """When this very process stood still for longer than :data:`STALL_S`: the machine did, and every fault lasted
+        longer than it was meant to."""
+        self._lock = threading.Lock()
+
+    @property
+    def stalled_s(self) -> float:
+        return sum(until - since for since, until in list(self.stalls))
+
+    @contextmanager
+    def fault(self, kind: str, target: str) -> Iterator[Fault]:
+        """Begun now, over at the end of the block; one that could not be done (it raises) is none."""
+        fault = Fault(kind, target, time.time())
+        with self._lock:
+            self.faults.append(fault)
+        try:
+            yield fault
+        except BaseException:
+            with self._lock:
+                self.faults.remove(fault)
+            raise
+        fault.ended = time.time()
+        self._written(fault)
+
+    def counts(self) -> Counter[str]:
+        with self._lock:
+            return Counter(fault.kind for fault in self.faults)
+
+    def before(self, at: float) -> str:
+        """The last faults that began before that moment, newest first."""
+        with self._lock:
+            known = [fault for fault in self.faults if fault.began <= at]
+        return "; ".join(str(fault) for fault in known[-TOLD:][::-1]) or "no fault"
+
+    def stalled(self, began: float, ended: float) -> bool:
+        """Whether the machine stood still at any time between."""
+        return any(since <= ended and began <= until for since, until in list(self.stalls))
+
+    def watch(self, over: threading.Event) -> None:
+        """Notice stalls, until ``over``."""
+        last = time.monotonic()
+        while not over.wait(0.1):
+            now = time.monotonic()
+            if now - last > STALL_S:
+                self.stalls.append((time.time() - (now - last), time.time()))
+            last = now

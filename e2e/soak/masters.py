@@ -1,0 +1,157 @@
+"""Faults of masters and their links that must not split anything, each shorter or smaller than what would."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from bench.masters import CannotMeasure
+from e2e.soak.diary import Diary, patiently
+from e2e.soak.running import SEGMENT_BYTES, Arena
+from e2e.soak.stores import stopped
+from txlog.model.errors import TxLogError
+
+LAG_S: Final = 4.0
+"""``maxPeerLag`` of the soak's manifests."""
+SHORT_S: Final = 2.2
+"""At most: far enough below it, and below three round time-outs of ``Majority``, on a machine that is busy."""
+FULL_S: Final = 90.0
+
+
+def kill_master(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """The supervisor has waited for its end, so it can prove that it is down: nobody is silent."""
+    node = a_node(arena, draw)
+    with diary.fault("kill -9 of a master", node):
+        kill(arena, node)
+
+
+def restart_master(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    node = a_node(arena, draw)
+    with diary.fault("restart of a master", node):
+        arena.control.stop(node)
+        arena.control.start(node)
+
+
+def pause_master(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    node = a_node(arena, draw)
+    with diary.fault("SIGSTOP of a master", node), stopped(arena, node):
+        time.sleep(0.3 + (SHORT_S - 0.3) * draw.random())
+
+
+def cut_shortly(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """The data centres lose each other, for less than ``maxPeerLag``."""
+    one, other = arena.topology.data_centers[:2]
+    with diary.fault("short cut", f"{one}-{other}"):
+        _cut(arena, one, other, 0.3 + (SHORT_S - 0.3) * draw.random())
+
+
+def cut_one_way_shortly(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    one, other = draw.sample(arena.topology.data_centers[:2], 2)
+    with diary.fault("short one-way cut", f"{one}>{other}"):
+        _cut(arena, one, other, 0.3 + (SHORT_S - 0.3) * draw.random(), one_way=True)
+
+
+def cut_one_link(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """Longer than ``maxPeerLag``, but a third master reaches both."""
+    one, other = draw.sample(list(arena.nodes), 2)
+    with diary.fault("one link cut", f"{one}-{other}"):
+        _cut(arena, one, other, LAG_S + 3)
+
+
+def cut_one_link_one_way(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    one, other = draw.sample(list(arena.nodes), 2)
+    with diary.fault("one link cut one way", f"{one}>{other}"):
+        _cut(arena, one, other, LAG_S + 3, one_way=True)
+
+
+def delay(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    one, other = arena.topology.data_centers[:2]
+    ms = draw.choice((5, 20, 50, 100, 200))
+    with diary.fault("slow link", f"{one}-{other} {ms} ms"):
+        arena.control.delay(one, other, ms)
+        try:
+            time.sleep(1 + 3 * draw.random())
+        finally:
+            arena.control.delay(one, other, 0)
+
+
+def kill_links(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """Every connection between masters breaks at once."""
+    with diary.fault("kill -9 of all links", "links"):
+        kill(arena, "links")
+
+
+def wrong_clock(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """A master comes back with a clock that is wrong, and keeps it until the next time."""
+    node = a_node(arena, draw)
+    offset_s = draw.choice((-3600, -50, -5, 5, 50, 3600, 0))
+    with diary.fault("clock skew", f"{node} {offset_s:+d} s"):
+        arena.override(node, clock_offset_ms=1000 * offset_s)
+        kill(arena, node)
+
+
+def full_disk(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """A master comes back on a disk that is nearly full, fills it, says so, and the others go on without it. It comes
+    back again when there is room."""
+    node = a_node(arena, draw)
+    arena.wait_seen(node)
+    used = sum(path.stat().st_size for path in arena.journal(node).iterdir())
+    with diary.fault("disk full", node):
+        arena.override(node, journal_bytes_max=used + SEGMENT_BYTES)
+        kill(arena, node)
+        try:
+            _wait_full(arena, node)
+        finally:
+            arena.override(node)
+            kill(arena, node)
+
+
+def _wait_full(arena: Arena, node: str) -> None:
+    """:class:`CannotMeasure` when it does not say so in time."""
+    state = ""
+    for _ in patiently(FULL_S):
+        try:
+            state = arena.status(node).state
+        except TxLogError as not_now:
+            state = str(not_now)
+        if state == "DiskFull":
+            return
+    raise CannotMeasure(f"{node} is {state}, not DiskFull, {FULL_S:g} s after its disk was as good as full")
+
+
+def a_node(arena: Arena, draw: random.Random) -> str:
+    return draw.choice(list(arena.nodes))
+
+
+def kill(arena: Arena, name: str) -> None:
+    """kill -9, of a master as soon as the supervisor knows which start of it runs."""
+    if name in arena.nodes:
+        arena.wait_seen(name)
+    if arena.kill(name) is None:
+        raise CannotMeasure(f"{name} does not run, so it cannot be killed")
+
+
+def _cut(arena: Arena, one: str, other: str, seconds: float, *, one_way: bool = False) -> None:
+    arena.control.cut(one, other, one_way)
+    try:
+        time.sleep(seconds)
+    finally:
+        arena.control.heal(one, other)
+
+
+FAULTS: Final[tuple[tuple[int, Callable[[Arena, random.Random, Diary], None]], ...]] = (
+    (8, kill_master),
+    (3, restart_master),
+    (8, pause_master),
+    (6, cut_shortly),
+    (5, cut_one_way_shortly),
+    (2, cut_one_link),
+    (2, cut_one_link_one_way),
+    (5, delay),
+    (3, kill_links),
+    (3, wrong_clock),
+    (1, full_disk),
+)
+"""With how often each is drawn."""

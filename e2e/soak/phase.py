@@ -1,0 +1,346 @@
+"""One strategy for its share of the time: a cluster of its own, load, faults in two lanes, and looks at everything
+after each split and at the end."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench.cluster import get
+from bench.masters import CannotMeasure
+from bench.report import console
+from e2e.soak import masters as gentle
+from e2e.soak.checking import Judged, Logged, Replay, judge_log, judge_worker, quads_in
+from e2e.soak.diary import Diary, Fault, clock, patiently
+from e2e.soak.load import Load
+from e2e.soak.running import Arena, arena_up
+from e2e.soak.splits import ONLY_CONTINUE, WAYS, Missed, Parting, Split, partings, pause_long
+from e2e.soak.stores import Lane
+from e2e.split import manifests
+from txlog.cli.verifying import verify
+from txlog.client import MasterClient, Worker
+from txlog.model.errors import TxLogError
+
+JOIN_S: Final = 120.0
+SETTLE_S: Final = 180.0
+WORK_S: Final = 180.0
+SPLIT_EACH_S: Final = 38.0
+"""From the beginning of one split to that of the next; the other faults have the time between."""
+LONG_PAUSE_EACH: Final = 6
+"""Of so many splits one is a master that only stood still."""
+
+
+@dataclass
+class Found:
+    """What one phase has seen. Texts name what is wrong, the faults before it and where the logs are."""
+
+    strategy: str
+    faults: dict[str, int] = field(default_factory=dict)
+    acknowledged: int = 0
+    unknown: int = 0
+    splits: int = 0
+    pauses: int = 0
+    looks: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    disordered: list[str] = field(default_factory=list)
+    unequal: list[str] = field(default_factory=list)
+    false_splits: list[str] = field(default_factory=list)
+    missed_splits: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """Anything else: it does not come together again, a client met an error that it must not meet."""
+    stalls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def clean(self) -> bool:
+        return not any(texts for texts in vars(self).values() if isinstance(texts, list))
+
+
+class Phase:
+    def __init__(self, strategy: str, folder: Path, seed: int, per_s: float) -> None:
+        self.found = Found(strategy)
+        self._strategy = strategy
+        self._folder = folder
+        self._seed = seed
+        self._per_s = per_s
+        self._draw = random.Random(f"{seed}.{strategy}")
+        self._diary = Diary(self._write)
+        self._known: set[Parting] = set()
+        self._arena: Arena
+        self._load: Load
+        self._lane: Lane
+
+    @property
+    def _majority(self) -> bool:
+        return self._strategy == "Majority"
+
+    def run(self, seconds: float) -> Found:
+        """For so many seconds, those not counted in which the machine stood still, and the last look after them. Never
+        raises for what it finds."""
+        until = time.monotonic() + seconds
+        began = time.monotonic()
+        over = threading.Event()
+        watch = threading.Thread(target=self._diary.watch, args=(over,), daemon=True)
+        watch.start()
+        mode, recovery = ("Majority", "Smart") if self._majority else ("Continue", self._strategy)
+        try:
+            with (
+                manifests(lag=f"{gentle.LAG_S:g}s", mode=mode, recovery=recovery) as files,
+                arena_up(self._folder, files) as self._arena,
+            ):
+                self._say(f"{self._strategy}: {', '.join(self._arena.nodes)}, logs in {self._arena.state.logs}")
+                self._load = Load(self._arena, self._per_s, self._seed)
+                self._arena.wait_applying(240)
+                self._load.set_up()
+                self._lane = Lane(self._arena, self._diary, random.Random(f"{self._seed}.{self._strategy}.stores"))
+                try:
+                    self._load.begin()
+                    self._lane.begin()
+                    self._faults(until)
+                finally:
+                    self._lane.end()
+                    self._load.end()
+                self._look(last=True)
+        except (CannotMeasure, Missed, TxLogError, OSError) as why:
+            self.found.wrong.append(self._told(f"the phase of {self._strategy} ended early: {why}"))
+        over.set()
+        watch.join(5)
+        found = self.found
+        found.faults = dict(self._diary.counts())
+        found.stalls = len(self._diary.stalls)
+        found.seconds = time.monotonic() - began
+        with suppress(AttributeError):  # it did not come so far
+            found.acknowledged = self._load.acknowledged
+            found.unknown = len(self._load.history) - found.acknowledged
+            found.wrong += [self._told(text) for text in (*self._load.wrong[:5], *self._lane.wrong)]
+        return found
+
+    # -- faults
+
+    def _faults(self, until: float) -> None:
+        others = [fault for often, fault in gentle.FAULTS for _ in range(often)]
+        next_split = time.monotonic() + SPLIT_EACH_S / 3
+        while time.monotonic() < until + self._diary.stalled_s and not self.found.wrong:
+            if time.monotonic() >= next_split:
+                next_split = time.monotonic() + SPLIT_EACH_S
+                if self._draw.randrange(LONG_PAUSE_EACH) == 0:
+                    self._pause()
+                else:
+                    self._split()
+                next_split = max(next_split, time.monotonic() + SPLIT_EACH_S / 4)
+            else:
+                self._gentle(self._draw.choice(others))
+
+    def _gentle(self, fault: Callable[[Arena, random.Random, Diary], None]) -> None:
+        """One that must not split anything."""
+        began = time.time()
+        try:
+            fault(self._arena, self._draw, self._diary)
+        except (CannotMeasure, TxLogError) as why:
+            self.found.wrong.append(self._told(f"{fault.__name__}: {why}"))
+            return
+        self._join()
+        for parting in self._new_partings():
+            if self._diary.stalled(began - gentle.LAG_S, time.time()):
+                self._say(f"{parting}, while the machine stood still")
+            else:
+                self.found.false_splits.append(self._told(f"{parting} at {clock(parting.at)}", parting.at))
+
+    def _pause(self) -> None:
+        self._say("a master stands still beyond maxPeerLag")
+        before, began = self._restores(), time.time()
+        try:
+            with self._lane.quiet():
+                self._workers_work()
+                pause_long(self._arena, self._draw, self._diary)
+                self._join()
+        except Missed as missed:
+            self._miss(missed, began)
+        else:
+            self.found.pauses += 1
+        self._new_partings()
+        if self._look() and self._restores() != before:
+            self.found.false_splits.append(self._told("a worker had to go back although a master only stood still"))
+
+    def _split(self) -> None:
+        ways = [way for often, way in (*WAYS, *(() if self._majority else ONLY_CONTINUE)) for _ in range(often)]
+        way = self._draw.choice(ways)
+        split = Split(self._arena, self._diary, self._draw, majority=self._majority)
+        began = time.time()
+        missed: Missed | None = None
+        self._say(f"split: {way.__name__}")
+        with self._lane.quiet():
+            self._workers_work()
+            try:
+                way(split)
+            except Missed as why:
+                missed = why
+            except (CannotMeasure, TxLogError) as why:
+                self.found.wrong.append(self._told(f"{way.__name__}: {why}"))
+            self._join()
+        new = self._new_partings()
+        if missed is None and not new:
+            missed = Missed("nobody went on without the others, as /txlog/splits tells")
+        if missed is not None:
+            self._miss(missed, began)
+        elif self._look():
+            self.found.splits += 1
+
+    def _miss(self, missed: Missed, began: float) -> None:
+        if self._diary.stalled(began, time.time()):
+            self._say(f"{missed}; the machine stood still meanwhile, so that says nothing")
+            return
+        self.found.missed_splits.append(self._told(str(missed)))
+
+    def _workers_work(self) -> None:
+        """Until every master knows its workers to work: without one there is no backup, and nobody may go on."""
+        last = "nothing"
+        for _ in patiently(WORK_S):
+            try:
+                told = [worker for url in self._arena.masters for worker in _workers(url)]
+                last = ", ".join(f"{worker.name} {worker.state}" for worker in told if worker.state != "Working")
+            except TxLogError as not_now:
+                last = str(not_now)
+            if not last:
+                return
+        self.found.wrong.append(self._told(f"not every worker works {WORK_S:g} s after the last fault of any: {last}"))
+
+    def _join(self) -> None:
+        """Until all masters are in one view again; else this phase is over."""
+        try:
+            self._arena.wait_joined(JOIN_S)
+        except CannotMeasure:
+            states = []
+            for node in self._arena.nodes:
+                try:
+                    status = self._arena.status(node)
+                    states.append(f"{node} {status.state} in {status.view.number}: {status.view.holding}")
+                except TxLogError as silent:
+                    states.append(f"{node}: {silent}")
+            text = f"not in one view after {JOIN_S:g} s: {'; '.join(states)}"
+            self.found.wrong.append(self._told(text))
+
+    def _new_partings(self) -> list[Parting]:
+        now = partings(self._arena)
+        new = sorted(now - self._known, key=lambda parting: parting.at)
+        self._known |= now
+        return new
+
+    def _restores(self) -> int:
+        done = self._arena.state.read("duties.json", {}).get("done", [])
+        return sum(1 for duty in done if duty["kind"] == "restore")
+
+    # -- looking
+
+    def _look(self, *, last: bool = False) -> bool:
+        """Let everything come to rest; look at the logs and the workers. Whether all was well."""
+        if self.found.wrong and not last:
+            return False
+        with self._lane.quiet():
+            self._load.end()
+            try:
+                self._rest()
+                judged = self._judge(last=last)
+            except (CannotMeasure, TxLogError) as why:
+                self.found.wrong.append(self._told(str(why)))
+                return False
+            finally:
+                if not last:
+                    self._load.begin()
+        self.found.looks += 1
+        new = self._keep(judged)
+        counts = self._diary.counts()
+        self._say(
+            f"  {sum(counts.values())} faults, {self._load.acknowledged:,} acknowledged, {self.found.splits} splits; "
+            + ("NOT CLEAN" if new else "clean")
+        )
+        return not new
+
+    def _rest(self) -> None:
+        """Until one log is everywhere, and no duty is left."""
+        until = time.monotonic() + SETTLE_S
+        while True:
+            self._arena.wait_settled(max(1.0, until - time.monotonic()))
+            open_ = []
+            for url in self._arena.masters:
+                with MasterClient(url, 5.0) as master:
+                    open_ += [str(duty["id"]) for duty in master.duties()]
+            if not open_:
+                return
+            if time.monotonic() > until:
+                raise CannotMeasure(f"duties that nobody performs: {', '.join(sorted(set(open_)))}")
+            time.sleep(0.2)
+
+    def _judge(self, *, last: bool) -> Judged:
+        arena, history = self._arena, self._load.history
+        judged = Judged()
+        log: list[Logged] = []
+        for url in arena.masters if last else [self._draw.choice(arena.masters)]:
+            log = read_log(url)
+            judged.add(judge_log(history, log, self._load.side_of, moves=not self._majority))
+        if not verify(arena.masters_by_data_center, SETTLE_S).equal:
+            judged.differs.append(f"the workers' digests differ, look {self.found.looks + 1}")
+        replay = Replay()
+        replay.run(log)
+        wanted = replay.quads()
+        for worker in arena.topology.workers if last else [self._draw.choice(arena.topology.workers)]:
+            held = quads_in(get(worker.url, "/store", "application/n-quads", 120.0))
+            judged.add(judge_worker(worker.name, wanted, held))
+        return judged
+
+    def _keep(self, judged: Judged) -> int:
+        """Each finding once, with what came before it. How many are new."""
+        new = 0
+        ended = {op.name: op.ended + self._load.clock for op in self._load.history}
+        pairs = (
+            (self.found.lost, judged.lost),
+            (self.found.doubled, judged.doubled),
+            (self.found.foreign, judged.foreign),
+            (self.found.disordered, judged.disordered),
+            (self.found.unequal, judged.differs),
+        )
+        for kept, texts in pairs:
+            known = {text.partition(" | ")[0] for text in kept}
+            for text in texts:
+                if text not in known:
+                    new += 1
+                    kept.append(self._told(text, ended.get(text.partition(" ")[0], time.time())))
+        return new
+
+    def _told(self, text: str, at: float | None = None) -> str:
+        at = time.time() if at is None else at
+        where = f"logs: {self._folder / 'logs'}"
+        line = f"{text} | {self._strategy}, {clock(at)}; before it: {self._diary.before(at)}; {where}"
+        self._say(f"WRONG: {line[:800]}")
+        return line
+
+    def _write(self, fault: Fault) -> None:
+        with open(self._folder / "logs" / "faults.log", "a") as log:
+            log.write(f"{fault}\n")
+
+    def _say(self, text: str) -> None:
+        console.print(f"{clock(time.time())} {text}", highlight=False, markup=False)
+
+
+def _workers(url: str) -> list[Worker]:
+    with MasterClient(url, 5.0) as master:
+        return master.workers()
+
+
+def read_log(url: str) -> list[Logged]:
+    """A master's whole log."""
+    found: list[Logged] = []
+    with MasterClient(url, 60.0) as master:
+        while True:
+            page = master.log_page(len(found))
+            if not page.entries:
+                return found
+            found += [Logged(e.index, str(e.txid), e.kind, e.payload, e.noop) for e in page.entries]
