@@ -91,10 +91,10 @@ class Masters(Cluster):
 
 
 @contextmanager
-def masters_up(folder: Path) -> Iterator[Masters]:
-    """Start them, and end them again."""
+def masters_up(folder: Path, *, anew: bool = True) -> Iterator[Masters]:
+    """Start them, and end them again. Not ``anew``: with what an earlier run left in the folder."""
     state = StateFolder(folder)
-    if folder.exists():
+    if anew and folder.exists():
         state.purge()
     state.prepare()
     with open(state.log("supervisor"), "ab") as log:

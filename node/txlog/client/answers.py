@@ -78,6 +78,7 @@ class ViewState(msgspec.Struct, frozen=True, rename="camel"):
     changing: str | None = None
     holding: str = ""
     split_mode: str = ""
+    split_recovery: str | None = None
     out: list[Out] = []
 
 

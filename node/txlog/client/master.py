@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -179,6 +179,21 @@ class MasterClient:
     def splits(self) -> dict[str, Any]:
         """What it saw of splits: ``node``, ``dataCenter``, ``records``."""
         found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])
+        return found
+
+    # -- settings
+
+    def settings(self) -> dict[str, Any]:
+        """What it prefers, each value with where it comes from, and the view's strategy for splits."""
+        found: dict[str, Any] = self._get("/txlog/settings", dict[str, Any])
+        return found
+
+    def change_settings(self, changes: Mapping[str, str | None], *, check: bool = False) -> dict[str, Any]:
+        """Change some, or (``check``) only ask whether that could be done. :class:`BadInput` for what is no setting or
+        does not fit, :class:`Conflict` while it may not be changed."""
+        body = msgspec.json.encode(dict(changes))
+        path = "/txlog/settings?check=true" if check else "/txlog/settings"
+        found: dict[str, Any] = self._call("PATCH", path, dict[str, Any], body=body, repeatable=True)
         return found
 
     # -- workers

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, model_validator
 
+from txlog.config.preferences import Preferences
 from txlog.config.schedule import parse_schedule
-from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, duration_text, within
+from txlog.config.shape import Shape, expected
+from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, within
 from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
@@ -27,23 +27,10 @@ MASTERS_MAX = 64
 NAME = r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$"
 """Of clusters and data centres. Node ids append ``-<index>`` and stay a DNS label (63 characters)."""
 
-SPLIT_RECOVERY = "^(?i)(none|simple|smart)$"
 ADDRESS = (
     r"^[A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?"
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
 )
-_LOOKS_SILENT = "else a peer with nothing to do looks silent"
-
-
-def expected(what: str, *at: str | int) -> PydanticCustomError:
-    """An error of a rule over several fields: what is expected, and the field (below this one) that is to blame."""
-    return PydanticCustomError("expected", "{what}", {"what": what, "at": at})
-
-
-class Shape(BaseModel):
-    """camelCase outside, an unknown field is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class SecretRef(Shape):
@@ -55,8 +42,8 @@ class SecretRef(Shape):
 class Resources(Shape):
     """As in a pod. Acts on Kubernetes only."""
 
-    requests: dict[str, ResourceQuantity] = {}
-    limits: dict[str, ResourceQuantity] = {}
+    requests: dict[str, ResourceQuantity] = Field(default={})
+    limits: dict[str, ResourceQuantity] = Field(default={})
 
 
 class Storage(Shape):
@@ -219,18 +206,8 @@ class Security(Shape):
     users: Users | None = None
 
 
-def _strategy(value: object) -> object:
-    return value.capitalize() if isinstance(value, str) and value.lower() in ("none", "simple", "smart") else value
-
-
-def _there_is_one(strategy: str) -> str:
-    if strategy == "None":
-        raise expected("Simple or Smart; None is not there yet (docs/limits.md)")
-    return strategy
-
-
-class ClusterSpec(Shape):
-    """What the data centre is to be."""
+class ClusterSpec(Preferences):
+    """What the data centre is to be. What it has of :class:`Preferences` can be changed while the masters run, too."""
 
     repository: str | None = Field(
         default=None,
@@ -241,28 +218,9 @@ class ClusterSpec(Shape):
     peers: list[Peer] = Field(
         min_length=1, description="all data centres, this one included; the same list everywhere; order = precedence"
     )
-    split_recovery: Annotated[str, BeforeValidator(_strategy), AfterValidator(_there_is_one)] = Field(
-        default="Smart",
-        pattern=SPLIT_RECOVERY,
-        description="how branches become one log again: Simple (merged in stamp order) or Smart (the winner's, then "
-        "the others'). The safest that a view's members prefer counts. None is refused for now",
-    )
     split_mode: Literal["Continue", "Majority"] = Field(
         default="Continue", description="Majority: only those with more than half of all votes go on without the others"
     )
-    leave_timeout: Annotated[Duration, AfterValidator(within("0", "10m"))] = Field(
-        default=5000, description="a stop waits so long until those that stay hold what was accepted here"
-    )
-    max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
-        default=60_000,
-        description="splitMode Continue: after so long without a word of a member, and with a backup, the others go on",
-    )
-    none_split_delay: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
-        default=10_000, description="the same under splitRecovery None. Does not act yet"
-    )
-    round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
-    idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000
-    max_clock_skew: Annotated[Duration, AfterValidator(within("0", "1h"))] = 60_000
     log: Log = Log()
     durability: DurabilityDefaults = DurabilityDefaults()
     masters: Masters = Masters()
@@ -309,24 +267,12 @@ class ClusterSpec(Shape):
                 )
         return self
 
-    @model_validator(mode="after")
-    def _times_fit_together(self) -> Self:
-        if self.idle_interval >= self.round_timeout:
-            if {"idle_interval", "round_timeout"} & self.model_fields_set == {"round_timeout"}:
-                idle = duration_text(self.idle_interval)
-                raise expected(f"a duration above idleInterval ({idle} unless given), {_LOOKS_SILENT}", "roundTimeout")
-            timeout = duration_text(self.round_timeout)
-            raise expected(f"a duration below roundTimeout ({timeout}), {_LOOKS_SILENT}", "idleInterval")
-        if self.round_timeout >= self.max_peer_lag:
-            raise expected("a duration below maxPeerLag", "roundTimeout")
-        return self
-
 
 class Metadata(Shape):
     name: str = Field(pattern=NAME)
     namespace: str = Field(default="default", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
 
 
 class TxLogCluster(Shape):

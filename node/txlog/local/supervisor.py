@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from txlog.config.live import BadSettings, read_live
 from txlog.config.process import FolderConfig, LastSeen
 from txlog.local import duties as performing
 from txlog.local import identity
@@ -37,7 +38,7 @@ from txlog.local.faults import CannotRun
 from txlog.local.identity import ProcessMark
 from txlog.local.links import LinkTable
 from txlog.local.logs import bound_log, last_lines
-from txlog.local.plan import LINKS, Plan, Program
+from txlog.local.plan import LINKS, STOP_MASTER_S, Plan, Program
 from txlog.local.proving import prove_down
 from txlog.local.state import StateFolder
 from txlog.model.errors import Fatal, NotFound
@@ -250,12 +251,23 @@ class Supervisor:
             kept.child.signal(signal.SIGTERM)
         if kept.keeper is None:
             return
-        _, late = await asyncio.wait([kept.keeper], timeout=kept.program.stop_s)
+        patience = self._stop_s(kept.program)
+        _, late = await asyncio.wait([kept.keeper], timeout=patience)
         if late and kept.child is not None:
-            log.warning("%s did not end within %g s and is killed", name, kept.program.stop_s)
+            log.warning("%s did not end within %g s and is killed", name, patience)
             kept.child.signal(signal.SIGKILL)
         await asyncio.wait([kept.keeper])
         kept.enter(State.STOPPED)
+
+    def _stop_s(self, program: Program) -> float:
+        """A longer ``leaveTimeout`` may have been set since the master was started."""
+        if program.role != "master":
+            return program.stop_s
+        try:
+            leave_ms = read_live(self.plan.nodes[program.name]).preferences.leave_timeout
+        except BadSettings:
+            return program.stop_s
+        return max(program.stop_s, leave_ms / 1000 + STOP_MASTER_S)
 
     async def start(self, name: str) -> None:
         """Also what stopped for good. Nothing when it runs."""

@@ -41,7 +41,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below
     this index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a
     master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
-    (``Simple``). ``silent``: masters that are out because nobody heard them."""
+    (``Simple``). ``silent``: masters that are out because nobody heard them. ``prefers``: the strategy that each member
+    prefers, in their order, as they reported it; empty where nobody was asked yet."""
 
     epoch: int
     ballot: int
@@ -59,6 +60,7 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     strategies: list[str] = []
     merged: bool = False
     silent: list[str] = []
+    prefers: list[str] = []
 
     @property
     def number(self) -> Number:
@@ -72,6 +74,11 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     def member(self, node: str) -> Member | None:
         """The member with this node id."""
         return next((m for m in self.members if m.node == node), None)
+
+    def preferred_by(self, node: str) -> str:
+        """The strategy that this view took for the one that this member prefers."""
+        at = next((at for at, m in enumerate(self.members) if m.node == node), -1)
+        return self.prefers[at] if 0 <= at < len(self.prefers) else self.strategy
 
     def slot(self, member: Member) -> int:
         """The place of a member among the origins."""

@@ -114,6 +114,8 @@ def close(
     known = {Origin(w.node, w.birth): w.first_seq + len(w.stamps) - 1 for w in waiting}
     out = {m.node for m in members} < set(weights)
     epoch, ballot, coordinator = number
+    silent = _silent(winner, gone, members)
+    prefers = _prefers(members, reports)
     view = View(
         epoch,
         ballot,
@@ -125,22 +127,32 @@ def close(
         origins,
         [*winner.view.history, winner.number],
         floor,
-        _strategy(members, winner, reports),
+        _strategy(members, winner, prefers, bool(silent)),
         _apart_at(winner, gone) if out and not majority else -1,
         [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
         [*winner.view.strategies, winner.view.strategy],
         merged,
-        _silent(winner, gone, members),
+        silent,
+        prefers,
     )
     return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks])
 
 
-def _strategy(members: list[Member], winner: Branch, reports: list[Report]) -> str:
-    """The safest that its members prefer; one that only loses members keeps what it had."""
-    before = {(m.node, m.birth) for m in winner.view.members}
-    if all((m.node, m.birth) in before for m in members):
-        return winner.view.strategy
-    return min((r.prefers for r in reports), key=STRATEGIES.index)
+def _prefers(members: list[Member], reports: list[Report]) -> list[str]:
+    """The strategy that each member prefers, in their order."""
+    told = {report.node: report.prefers for report in reports}
+    return [told[m.node] for m in members]
+
+
+def _strategy(members: list[Member], winner: Branch, prefers: list[str], split: bool) -> str:
+    """The safest that its members prefer. One that only loses members keeps what it had; one of the same members, too,
+    unless a preference was changed while nobody was out by silence."""
+    before = winner.view
+    same = [(m.node, m.birth) for m in members] == [(m.node, m.birth) for m in before.members]
+    changed = same and not split and prefers != [before.preferred_by(m.node) for m in members]
+    if not changed and all(before.has(m.origin) for m in members):
+        return before.strategy
+    return min(prefers, key=STRATEGIES.index)
 
 
 def _shared_strategy(forks: list[Branch]) -> str:

@@ -645,6 +645,17 @@ class Core:
             raise Conflict(f"position {index} is not on the stable part of this master's log")
         self.views.backup_at = max(self.views.backup_at, index)
 
+    def adopt(self, settings: Settings) -> None:
+        """Other times, and another preferred strategy, from now on. Nothing that masters have to agree on may differ. A
+        strategy that the view does not know of is followed by a view of the same members."""
+        mine = self.settings
+        assert (settings.node, settings.members, settings.majority) == (mine.node, mine.members, mine.majority)
+        assert settings.key_retention_ms == mine.key_retention_ms, "it decides what the log means"
+        self.settings = self.views.settings = self.founding.settings = settings
+        self._rounds.adopt(settings)
+        self.around.adopt(settings.round_timeout_ms)
+        self._stirred = True
+
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
         heard."""

@@ -48,6 +48,11 @@ class Rounds:
         self._own_synced_ms = 0
         self._fetches: dict[int, tuple[int, int, int]] = {}  # slot -> (held when asked, asked ms, turn)
 
+    def adopt(self, settings: Settings) -> None:
+        """Other times from now on."""
+        self.settings = settings
+        self.resend_ms = max(200, settings.round_timeout_ms // 2)
+
     def entered(self, mono_ms: int) -> None:
         self.now_ms = max(self.now_ms, mono_ms)
 

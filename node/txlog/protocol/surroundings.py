@@ -21,6 +21,10 @@ class Surroundings:
         self._reached: dict[str, int] = {}
         self._looked_ms = since_ms
 
+    def adopt(self, round_timeout_ms: int) -> None:
+        """Another round time-out from now on."""
+        self._timeout_ms = round_timeout_ms
+
     def tick(self, mono_ms: int) -> None:
         """Time has passed. A process that stood still has heard nobody, which says nothing of the others."""
         if mono_ms <= self.now_ms:

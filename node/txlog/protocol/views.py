@@ -8,6 +8,8 @@ Nothing of it looks at a clock or sends: time comes in, messages go to ``sends``
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.ids import Origin
 from txlog.model.view import Member, View
 from txlog.protocol.changes import fits
@@ -17,6 +19,9 @@ from txlog.wire.messages import (
     Departure,
     Who,
 )
+
+PREFERENCES_MS: Final = 500
+"""Between a changed preference and the view that follows: it is mostly changed at several masters, one by one."""
 
 
 class Views(Coordinating):
@@ -45,11 +50,15 @@ class Views(Coordinating):
         if view is None or self.agreement is None:
             return
         wanted, gone = self._wanted(view)
-        if not self._is_wanted(view, wanted):
+        if self._is_wanted(view, wanted):
+            if self._wish_ms == NEVER:
+                self._wish_ms = now_ms
+        elif self._is_preferred(view):
+            if self._wish_ms == NEVER:
+                self._wish_ms = now_ms + PREFERENCES_MS
+        else:
             self._wish_ms, self.holding = NEVER, ""
             return
-        if self._wish_ms == NEVER:
-            self._wish_ms = now_ms
         nodes = [m.node for m in wanted]
         reachable = self.around.reachable()
         absent = [node for node in nodes if node not in reachable]
@@ -132,6 +141,13 @@ class Views(Coordinating):
             return False
         mine = sum(max(0, seq - self._held(origin)) for origin, seq in held.items())
         return mine <= CAUGHT_UP
+
+    def _is_preferred(self, view: View) -> bool:
+        """This master prefers another strategy than the view knows of, and nobody is apart: the same members anew."""
+        if view.silent or view.preferred_by(self.settings.node) == self.settings.strategy:
+            return False
+        reachable = self.around.reachable()
+        return all(m.node in reachable for m in view.members)
 
     def _is_wanted(self, view: View, wanted: list[Member]) -> bool:
         if self.stopped or not self.installed:

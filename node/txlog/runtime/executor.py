@@ -18,7 +18,7 @@ from txlog.model.ids import Origin
 from txlog.model.records import Added, Record
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
-from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Submission
+from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Settings, Submission
 from txlog.protocol.queue import ENDLESS
 from txlog.wire import messages as wire
 from txlog.wire.messages import Accept, FetchOrder, FetchRuns, Forward, Notice, Order, Post, Runs
@@ -121,6 +121,11 @@ class Executor:
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """See :meth:`Core.prove_down`."""
         self.core.prove_down(node, birth, start)
+        self._gather()
+
+    def adopt(self, settings: Settings) -> None:
+        """See :meth:`Core.adopt`."""
+        self.core.adopt(settings)
         self._gather()
 
     def backup_done(self, index: int, value: bytes) -> None:

@@ -26,7 +26,7 @@ from txlog.model.ids import Txid
 from txlog.model.view import View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
-from txlog.protocol.events import Accepted, Now, Submission
+from txlog.protocol.events import Accepted, Now, Settings, Submission
 from txlog.protocol.queue import ENDLESS
 from txlog.runtime.executor import Executor
 from txlog.runtime.sync_thread import SyncThread
@@ -383,6 +383,11 @@ class Loop:
         """See :meth:`Core.prove_down`; its :class:`Conflict` is the caller's answer."""
         self.executor.prove_down(node, birth, start)
         self._note_departures()
+        self._schedule()
+
+    def adopt(self, settings: Settings) -> None:
+        """See :meth:`Core.adopt`."""
+        self.executor.adopt(settings)
         self._schedule()
 
     def backup_done(self, index: int, value: bytes) -> None:

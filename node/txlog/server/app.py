@@ -15,6 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
+from txlog.config.live import BadSettings, applied, read_live
 from txlog.config.process import NodeConfig
 from txlog.journal import Journal, RealFiles
 from txlog.model.errors import Fatal, TxLogError
@@ -31,6 +32,7 @@ from txlog.runtime.web import Door
 from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
+from txlog.server.admin.settings import LiveSettings
 from txlog.server.admin.skipping import Skipping
 from txlog.server.admin.splits import Splits
 from txlog.server.admin.status import Status
@@ -105,7 +107,8 @@ class App:
         self._stopped = False
         self.links = Links(config, token, log)
         now = clock_with_offset(config.clock_offset_ms)
-        core = Core(settings_of(config), recovered, now())
+        live = read_live(config)
+        core = Core(settings_of(applied(config, live.preferences)), recovered, now())
         self.loop = Loop(
             Executor(core, journal),
             send=self.links.send,
@@ -127,6 +130,7 @@ class App:
         self._writes = Writes(self.site)
         duties = Duties(self.site)
         self.splits = Splits(self.site)
+        self.settings = LiveSettings(self.site, live, settings_of)
         self.loop.view_changed = self.splits.noticed
         rooms = (
             self._writes,
@@ -140,6 +144,7 @@ class App:
             self.membership,
             duties,
             self.splits,
+            self.settings,
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log)
@@ -183,14 +188,14 @@ class App:
 
     async def stop(self) -> None:
         """Answer 503 to new work, leave the view, answer what waits (202 at the latest), then close everything."""
-        config, loop = self.config, self.loop
+        preferences, loop = self.settings.preferences, self.loop
         began = time.monotonic()
         self.site.closing = True
-        loop.leave(config.leave_timeout_ms)
+        loop.leave(preferences.leave_timeout)
         self.site.registry.wake_all()
         # A round time-out more: only then it is sure that nobody is there to be told.
         left = await _within(
-            (config.leave_timeout_ms + config.round_timeout_ms) / 1000 + CLOSE_S, lambda: loop.has_left
+            (preferences.leave_timeout + preferences.round_timeout) / 1000 + CLOSE_S, lambda: loop.has_left
         )
         if loop.dead is None:
             self.log.info("Left" if left else "NotLeft", seconds=round(time.monotonic() - began, 3))
@@ -229,6 +234,10 @@ async def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
 async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:
     """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start."""
     token = read_token(config)
+    try:
+        read_live(config)
+    except BadSettings as wrong:
+        raise BadStart(str(wrong)) from None
     journal, recovered = open_journal(config)
     if recovered.damage:
         journal, recovered = await mend(config, journal, recovered, token, log)

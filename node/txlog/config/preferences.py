@@ -1,0 +1,190 @@
+"""What each master prefers by itself: how a split is recovered from, and its times. They stand in the manifest, and can
+be changed while it runs (``txlog set``); whatever decides what an entry of the log means is not among them.
+
+Each has three spellings: that of the manifest (``maxPeerLag``), of a ``cluster.properties`` file (``max-peer-lag``),
+and of the attribute it once was (``MaxPeerLag``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from txlog.config.shape import Shape, expected
+from txlog.config.values import Duration, duration_text, within
+from txlog.model.errors import BadInput
+
+SPLIT_RECOVERY = "^(?i)(none|simple|smart)$"
+STRATEGIES = "None, Simple or Smart"
+MANIFEST = "manifest"
+"""In the place of a value: what the manifest says."""
+_LOOKS_SILENT = "else a peer with nothing to do looks silent"
+
+
+def _strategy(value: object) -> object:
+    return value.capitalize() if isinstance(value, str) and value.lower() in ("none", "simple", "smart") else value
+
+
+def _there_is_one(strategy: str) -> str:
+    if strategy == "None":
+        raise expected("Simple or Smart; None is not there yet (docs/limits.md)")
+    return strategy
+
+
+class Preferences(Shape):
+    """Of one master. Durations in milliseconds."""
+
+    split_recovery: Annotated[str, BeforeValidator(_strategy), AfterValidator(_there_is_one)] = Field(
+        default="Smart",
+        pattern=SPLIT_RECOVERY,
+        description="how branches become one log again: Simple (merged in stamp order) or Smart (the winner's, then "
+        "the others'). The safest that a view's members prefer counts. None is refused for now",
+    )
+    max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
+        default=60_000,
+        description="splitMode Continue: after so long without a word of a member, and with a backup, the others go on",
+    )
+    none_split_delay: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
+        default=10_000, description="the same under splitRecovery None. Does not act yet"
+    )
+    round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
+    idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000
+    max_clock_skew: Annotated[Duration, AfterValidator(within("0", "1h"))] = 60_000
+    leave_timeout: Annotated[Duration, AfterValidator(within("0", "10m"))] = Field(
+        default=5000, description="a stop waits so long until those that stay hold what was accepted here"
+    )
+
+    @model_validator(mode="after")
+    def _times_fit_together(self) -> Self:
+        if self.idle_interval >= self.round_timeout:
+            if {"idle_interval", "round_timeout"} & self.model_fields_set == {"round_timeout"}:
+                idle = duration_text(self.idle_interval)
+                raise expected(f"a duration above idleInterval ({idle} unless given), {_LOOKS_SILENT}", "roundTimeout")
+            timeout = duration_text(self.round_timeout)
+            raise expected(f"a duration below roundTimeout ({timeout}), {_LOOKS_SILENT}", "idleInterval")
+        if self.round_timeout >= self.max_peer_lag:
+            raise expected("a duration below maxPeerLag", "roundTimeout")
+        return self
+
+
+KEYS: tuple[str, ...] = tuple(str(field.alias) for field in Preferences.model_fields.values())
+"""As in the manifest."""
+_PLACED = re.compile(r"node-?id|master-?url|peer(\.|s$).*|split-?mode|key-?retention|vote-?weight|repository", re.I)
+"""Also in such files, but the same for all masters, or who they are."""
+
+
+def property_name(key: str) -> str:
+    """As in ``cluster.properties``: camel case mapped to hyphens."""
+    return re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
+
+
+_NAMES = {name: key for key in KEYS for name in (key, property_name(key), key[0].upper() + key[1:])}
+
+
+def is_placed(name: str) -> bool:
+    """Whether this is a known name of what only manifests say."""
+    return _PLACED.fullmatch(name) is not None
+
+
+def key_of(name: str) -> str:
+    """The key of any of its spellings. :class:`BadInput` says which there are."""
+    if name in _NAMES:
+        return _NAMES[name]
+    if is_placed(name):
+        raise BadInput(f"{name[:80]} cannot be set while masters run: it stands in the manifests, the same everywhere")
+    close = difflib.get_close_matches(name, _NAMES, n=1)
+    there = f"did you mean {close[0]}?" if close else f"there are {', '.join(KEYS)}"
+    raise BadInput(f"no such setting: {name[:80]!r}; {there}")
+
+
+def read_changes(pairs: Mapping[str, Any] | list[tuple[str, Any]]) -> dict[str, Any]:
+    """By key. A value of None, or the word ``manifest``, is kept as None: what the manifest says."""
+    found: dict[str, Any] = {}
+    for name, value in pairs.items() if isinstance(pairs, Mapping) else pairs:
+        key = key_of(name)
+        if key in found:
+            raise BadInput(f"{key} is there twice; give it once")
+        text = value.strip() if isinstance(value, str) else value
+        found[key] = None if text == MANIFEST else text
+    if not found:
+        raise BadInput(f"nothing to set; there are {', '.join(KEYS)}")
+    return found
+
+
+def texts_of(preferences: Preferences) -> dict[str, str]:
+    """Each value as people write it, by key."""
+    return {key: str(value) for key, value in preferences.model_dump(by_alias=True).items() if key in KEYS}
+
+
+def checked(values: Mapping[str, Any]) -> Preferences:
+    """All of them together. :class:`BadInput` names what does not fit, and what would."""
+    try:
+        return Preferences.model_validate(dict(values))
+    except ValidationError as wrong:
+        raise BadInput("; ".join(_said(dict(error), values) for error in wrong.errors())) from None
+
+
+def _said(error: dict[str, Any], values: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    key = str((*error["loc"], *context.get("at", ()))[0])
+    if error["type"] == "expected":
+        what = str(context["what"])
+    elif error["type"] == "value_error":
+        what = str(context["error"])
+    elif key == "splitRecovery":
+        what = STRATEGIES
+    else:
+        what = str(error["msg"])
+    return f"{key} is {str(values.get(key))[:60]!r}; expected {what}"
+
+
+# cluster.properties
+
+
+def read_properties(text: str, name: str) -> tuple[dict[str, Any], list[str]]:
+    """The settings in such a file, and the names in it that only manifests say. :class:`BadInput` with the line of what
+    is neither, of what is there twice and of what has no value."""
+    found: dict[str, Any] = {}
+    placed: list[str] = []
+    for line, said, value in _properties(text):
+        if is_placed(said):
+            placed.append(said)
+            continue
+        try:
+            key = key_of(said)
+        except BadInput as wrong:
+            raise BadInput(f"{name}:{line}: {wrong}") from None
+        if key in found:
+            raise BadInput(f"{name}:{line}: {key} is there twice; give it once")
+        if not value:
+            raise BadInput(f"{name}:{line}: {said} has no value; expected {said}=VALUE")
+        found[key] = None if value == MANIFEST else value
+    if not found:
+        raise BadInput(f"{name}: nothing in it can be set; there are {', '.join(map(property_name, KEYS))}")
+    return found, placed
+
+
+def _properties(text: str) -> list[tuple[int, str, str]]:
+    """Line, name and value, as Java reads a properties file; escapes are not needed in any of ours."""
+    found: list[tuple[int, str, str]] = []
+    held, began = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not held and (not line or line[0] in "#!"):
+            continue
+        began = began if held else number
+        if len(line) - len(line.rstrip("\\")) & 1:
+            held += line[:-1]
+            continue
+        found.append((began, *_split(held + line)))
+        held = ""
+    return [*found, (began, *_split(held))] if held else found
+
+
+def _split(line: str) -> tuple[str, str]:
+    parts = re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line)
+    return (parts[1], parts[2].strip()) if parts else (line, "")

@@ -1,0 +1,129 @@
+"""What this master prefers, and how it is changed while it runs: ``GET`` and ``PATCH /txlog/settings``.
+
+A time is one master's own business: it is taken at any moment. How splits are recovered from is fixed for each view by
+all its members; so it is changed in a ``Joined`` view only, which is then installed anew with the same members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.config import live
+from txlog.config.live import Live
+from txlog.config.preferences import KEYS, Preferences, property_name, read_changes, texts_of
+from txlog.config.process import NodeConfig
+from txlog.model.errors import BadInput, Conflict, Unavailable
+from txlog.protocol.events import Settings
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+from txlog.server.admin.membership import number_text
+
+BODY_MAX = 16 << 10
+_FORM = '{"maxPeerLag": "30s", ...}; null for what the manifest says'
+
+
+class LiveSettings:
+    """``settings_of`` is what the core is told of a configuration."""
+
+    def __init__(self, site: Site, found: Live, settings_of: Callable[[NodeConfig], Settings]) -> None:
+        self._site = site
+        self._live = found
+        self._settings_of = settings_of
+        self._turn = asyncio.Lock()
+        if found.dropped:
+            site.log.info("LiveSettingsDropped", keys=found.dropped, why="the manifest says something else now")
+
+    @property
+    def preferences(self) -> Preferences:
+        """In force at this master."""
+        return self._live.preferences
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/settings", self.get), Route("PATCH", "/txlog/settings", self.patch)]
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """See :meth:`view`."""
+        return json_answer(self.view())
+
+    async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Change some, durably, or with ``?check=true`` only say whether they could be. Answers as ``GET`` does, with
+        ``changed``. 400 for what is no setting, no value, or does not fit the others; 409 while the way of split
+        recovery cannot be changed."""
+        asked = request.query.get("check", "false")
+        if asked not in ("true", "false"):
+            raise BadInput(f"check={asked[:20]}: expected true or false")
+        try:
+            told = msgspec.json.decode(await read_body(request, BODY_MAX))
+        except msgspec.DecodeError as wrong:
+            raise BadInput(f"expected {_FORM}: {wrong}") from None
+        if not isinstance(told, dict):
+            raise BadInput(f"expected {_FORM}")
+        changes = read_changes(told)
+        async with self._turn:
+            new = live.changed(self._site.config, self._live, changes, round(time.time(), 3))
+            before, after = texts_of(self._live.preferences), texts_of(new.preferences)
+            different = [key for key in KEYS if before[key] != after[key]]
+            if "splitRecovery" in different:
+                self._may_change_recovery()
+            if asked == "false" and (different or new.settings != self._live.settings):
+                await self._take(new)
+                self._site.log.info("SettingsChanged", **{key: after[key] for key in different})
+        return json_answer({"changed": different, **self.view()})
+
+    def _may_change_recovery(self) -> None:
+        """Its view took it for granted: nobody may be apart, or on the way to be."""
+        state = self._site.state
+        if state != "Joined":
+            who = f"{self._site.config.node} is {state}"
+            raise Conflict(f"splitRecovery cannot be changed now: {who}; wait until every master is Joined")
+
+    async def _take(self, new: Live) -> None:
+        config = self._site.config
+        try:
+            await asyncio.to_thread(live.write_live, config.journal_folder, new.settings)
+        except OSError as wrong:
+            what = f"{config.journal_folder / live.FILE}: {wrong.strerror}; nothing was changed"
+            raise Unavailable("NotKept", what) from None
+        self._live = new
+        self._site.loop.adopt(self._settings_of(live.applied(config, new.preferences)))
+
+    def view(self) -> dict[str, Any]:
+        """``{"node", "dataCenter", "state", "view": {"number", "splitRecovery", "prefers", "renewing"}, "settings":
+        [{"key", "property", "value", "source": "manifest"|"live", "manifest", "since"}]}``. ``view.splitRecovery`` is
+        the one in force: the safest that the members of the view prefer. ``renewing``: that view does not know of what
+        this master prefers now."""
+        site = self._site
+        manifest, now = live.of_manifest(site.config), texts_of(self._live.preferences)
+        settings = []
+        for key in KEYS:
+            mine = self._live.settings.get(key)
+            settings.append(
+                {
+                    "key": key,
+                    "property": property_name(key),
+                    "value": now[key],
+                    "source": "live" if mine is not None else "manifest",
+                    "manifest": manifest[key],
+                    "since": mine.at if mine is not None else None,
+                }
+            )
+        view = site.loop.core.views.accepted
+        return {
+            "node": site.config.node,
+            "dataCenter": site.config.data_center,
+            "state": site.state,
+            "view": {
+                "number": number_text(view.number),
+                "splitRecovery": view.strategy,
+                "prefers": {m.node: view.preferred_by(m.node) for m in view.members},
+                "renewing": view.preferred_by(site.config.node) != now["splitRecovery"],
+            }
+            if view is not None
+            else None,
+            "settings": settings,
+        }
