@@ -11,7 +11,7 @@ export UV_LINK_MODE ?= copy
 .PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rejoin soak rolling clean up down
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-12s %s\n",$$1,$$2}'
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
 
 $(VENV)/.uv: requirements-uv.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "TxLog needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -85,6 +85,9 @@ bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 A
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
 	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
+
+recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (ONLY=isolated,worker,...)
+	$(BIN)/python -m e2e.recovery_crashes $(if $(ONLY),--only "$(ONLY)")
 
 rolling: native ## every master restarted in turn, then killed, under load (ROUNDS=1)
 	$(BIN)/python -m e2e.rolling $(if $(ROUNDS),--rounds $(ROUNDS))
