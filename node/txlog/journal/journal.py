@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from array import array
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from txlog.journal import bodies
 from txlog.journal import format as fmt

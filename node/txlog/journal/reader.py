@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from collections import OrderedDict
+from typing import Final
 
 from txlog.journal import bodies
 from txlog.journal import format as fmt

@@ -6,10 +6,9 @@ segment is half full, so that nobody waits for zeros.
 
 from __future__ import annotations
 
-from typing import Final
-
 import errno
 from collections import deque
+from typing import Final
 
 from txlog.journal import format as fmt
 from txlog.journal.files import Files

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from hashlib import blake2b
+from typing import Final
 
 from txlog.model.ids import Origin
 

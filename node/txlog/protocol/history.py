@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from array import array
 from bisect import bisect_right
+from typing import Final
 
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_start

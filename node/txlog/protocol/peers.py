@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from collections import deque
+from typing import Final
 
 from txlog.model.errors import PeerFault
 from txlog.model.view import Member

@@ -6,10 +6,9 @@ of the origins' own orders, and a transaction costs four list cells rather than 
 
 from __future__ import annotations
 
-from typing import Final
-
 from bisect import bisect_left, bisect_right
 from itertools import repeat
+from typing import Final
 
 from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
 from txlog.model.ids import Origin
