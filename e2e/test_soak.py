@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyoxigraph
@@ -12,18 +14,18 @@ import pytest
 from e2e.clients import quads_of, raise_of, set_up_of
 from e2e.history import Operation, Outcome
 from e2e.soak.checking import WARM_UP, Judged, Logged, Replay, judge_log, judge_worker, quads_in
-from e2e.soak.diary import STALL_S, Diary, patiently
+from e2e.soak.diary import STALL_S, Deck, Diary, patiently
 from e2e.soak.running import Overridden
 from txlog.config.process import NodeConfig, PeerConfig
 from txlog.local.state import StateFolder
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 
 ACK = Outcome.ACKNOWLEDGED
-SIDES = {"0": "uk", "1": "us", "2": ""}
+SIDES = {"uk-1": "uk", "uk-2": "uk", "us-1": "us"}
 
 
-def txid(seq: int) -> str:
-    return f"uk-1.{1:016x}.{seq}"
+def txid(seq: int, node: str = "uk-1") -> str:
+    return f"{node}.{1:016x}.{seq}"
 
 
 def op(name: str, seq: int, began: float = 0.0, ended: float = 1.0) -> Operation:
@@ -40,7 +42,7 @@ def update(text: str, seq: int) -> Logged:
 
 def judge(history: list[Operation], *log: Logged, moves: bool = True) -> Judged:
     placed = [entry._replace(at=at) for at, entry in enumerate(log, 1)]
-    return judge_log(history, placed, lambda name: SIDES[name.partition("-")[0]], moves=moves)
+    return judge_log(history, placed, SIDES.__getitem__, moves=moves)
 
 
 def test_what_is_as_it_was_told_is_clean() -> None:
@@ -81,8 +83,8 @@ def test_an_entry_that_no_client_wrote_so_is_foreign(entry: Logged) -> None:
 def test_the_order_of_one_side_stands_although_a_rejoin_moves_entries() -> None:
     first, then = op("0-1", 1, 0, 1), op("0-2", 2, 2, 3)
     assert len(judge([first, then], wrote("0-2", 2), wrote("0-1", 1)).disordered) == 1
-    elsewhere = op("1-1", 3, 2, 3)
-    moved = (wrote("1-1", 3), wrote("0-1", 1))
+    elsewhere = op("1-1", 3, 2, 3)._replace(txid=txid(3, "us-1"))
+    moved = (wrote("1-1", 3)._replace(txid=txid(3, "us-1")), wrote("0-1", 1))
     assert judge([first, elsewhere], *moved).clean
     assert len(judge([first, elsewhere], *moved, moves=False).disordered) == 1
 
@@ -145,6 +147,12 @@ def test_time_in_which_the_machine_stood_still_does_not_count() -> None:
     diary.watch(over)
     assert len(diary.stalls) == 1
     assert 2 <= sum(1 for _ in patiently(0.05, 0.01)) <= 5 < STALL_S * 100
+
+
+def test_every_card_comes_before_any_comes_too_often() -> None:
+    deck = Deck(((3, "a"), (1, "b")), random.Random(1))
+    for _ in range(2):
+        assert Counter(deck.draw() for _ in range(4)) == {"a": 3, "b": 1}
 
 
 def test_a_master_is_told_something_else_from_one_start_to_the_next(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from e2e.history import Found, Operation, check_log, check_order
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import decode_quads
 
-ROAMS: Final = ""
 _NAME: Final = re.compile(rb"urn:faults:op:([0-9]+-[0-9]+)>")
 _COUNTER: Final = re.compile(rb"urn:faults:counter:([0-9]+)>")
 WARM_UP: Final = b"DROP SILENT GRAPH <urn:txlog-example:warm>"
@@ -59,8 +58,8 @@ class Judged:
 def judge_log(
     history: Sequence[Operation], log: Sequence[Logged], side_of: Callable[[str], str], *, moves: bool
 ) -> Judged:
-    """``side_of`` a name: the data centre whose masters alone its client uses, or :data:`ROAMS`. ``moves``: a rejoin
-    may move what was acknowledged."""
+    """``moves``: a rejoin may move what was acknowledged; then order is judged among transactions of one side.
+    ``side_of`` a master: with whom it parted each time."""
     judged = Judged()
     found: list[Found] = []
     ids: set[str] = set()
@@ -85,12 +84,11 @@ def judge_log(
     if moves:
         sides: dict[str, list[Operation]] = {}
         for operation in history:
-            side = side_of(operation.name)
-            if side != ROAMS:
-                sides.setdefault(side, []).append(operation)
+            if operation.txid:
+                sides.setdefault(side_of(operation.txid.partition(".")[0]), []).append(operation)
         # A repetition on the other side of a split may be the one that counts in the end; it was told to nobody here.
-        told = {operation.txid for operation in history}
-        places = {each.name: each.at for each in found if each.txid in told}
+        told = {operation.name: operation.txid for operation in history}
+        places = {each.name: each.at for each in found if each.txid == told.get(each.name)}
         judged.disordered += [wrong for each in sides.values() for wrong in check_order(each, places)]
     else:
         judged.disordered += verdict.disordered

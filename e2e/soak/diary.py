@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 TOLD: Final = 5
 """Faults that a finding names."""
@@ -28,6 +29,25 @@ class Fault:
     def __str__(self) -> str:
         lasted = f"{self.ended - self.began:.1f} s" if self.ended else "not over"
         return f"{clock(self.began)} {self.kind} {self.target} ({lasted})"
+
+
+T = TypeVar("T")
+
+
+class Deck(Generic[T]):
+    """Draws as often as told, and each before any comes a second time too often: cards, shuffled anew when they are
+    used up. So a run that is long enough has met every fault."""
+
+    def __init__(self, cards: Sequence[tuple[int, T]], draw: random.Random) -> None:
+        self._cards = cards
+        self._random = draw
+        self._left: list[T] = []
+
+    def draw(self) -> T:
+        if not self._left:
+            self._left = [card for often, card in self._cards for _ in range(often)]
+            self._random.shuffle(self._left)
+        return self._left.pop()
 
 
 def patiently(seconds: float, step_s: float = 0.1) -> Iterator[None]:

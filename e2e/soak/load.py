@@ -1,8 +1,7 @@
 """Who writes during a soak: clients as of ``make faults``, and some that send many transactions in one request.
 
-Most stay with the masters of one data centre, so that the order of what they were told can be judged although data
-centres part; the others roam over all masters. Every transaction has an Idempotency-Key and is repeated under it until
-somebody acknowledges it.
+Most stay with the masters of one data centre; the others roam over all masters. Every transaction has an
+Idempotency-Key and is repeated under it until somebody acknowledges it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from typing import Final
 
 import msgspec
 
-from e2e.clients import GIVE_UP_S, WAIT_S, Clients, client_of, quads_of
+from e2e.clients import GIVE_UP_S, WAIT_S, Clients, quads_of
 from e2e.history import Operation, Outcome
-from e2e.soak.checking import ROAMS
 from e2e.soak.running import Arena
 from txlog.client import MasterUnreachable, Write, Written
 from txlog.client.connection import Connection
@@ -146,12 +144,11 @@ class Load:
     """All clients of one cluster, begun and ended together."""
 
     def __init__(self, arena: Arena, per_s: float, seed: int) -> None:
-        sides = [*arena.topology.data_centers, ROAMS]
+        sides = [*arena.topology.data_centers, "everywhere"]
         urls = {side: [m.url for m in arena.topology.masters_of(side)] for side in arena.topology.data_centers}
-        urls[ROAMS] = arena.masters
-        self._sides = {client: sides[client % len(sides)] for client in range(SINGLES)}
-        self._sides |= {client: sides[client % len(sides)] for client in range(FIRST_BULK, FIRST_BULK + BULKS)}
-        homes = {client: urls[side] for client, side in self._sides.items()}
+        urls["everywhere"] = arena.masters
+        clients = (*range(SINGLES), *range(FIRST_BULK, FIRST_BULK + BULKS))
+        homes = {client: urls[sides[client % len(sides)]] for client in clients}
         self._singles = Clients(arena, SINGLES, pause_s=0.15, seed=seed, homes=homes)
         self._bulk = Bulk({client: homes[client] for client in homes if client >= FIRST_BULK}, per_s, seed)
         self.clock = time.time() - time.monotonic()
@@ -184,7 +181,3 @@ class Load:
     @property
     def wrong(self) -> list[str]:
         return [*self._singles.wrong, *self._bulk.wrong]
-
-    def side_of(self, name: str) -> str:
-        """The data centre whose masters alone had this transaction first; else :data:`ROAMS`."""
-        return self._sides[client_of(name)]

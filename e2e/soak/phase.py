@@ -17,10 +17,10 @@ from bench.masters import CannotMeasure
 from bench.report import console
 from e2e.soak import masters as gentle
 from e2e.soak.checking import Judged, Logged, Replay, judge_log, judge_worker, quads_in
-from e2e.soak.diary import Diary, Fault, clock, patiently
+from e2e.soak.diary import Deck, Diary, Fault, clock, patiently
 from e2e.soak.load import Load
 from e2e.soak.running import Arena, arena_up
-from e2e.soak.splits import ONLY_CONTINUE, WAYS, Missed, Parting, Split, partings, pause_long
+from e2e.soak.splits import INSIDE, ONLY_CONTINUE, WAYS, Missed, Parting, Split, partings, pause_long
 from e2e.soak.stores import Lane
 from e2e.split import manifests
 from txlog.cli.verifying import verify
@@ -32,8 +32,6 @@ SETTLE_S: Final = 180.0
 WORK_S: Final = 180.0
 SPLIT_EACH_S: Final = 38.0
 """From the beginning of one split to that of the next; the other faults have the time between."""
-LONG_PAUSE_EACH: Final = 6
-"""Of so many splits one is a master that only stood still."""
 
 
 @dataclass
@@ -126,18 +124,20 @@ class Phase:
     # -- faults
 
     def _faults(self, until: float) -> None:
-        others = [fault for often, fault in gentle.FAULTS for _ in range(often)]
+        others = Deck(gentle.FAULTS, self._draw)
+        ways = Deck(WAYS if self._majority else (*WAYS, *ONLY_CONTINUE), self._draw)
         next_split = time.monotonic() + SPLIT_EACH_S / 3
         while time.monotonic() < until + self._diary.stalled_s and not self.found.wrong:
             if time.monotonic() >= next_split:
                 next_split = time.monotonic() + SPLIT_EACH_S
-                if self._draw.randrange(LONG_PAUSE_EACH) == 0:
+                way = ways.draw()
+                if way is None:
                     self._pause()
                 else:
-                    self._split()
+                    self._split(way)
                 next_split = max(next_split, time.monotonic() + SPLIT_EACH_S / 4)
             else:
-                self._gentle(self._draw.choice(others))
+                self._gentle(others.draw())
 
     def _gentle(self, fault: Callable[[Arena, random.Random, Diary], None]) -> None:
         """One that must not split anything."""
@@ -170,9 +170,7 @@ class Phase:
         if self._look() and self._restores() != before:
             self.found.false_splits.append(self._told("a worker had to go back although a master only stood still"))
 
-    def _split(self) -> None:
-        ways = [way for often, way in (*WAYS, *(() if self._majority else ONLY_CONTINUE)) for _ in range(often)]
-        way = self._draw.choice(ways)
+    def _split(self, way: Callable[[Split], None]) -> None:
         split = Split(self._arena, self._diary, self._draw, majority=self._majority)
         began = time.time()
         missed: Missed | None = None
@@ -279,13 +277,19 @@ class Phase:
                 raise CannotMeasure(f"duties that nobody performs: {', '.join(sorted(set(open_)))}")
             time.sleep(0.2)
 
+    def _side_of(self, node: str) -> str:
+        """Whoever parted together: the data centre, unless one has been split in itself."""
+        if self._diary.counts()[INSIDE]:
+            return node
+        return next(master.data_center for master in self._arena.topology.masters if master.node == node)
+
     def _judge(self, *, last: bool) -> Judged:
         arena, history = self._arena, self._load.history
         judged = Judged()
         log: list[Logged] = []
         for url in arena.masters if last else [self._draw.choice(arena.masters)]:
             log = read_log(url)
-            judged.add(judge_log(history, log, self._load.side_of, moves=not self._majority))
+            judged.add(judge_log(history, log, self._side_of, moves=not self._majority))
         if not verify(arena.masters_by_data_center, SETTLE_S).equal:
             judged.differs.append(f"the workers' digests differ, look {self.found.looks + 1}")
         replay = Replay()

@@ -36,6 +36,9 @@ class Parting(NamedTuple):
         return f"{self.node} went on without {', '.join(self.silent)} in view {self.number}"
 
 
+INSIDE: Final = "cut inside a data centre"
+
+
 class Missed(Exception):
     """What had to happen did not; says what, and what was seen last."""
 
@@ -72,6 +75,19 @@ class Split:
     def one_way(self) -> None:
         """Who hears but is not heard is as far away."""
         self._apart("one-way cut", one_way=True)
+
+    def inside(self) -> None:
+        """One master of a data centre loses everybody else: two branches share that data centre's workers."""
+        side = max(self.sides, key=lambda each: len(self.arena.nodes_of(each)))
+        alone = self.draw.choice(self.arena.nodes_of(side))
+        with self.diary.fault(INSIDE, alone):
+            for other in self.arena.other_nodes(alone):
+                self.arena.control.cut(alone, other)
+            try:
+                self._wait_apart({alone})
+                time.sleep(1 + 3 * self.draw.random())
+            finally:
+                self.arena.control.heal()
 
     def killed(self) -> None:
         """A master dies while they are apart; its side goes on without it, and it comes back to its side."""
@@ -151,24 +167,25 @@ class Split:
             finally:
                 self.arena.control.heal()
 
-    def _wait_apart(self) -> None:
-        """Until each side that may go on alone does so. :class:`Missed`."""
+    def _wait_apart(self, smaller: set[str] | None = None) -> None:
+        """Until each side that may go on alone does so. ``smaller``: if not the data centre with fewer masters."""
+        if smaller is None:
+            smaller = set(self.arena.nodes_of(min(self.sides, key=lambda side: len(self.arena.nodes_of(side)))))
         last = "nothing"
         for _ in patiently(APART_S):
             try:
                 states = {node: self.arena.status(node).state for node in self.arena.nodes}
-                if self._are_apart(states):
+                if self._are_apart(states, smaller):
                     return
                 last = ", ".join(f"{node} {state}" for node, state in states.items())
             except TxLogError as not_now:
                 last = str(not_now)
         raise Missed(f"not apart {APART_S:g} s after the link was cut: {last}")
 
-    def _are_apart(self, states: dict[str, str]) -> bool:
+    def _are_apart(self, states: dict[str, str], smaller: set[str]) -> bool:
         if not self.majority:
             return set(states.values()) == {"Isolated"}
-        larger = max(self.sides, key=lambda side: len(self.arena.nodes_of(side)))
-        return all((state == "Isolated") == (node in self.arena.nodes_of(larger)) for node, state in states.items())
+        return all((state == "Isolated") == (node not in smaller) for node, state in states.items())
 
     def _not_without_backup(self, side: str) -> None:
         for node in self.arena.nodes_of(side):
@@ -200,13 +217,17 @@ def _state(arena: Arena, node: str) -> str:
         return str(not_now)
 
 
-WAYS: Final[tuple[tuple[int, Callable[[Split], None]], ...]] = (
-    (4, Split.plain),
-    (3, Split.one_way),
-    (2, Split.killed),
-    (2, Split.worker_killed),
-    (2, Split.cut_again),
-    (2, Split.killed_rejoining),
+Way = Callable[[Split], None] | None
+"""None: :func:`pause_long`, which splits nothing."""
+WAYS: Final[tuple[tuple[int, Way], ...]] = (
+    (2, Split.plain),
+    (1, Split.one_way),
+    (1, Split.inside),
+    (1, Split.killed),
+    (1, Split.worker_killed),
+    (1, Split.cut_again),
+    (1, Split.killed_rejoining),
+    (1, None),
 )
 """With how often each is drawn."""
-ONLY_CONTINUE: Final[tuple[tuple[int, Callable[[Split], None]], ...]] = ((2, Split.target_lost),)
+ONLY_CONTINUE: Final[tuple[tuple[int, Way], ...]] = ((1, Split.target_lost),)

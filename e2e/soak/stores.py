@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from bench.masters import CannotMeasure
-from e2e.soak.diary import Diary
+from e2e.soak.diary import Deck, Diary
 from e2e.soak.running import Arena
 from txlog.model.errors import TxLogError
 
@@ -167,13 +167,13 @@ class Lane:
             self._free.release()
 
     def _run(self) -> None:
-        faults = [fault for often, fault in FAULTS for _ in range(often)]
+        deck = Deck(FAULTS, self._draw)
         while not self._over.wait(LANE_PAUSE_S * (0.5 + self._draw.random())):
             if self._quiet.is_set():
                 continue
             with self._free:
                 try:
-                    self._draw.choice(faults)(self._arena, self._draw, self._diary)
+                    deck.draw()(self._arena, self._draw, self._diary)
                 except (CannotMeasure, TxLogError):
                     continue  # it does not run at this moment: another one is hit
                 except Exception as error:  # noqa: BLE001 - a lane that ends early would make everything look well
