@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from bench.masters import CannotMeasure
@@ -18,6 +19,7 @@ LAG_S: Final = 4.0
 SHORT_S: Final = 2.2
 """At most: far enough below it, and below three round time-outs of ``Majority``, on a machine that is busy."""
 FULL_S: Final = 90.0
+GO_ON_S: Final = 30.0
 
 
 def kill_master(arena: Arena, draw: random.Random, diary: Diary) -> None:
@@ -103,6 +105,7 @@ def full_disk(arena: Arena, draw: random.Random, diary: Diary) -> None:
         kill(arena, node)
         try:
             _wait_full(arena, node)
+            _wait_going_on(arena, arena.other_nodes(node))
         finally:
             arena.override(node)
             kill(arena, node)
@@ -119,6 +122,19 @@ def _wait_full(arena: Arena, node: str) -> None:
         if state == "DiskFull":
             return
     raise CannotMeasure(f"{node} is {state}, not DiskFull, {FULL_S:g} s after its disk was as good as full")
+
+
+def _wait_going_on(arena: Arena, nodes: Sequence[str]) -> None:
+    """Until the order of work has gone on at these masters; clients write meanwhile."""
+    before: dict[str, int] = {}
+    now: dict[str, int] = {}
+    for _ in patiently(GO_ON_S):
+        with suppress(TxLogError):
+            now = {node: arena.status(node).stable.index for node in nodes}
+            before = before or now
+            if all(now[node] > before[node] for node in nodes):
+                return
+    raise CannotMeasure(f"{', '.join(nodes)} do not go on: stable at {before}, {GO_ON_S:g} s later at {now}")
 
 
 def a_node(arena: Arena, draw: random.Random) -> str:
