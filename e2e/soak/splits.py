@@ -18,7 +18,7 @@ from e2e.soak.stores import stopped
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 
-APART_S: Final = 60.0
+APART_S: Final = 180.0
 """Within which both sides must go on: ``maxPeerLag``, a backup and its pauses, a busy machine."""
 UNREACHABLE_S: Final = LAG_S + 2.0
 """How long a backup's target is missed after the cut."""
