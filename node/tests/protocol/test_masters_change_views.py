@@ -284,3 +284,75 @@ def test_rule_23_a_backup_of_an_earlier_silence_is_none_for_the_next() -> None:
     assert views.number == before, "it went on without a backup"
     cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
     run_until_in_view(cluster, "a")
+
+
+# Orders of the operator
+
+
+def test_an_order_goes_on_without_members_that_nobody_can_vouch_for() -> None:
+    """Both others are lost for good: a alone has no majority, and no term is ever over for it."""
+    cluster = Cluster(majority=True, idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.run(4000)
+    assert not in_view(cluster, "a")
+    cluster.executors["a"].force_view(["b", "c"])
+    run_until_in_view(cluster, "a", within_ms=2000)
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert view.forced == ["b", "c"]
+    cluster.submit("a", "y")
+    cluster.run(100)
+    assert cluster.marks["a"].synced == 2
+    cluster.start("b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
+def test_an_order_about_one_that_is_heard_is_refused_and_changes_nothing() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.crash("c")
+    cluster.run(2000)
+    for without, why in ((["b"], "is heard"), (["a"], "not gone"), (["c", "x"], "no member"), (["c", "b"], "is heard")):
+        with pytest.raises(Conflict, match=why):
+            cluster.executors["a"].force_view(without)
+    cluster.run(1000)
+    assert not in_view(cluster, "a", "b")
+    cluster.executors["a"].force_view(["c"])
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+
+
+def test_an_order_is_forgotten_when_the_master_comes_back() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.crash("b")
+    cluster.cut |= {("a", "c"), ("c", "a")}
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["c"])  # b is still waited for
+    cluster.cut.clear()
+    cluster.run(1000)
+    cluster.start("b")
+    cluster.run(2000)
+    assert in_view(cluster, "a", "b", "c")
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert view.forced == []
+
+
+def test_rule_27_a_master_that_left_goes_on_by_order_only() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    leave(cluster, "a")
+    run_until_in_view(cluster, "b")
+    cluster.crash("b")  # for good: what it had ordered alone is lost with it
+    cluster.start("a")
+    cluster.run(3000)
+    assert not cluster.core("a").views.at_work
+    cluster.executors["a"].force_view(["b"])
+    run_until_in_view(cluster, "a", within_ms=3000)
+    cluster.submit("a", "y")
+    cluster.run(100)
+    assert len(cluster.log("a")) == 2

@@ -6,6 +6,8 @@ import asyncio
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -236,3 +238,64 @@ async def test_a_folder_of_an_earlier_birth_ends_by_name(clusters: Callable[...,
     cluster.processes[2] = None
     last = json.loads((cluster.folder / "uk-3.log").read_text().splitlines()[-1])
     assert last["event"] in ("OldJournal", "IdentityLost", "Superseded")
+
+
+async def test_an_order_goes_on_without_members_lost_for_good(clusters: Callable[..., Cluster]) -> None:
+    """`txlog force-view`: two of three are gone, and nobody has proved it."""
+    cluster = clusters(3)
+    cluster.spawn()
+    await cluster.ready()
+    await until(lambda: in_one_view(cluster, 0, 1, 2))
+    assert (await asked(cluster, 0, "before"))[0] == 204
+    ordered = [sys.executable, "-m", "txlog.cli.main", "force-view", "--master", cluster.url(0, ""), "--yes", "--json"]
+
+    async def order(*without: str) -> subprocess.CompletedProcess[str]:
+        names = [word for node in without for word in ("--without", node)]
+        return await asyncio.to_thread(subprocess.run, [*ordered, *names], capture_output=True, text=True, timeout=90)
+
+    refused = await order("uk-2")
+    assert refused.returncode == 1
+    assert "uk-2 is heard here" in refused.stderr
+    for at in (1, 2):
+        await asyncio.to_thread(cluster.kill, at, signal.SIGKILL)
+
+    async def silent() -> bool:
+        return bool((await cluster.get(0, "/txlog/status"))["state"] == "Suspected")
+
+    await until(silent)
+    done = await order("uk-2", "uk-3")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["next"]["members"] == ["uk-1"]
+    assert [(m["node"], m["heardUpTo"] == m["heldUpTo"]) for m in told["mayMiss"]] == [("uk-2", True), ("uk-3", True)]
+    assert (await asked(cluster, 0, "alone"))[0] == 204
+    for at in (1, 2):
+        cluster.spawn(at)
+        await cluster.ready(at)
+    await until(lambda: in_one_view(cluster, 0, 1, 2))
+    for at in range(3):
+        await until(lambda at=at: _stable(cluster, at, 2))
+
+
+NO_ORDERS = (
+    ("", 400),
+    ("{}", 400),
+    ('{"without": []}', 400),
+    ('{"without": "uk-2"}', 400),
+    ('{"without": ["uk-2", "uk-2"]}', 400),
+    ('{"without": ["uk-2"], "sure": true}', 400),
+    ('{"without": ["nobody"]}', 404),
+    ('{"without": ["uk-1"]}', 409),
+    ('{"without": ["uk-2"]}', 409),
+)
+
+
+async def test_orders_that_cannot_be_meant(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(2)
+    cluster.spawn()
+    await cluster.ready()
+    await until(lambda: in_one_view(cluster, 0, 1))
+    for body, status in NO_ORDERS:
+        async with cluster.session.post(cluster.url(0, "/txlog/views"), data=body) as answer:
+            assert answer.status == status, (body, await answer.text())
+    assert await in_one_view(cluster, 0, 1)

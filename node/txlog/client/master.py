@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -157,6 +157,13 @@ class MasterClient:
     def skip(self, txid: str) -> object:
         """Append an entry that lets every worker pass over ``txid``; the operator's last resort."""
         return self._call("POST", f"/txlog/skip/{quote(txid)}", object, body=b"{}")
+
+    def force_view(self, without: Sequence[str]) -> dict[str, Any]:
+        """The operator's order to go on without these members; ``view`` is the one that is left, ``mayMiss`` what was
+        heard of them and is not held. :class:`Conflict` when one of them is heard, or is no member."""
+        body = msgspec.json.encode({"without": list(without)})
+        found: dict[str, Any] = self._call("POST", "/txlog/views", dict[str, Any], body=body, repeatable=True)
+        return found
 
     # -- duties
 

@@ -42,7 +42,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     this index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a
     master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
     (``Simple``). ``silent``: masters that are out because nobody heard them. ``prefers``: the strategy that each member
-    prefers, in their order, as they reported it; empty where nobody was asked yet."""
+    prefers, in their order, as they reported it; empty where nobody was asked yet. ``forced``: members of the view
+    before that the operator let go (``txlog force-view``)."""
 
     epoch: int
     ballot: int
@@ -61,6 +62,7 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     merged: bool = False
     silent: list[str] = []
     prefers: list[str] = []
+    forced: list[str] = []
 
     @property
     def number(self) -> Number:

@@ -80,6 +80,11 @@ class Change:
         return None
 
 
+def is_ordered(gone: list[Departure]) -> bool:
+    """Whether the operator lets one of these go: then no majority is asked for, and nobody who knows what followed."""
+    return any(one.why == "ordered" for one in gone)
+
+
 def fits(departure: Departure, member: Member, heard_start: int) -> bool:
     """Whether it is about this member, and about the latest process of it that was heard."""
     if Origin(departure.node, departure.birth) != member.origin:

@@ -134,6 +134,7 @@ def close(
         merged,
         silent,
         prefers,
+        sorted(one.node for one in gone if one.why == "ordered"),
     )
     return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks])
 

@@ -10,7 +10,7 @@ from array import array
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Member, Number, View
-from txlog.protocol.changes import Change
+from txlog.protocol.changes import Change, is_ordered
 from txlog.protocol.closing import Unclosed, close, outline
 from txlog.protocol.history import History
 from txlog.protocol.membership import Membership
@@ -66,7 +66,8 @@ class Coordinating(Membership):
             self._give_up(f"nobody here has heard {unvouched.node} as the process that is said to be down")
             return
         reports = [change.reports[m.node] for m in change.members]
-        if self.settings.majority and not self._is_majority([r.node for r in reports if r.view is not None]):
+        know = [r.node for r in reports if r.view is not None]
+        if self.settings.majority and not self._is_majority(know) and not is_ordered(change.gone):
             self._give_up("those who know the log have no more than half of the weight")
             return
         try:

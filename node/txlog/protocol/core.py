@@ -656,6 +656,11 @@ class Core:
         self.around.adopt(settings.round_timeout_ms)
         self._stirred = True
 
+    def force_view(self, without: list[str]) -> None:
+        """The operator's order: go on without these members. :class:`Conflict` when it cannot be meant."""
+        self._stirred = True
+        self.views.force(without)
+
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
         heard."""

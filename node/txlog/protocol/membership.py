@@ -13,7 +13,7 @@ from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Promised
 from txlog.model.view import NO_VIEW, Number
-from txlog.protocol.changes import fits
+from txlog.protocol.changes import fits, is_ordered
 from txlog.protocol.closing import latest_view
 from txlog.protocol.fetching import Fetching
 from txlog.protocol.reports import parked_of, pending_of
@@ -86,9 +86,10 @@ class Membership(Fetching):
                     member.node,
                     f"{member.node} start {heard} was heard, {one.start} is said to be gone",
                 )
-            if one.why == "silent" and self.around.both_ways(member.node):
+            if one.why in ("silent", "ordered") and self.around.both_ways(member.node):
                 return "HeardBothWays", member.node, f"{member.node} is heard here"
-        if self.settings.majority and not self._is_majority([m.node for m in proposal.members]):
+        few = self.settings.majority and not self._is_majority([m.node for m in proposal.members])
+        if few and not is_ordered(proposal.gone):
             return "NoMajority", "", "these members have no more than half of the weight"
         return None
 
@@ -159,13 +160,15 @@ class Membership(Fetching):
         self._take()
 
     def _may_return(self, accept: Accept) -> bool:
-        """Rule 27: a master that left goes on only with one that knows what followed, or with all that it left."""
+        """Rule 27: a master that left goes on only with one that knows what followed, with all that it left, or by the
+        operator's order, which names the others."""
         if self.left == NO_VIEW or self.left != self.number:
             return True
         if latest_view(accept.outlines) > self.number:
             return True
         assert self.accepted is not None
         there = {(one.node, one.birth) for one in accept.outlines}
+        there |= {(one.node, one.birth) for one in accept.gone if one.why == "ordered"}
         return all((m.node, m.birth) in there for m in self.accepted.members)
 
     def _take(self) -> None:

@@ -34,6 +34,8 @@ UNVOUCHED_MS: Final = 30_000
 PATIENCE_MAX: Final = 8
 """Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
 NEVER: Final = 1 << 60
+ORDERED: Final = "ordered"
+"""Why a member is gone: the operator says so, and has said what may be missing."""
 
 
 class Standing:
@@ -206,6 +208,24 @@ class Standing:
         if heard > start:
             raise Conflict(f"{node} start {start} may be gone, but start {heard} was heard: it is not down")
         self._depart(Departure(node, birth, start, "down"))
+
+    def force(self, without: list[str]) -> None:
+        """The operator lets these members go, whatever is missing then (protocol section 3, ``txlog force-view``).
+        :class:`Conflict` when one of them is heard or is no member; nothing is changed then."""
+        members = [self.accepted.member(node) for node in without] if self.accepted is not None else []
+        for node, member in zip(without, members, strict=False):
+            if member is None:
+                raise Conflict(f"{node} is no member of this master's view {self.number}")
+            if node == self.settings.node:
+                raise Conflict(f"{node} was asked itself: it is not gone; ask one that stays")
+            if self.around.both_ways(node):
+                raise Conflict(f"{node} is heard here: stop its process first, it leaves by itself then")
+        if not members:
+            raise Conflict("this master has no view yet; see txlog found")
+        for member in members:
+            assert member is not None
+            heard = self._starts.get(member.origin, 0)
+            self.departures[member.node] = Departure(member.node, member.birth, heard, ORDERED)
 
     def _depart(self, departure: Departure) -> None:
         member = self.accepted.member(departure.node) if self.accepted is not None else None

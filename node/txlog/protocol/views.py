@@ -12,9 +12,9 @@ from typing import Final
 
 from txlog.model.ids import Origin
 from txlog.model.view import Member, View
-from txlog.protocol.changes import fits
+from txlog.protocol.changes import fits, is_ordered
 from txlog.protocol.coordinating import Coordinating
-from txlog.protocol.standing import CAUGHT_UP, NEVER, SILENT_ROUNDS, UNVOUCHED_MS
+from txlog.protocol.standing import CAUGHT_UP, NEVER, ORDERED, SILENT_ROUNDS, UNVOUCHED_MS
 from txlog.wire.messages import (
     Departure,
     Who,
@@ -65,7 +65,7 @@ class Views(Coordinating):
         if absent:
             self.holding = f"waiting for {', '.join(absent)}"
             return
-        if self.settings.majority and not self._is_majority(nodes):
+        if self.settings.majority and not self._is_majority(nodes) and not is_ordered(gone):
             self.holding = "those who are here have no more than half of the weight"
             return
         if now_ms - self._wish_ms >= self._rank(nodes) * self._patience_ms:
@@ -99,7 +99,9 @@ class Views(Coordinating):
         if member.node == self.settings.node:
             return None
         found = self.departures.get(member.node)
-        if found is not None and fits(found, member, self._starts.get(member.origin, 0)):
+        if found is not None and found.why == ORDERED and self.around.both_ways(member.node):
+            del self.departures[member.node]  # it is back: the order was about one that is gone
+        elif found is not None and fits(found, member, self._starts.get(member.origin, 0)):
             tried_ms = self._unvouched.get(found, -NEVER)
             return found if self.around.now_ms - tried_ms > UNVOUCHED_MS else None
         if self.around.silent_ms(member.node) > self._term_ms and self._may_part:

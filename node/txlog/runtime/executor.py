@@ -128,6 +128,11 @@ class Executor:
         self.core.adopt(settings)
         self._gather()
 
+    def force_view(self, without: list[str]) -> None:
+        """See :meth:`Core.force_view`."""
+        self.core.force_view(without)
+        self._gather()
+
     def backup_done(self, index: int, value: bytes) -> None:
         """See :meth:`Core.backup_done`."""
         self.core.backup_done(index, value)

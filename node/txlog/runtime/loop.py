@@ -390,6 +390,12 @@ class Loop:
         self.executor.adopt(settings)
         self._schedule()
 
+    def force_view(self, without: list[str]) -> None:
+        """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer."""
+        self.executor.force_view(without)
+        self._note_departures()
+        self._schedule()
+
     def backup_done(self, index: int, value: bytes) -> None:
         """See :meth:`Core.backup_done`; its :class:`Conflict` is the caller's answer."""
         if index > self.stable.value:

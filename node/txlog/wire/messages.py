@@ -119,7 +119,7 @@ class Departure(msgspec.Struct, array_like=True, frozen=True):
     """A member that is no more in its view, and how that is known. ``start``: of the process that ended.
 
     ``left``: it says so itself. ``down``: its supervisor proved that the process is gone. ``lost``: its node id speaks
-    with another birth. ``silent``: nobody knows; its term is over (``Majority`` only)."""
+    with another birth. ``silent``: nobody knows; its term is over. ``ordered``: the operator says so."""
 
     node: str
     birth: int

@@ -1,4 +1,4 @@
-"""Who is in the view, who is out and why; whom everybody hears; and the proof that a master's process is gone."""
+"""Who is in the view, who is out and why; whom everybody hears; proofs that a process is gone, and orders to go on."""
 
 from __future__ import annotations
 
@@ -23,15 +23,21 @@ WHY = {
     "down": "its supervisor has proved that its process ended; it comes back when it starts",
     "lost": "it came back without its journal, with a new birth; it catches up and is taken in",
     "silent": "nobody reached it for its term; it may have gone on alone, and is rejoined when it answers",
+    "ordered": "the operator let it go; what only it had is missing until it comes back",
     "unknown": "this master's process did not see it go; ask another master",
 }
 _BIRTH = re.compile(r"[0-9a-f]{16}")
+_WITHOUT = '{"without": ["node", ...]}, members of the view that are gone for good'
 _FORM = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
 
 
 class _Proof(msgspec.Struct, forbid_unknown_fields=True):
     birth: str
     start: int
+
+
+class _Order(msgspec.Struct, forbid_unknown_fields=True):
+    without: list[str]
 
 
 class Membership:
@@ -46,7 +52,10 @@ class Membership:
         self.connectivity = Connectivity(site.config.node, self._nodes, core.start, core.around.heard_itself)
 
     def routes(self) -> list[Route]:
-        return [Route("POST", "/txlog/members/{node}/down", self.down)]
+        return [
+            Route("POST", "/txlog/members/{node}/down", self.down),
+            Route("POST", "/txlog/views", self.force),
+        ]
 
     def tasks(self) -> dict[str, Any]:
         """What runs for ever, by name."""
@@ -93,6 +102,36 @@ class Membership:
             self._loop.prove_down(node, birth, told.start)
             self._site.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
         return json_answer({"node": node, "inView": self.is_in_view(Origin(node, birth))})
+
+    # An order
+
+    async def force(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``POST /txlog/views``: the operator lets members go that nobody can prove down, or without whom there is no
+        majority. Answers ``{"view", "mayMiss"}``: the view that is left, and how far the transactions of each were
+        heard of, and are held. The next view follows soon after, or ``/txlog/status`` says why not."""
+        try:
+            without = msgspec.json.decode(await read_body(request, 4096), type=_Order).without
+        except msgspec.DecodeError as wrong:
+            raise BadInput(f"expected {_WITHOUT}: {wrong}") from None
+        if not without or len(set(without)) != len(without):
+            raise BadInput(f"expected {_WITHOUT}, each once; got {without}")
+        for node in without:
+            if node not in self._nodes:
+                raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
+        views = self._loop.core.views
+        left = number_text(views.number)
+        missing = [self._may_miss(node) for node in without]
+        self._loop.force_view(without)
+        self._site.log.info("ViewForced", view=left, without=without, mayMiss=missing)
+        return json_answer({"view": left, "mayMiss": missing}, 202)
+
+    def _may_miss(self, node: str) -> dict[str, Any]:
+        """Transactions that it began, as far as they were heard of, and held."""
+        core = self._loop.core
+        peer = next((p for p in core.peers if p.node == node), None)
+        queue = core.agreement.by_origin.get(peer.origin) if core.agreement is not None and peer is not None else None
+        heard = peer.claim.own_seq if peer is not None and peer.claim is not None else None
+        return {"node": node, "heardUpTo": heard, "heldUpTo": queue.held if queue is not None else None}
 
     def is_in_view(self, origin: Origin) -> bool:
         """Of the latest view, installed or not."""

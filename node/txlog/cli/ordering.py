@@ -1,0 +1,81 @@
+"""``txlog force-view``: what only the operator can decide."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from txlog.cli.output import DEFAULT_STATE, JsonOption, MasterOption, StateOption, err, find_cluster, out, show_json
+from txlog.client import MasterClient
+from txlog.model.errors import NotFound, TxLogError, Unavailable
+
+PAUSE_S = 0.2
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("force-view")(force_view)
+
+
+def force_view(
+    without: Annotated[list[str], typer.Option("--without", help="a member that is gone for good; several times")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    wait: Annotated[float, typer.Option(help="seconds until the next view must be installed")] = 60.0,
+    state: StateOption = DEFAULT_STATE,
+    master: MasterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Go on without members that are lost for good: nobody can prove them down, or there is no majority without them.
+
+    What only they had is missing then. A member that still answers is refused: stop it, and it leaves by itself."""
+    client = MasterClient(_one_that_stays(find_cluster(state, master).masters, without), timeout_s=10.0)
+    if not yes:
+        names = ", ".join(without)
+        typer.confirm(f"What only {names} had will be missing; what still runs of it goes on alone. Sure?", abort=True)
+    with client:
+        told = client.force_view(without)
+        for one in told["mayMiss"]:
+            err.print(_missing(one), highlight=False)
+        view = _next_view(client, str(told["view"]), without, wait)
+    if json:
+        show_json({**told, "next": view})
+    else:
+        out.print(f"view {view['number']} goes on from {told['view']}", highlight=False)
+
+
+def _one_that_stays(masters: list[str], without: list[str]) -> str:
+    told = []
+    for url in masters:
+        with MasterClient(url, timeout_s=5.0) as client:
+            try:
+                node = client.status().node
+            except TxLogError as silent:
+                told.append(f"{url}: {silent}")
+                continue
+        if node not in without:
+            return url
+    raise NotFound("no master answers that stays; " + "; ".join(told))
+
+
+def _missing(one: dict[str, Any]) -> str:
+    heard, held = one["heardUpTo"], one["heldUpTo"]
+    if heard is None or held is None:
+        return f"{one['node']}: nothing is known of what it had"
+    if heard > held:
+        return f"{one['node']}: its transactions {held + 1} to {heard} were heard of and are not here"
+    return f"{one['node']}: all that was heard of it is here, up to its transaction {held}"
+
+
+def _next_view(client: MasterClient, left: str, without: list[str], wait: float) -> dict[str, Any]:
+    until = time.monotonic() + wait
+    while True:
+        status = client.status()
+        view = status.view
+        members = [str(member["node"]) for member in status.members]
+        if view.number != left and view.installed and not set(members) & set(without):
+            return {"number": view.number, "members": members}
+        if time.monotonic() > until:
+            why = view.holding or status.state
+            raise Unavailable("NoView", f"no view without {', '.join(without)} after {wait:g} s: {why}")
+        time.sleep(PAUSE_S)
