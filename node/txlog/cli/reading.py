@@ -29,7 +29,7 @@ CHUNK_BYTES: Final = 2 << 20
 """A chunk ends at so many bytes even when it has fewer quads than asked; a transaction may be 16 MiB."""
 READ_BYTES: Final = 1 << 20
 _BY_LINE: Final = (RdfFormat.N_TRIPLES, RdfFormat.N_QUADS)
-_TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"|<[^>\n]*+>|_:[^ \n]++')
+_TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:[^ \n]++')
 
 
 @dataclass(frozen=True)

@@ -32,24 +32,24 @@ _BY_LINE: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
 # Lines that the parser would give back unchanged, so that it need not be asked. Narrow on purpose: plain ASCII, simple
 # authorities, lower-case language tags, no escape but the four that everybody writes the same way.
 PLAIN_IRI: Final = (
-    rb"<[a-z][a-z0-9+.\-]*+:(?:(?!//)|//[A-Za-z0-9.\-]++(?::[0-9]++)?+(?=[/?#>]))"
-    rb"[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+(?:#[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+)?+>"
+    rb"<[a-z][a-z0-9+.\-]*+:(?:(?!//)|//[A-Za-z0-9.\-]++(?::[0-9]++|)?+(?=[/?#>]))"
+    rb"[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+(?:#[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+|)?+>"
 )
 PLAIN_OBJECT: Final = (
-    rb"(?:" + PLAIN_IRI + rb'|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]++|\\[nrt"\\])*+"'
-    rb"(?:@[a-z]{2,3}(?:-[a-z]{2})?+|\^\^(?!<http://www\.w3\.org/(?:2001/XMLSchema#string|1999/02/22-rdf-syntax-ns#(?:dirL|l)angString)>)"
+    rb"(?:" + PLAIN_IRI + rb'|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]++|\\[nrt"\\]|)*+"'
+    rb"(?:@[a-z]{2,3}(?:-[a-z]{2}|)?+|\^\^(?!<http://www\.w3\.org/(?:2001/XMLSchema#string|1999/02/22-rdf-syntax-ns#(?:dirL|l)angString)>)"
     + PLAIN_IRI
-    + rb")?+)"
+    + rb"|)?+)"
 )
 _TRIPLE = PLAIN_IRI + b" " + PLAIN_IRI + b" " + PLAIN_OBJECT
 _CANONICAL_QUADS = re.compile(
-    rb"(?:" + _TRIPLE + rb"(?: " + PLAIN_IRI + rb")?+ \.\n)*+(?:" + _TRIPLE + rb"(?: " + PLAIN_IRI + rb")?+ \.)?+"
+    rb"(?:" + _TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n|)*+(?:" + _TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.|)?+"
 )
-_CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n)*+(?:" + _TRIPLE + rb" \.)?+")
+_CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n|)*+(?:" + _TRIPLE + rb" \.|)?+")
 
-_ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb")?+ \.\n?+")
+_ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n?+")
 
-_TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
+_TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 _SYSTEM_TERM: Final = b"<" + SYSTEM_GRAPHS.encode()
 _CHARSETS: Final = {"utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "ascii": "ascii", "iso-8859-1": "latin-1"}
 

@@ -4,6 +4,10 @@ Every character belongs to exactly one token, so the texts of the tokens put tog
 takes is of kind ``ERROR``: one character, or all the rest behind a quote that nothing closes. So, and because the
 groups are possessive, the time is linear.
 
+Every possessive group ends with an empty alternative, here and wherever the project writes one: before Python 3.11.5
+the last turn of a group, the one that fails, could leave the place of the match moved on (CPython's gh-106052), and
+an alternative that matches nothing puts it back.
+
 Source: SPARQL 1.1 Query Language, section 19.8 (productions 139 to 173). Two readings are ours: a sign is a token of
 its own (``?a-1`` and ``-1`` are told apart by the grammar), and a code point escape outside strings and IRIs is an
 ``ERROR``: workers disagree about it.
@@ -23,22 +27,26 @@ _BASE = (
 _U = _BASE + "_"
 _CHARS = _U + "0-9\u00b7\u0300-\u036f\u203f-\u2040\\-"
 _LOCAL = rf"(?:[{_CHARS}:]|%[0-9A-Fa-f]{{2}}|\\[_~.\-!$&'()*+,;=/?#@%])"
+PREFIX_DOTS_MAX: Final = 16
+"""Runs of dots inside a prefix: words with dots between them are looked at so often in the search for a colon."""
 _DOTS_INSIDE = r"\.++(?={})"
 
 SPACE = r"[ \t\r\n]++"
 COMMENT = r"\#[^\r\n]*+"
-IRI = r"""<(?:[^<>"{}|^`\\\x00-\x20]++|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*+>"""
+IRI = r"""<(?:[^<>"{}|^`\\\x00-\x20]++|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|)*+>"""
 STRING = (
-    r'"""(?:[^"\\]++|\\.|"(?!""))*+"""'
-    r"|'''(?:[^'\\]++|\\.|'(?!''))*+'''"
-    r'|"(?!"")(?:[^"\\\r\n]++|\\.)*+"|""(?!")'
-    r"|'(?!'')(?:[^'\\\r\n]++|\\.)*+'|''(?!')"
+    r'"""(?:[^"\\]++|\\.|"(?!"")|)*+"""'
+    r"|'''(?:[^'\\]++|\\.|'(?!'')|)*+'''"
+    r'|"(?!"")(?:[^"\\\r\n]++|\\.|)*+"|""(?!")'
+    r"|'(?!'')(?:[^'\\\r\n]++|\\.|)*+'|''(?!')"
 )
-BLANK = rf"_:[{_U}0-9](?:[{_CHARS}]|{_DOTS_INSIDE.format(f'[{_CHARS}]')})*+"
-_PREFIX = rf"(?:[{_BASE}](?:[{_CHARS}]|{_DOTS_INSIDE.format(f'[{_CHARS}]')})*+)?+:"
-PNAME = rf"{_PREFIX}(?:(?!-|\u00b7|[\u0300-\u036f\u203f-\u2040]){_LOCAL}(?:{_LOCAL}|{_DOTS_INSIDE.format(_LOCAL)})*+)?+"
-VARIABLE = rf"[?$][{_U}0-9](?:(?!-)[{_CHARS}])*+"
-LANGUAGE = r"@[A-Za-z]++(?:-++[A-Za-z0-9]++)*+"
+BLANK = rf"_:[{_U}0-9](?:[{_CHARS}]|{_DOTS_INSIDE.format(f'[{_CHARS}]')}|)*+"
+_PREFIX = rf"(?:[{_BASE}][{_CHARS}]*+(?:{_DOTS_INSIDE.format(f'[{_CHARS}]')}[{_CHARS}]++|){{0,{PREFIX_DOTS_MAX}}}+|)?+:"
+PNAME = (
+    rf"{_PREFIX}(?:(?!-|\u00b7|[\u0300-\u036f\u203f-\u2040]){_LOCAL}(?:{_LOCAL}|{_DOTS_INSIDE.format(_LOCAL)}|)*+|)?+"
+)
+VARIABLE = rf"[?$][{_U}0-9](?:(?!-)[{_CHARS}]|)*+"
+LANGUAGE = r"@[A-Za-z]++(?:-++[A-Za-z0-9]++|)*+"
 NUMBER = r"(?:[0-9]++\.[0-9]*+|\.?[0-9]++)[eE][+-]?[0-9]++|[0-9]*+\.[0-9]++|[0-9]++"
 WORD = r"[A-Za-z][A-Za-z0-9_]*+"
 MARK = r"\^\^|&&|\|\||!=|<=|>=|\{\||\|\}|<<\(?|\)?>>|[{}()\[\];,.*/|^?+\-!=<>~]"

@@ -33,20 +33,20 @@ from txlog.sparql.tokens import (
 from txlog.sparql.walk import Names, Piece, Walk, may_be_empty
 
 _FLAGS = re.DOTALL
-_GAP = rf"(?:{SPACE}|{COMMENT})*+"
+_GAP = rf"(?:{SPACE}|{COMMENT}|)*+"
 _SKIP = re.compile(_GAP, _FLAGS)
-_HEAD = re.compile(rf"{_GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT})++(?i:DATA)\b{_GAP}\{{", _FLAGS)
+_HEAD = re.compile(rf"{_GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT}){_GAP}(?i:DATA)\b{_GAP}\{{", _FLAGS)
 _PREFIX = re.compile(rf"{_GAP}(?i:PREFIX)\b{_GAP}({PNAME}){_GAP}({IRI})", _FLAGS)
 _BASE = re.compile(rf"{_GAP}(?i:BASE)\b{_GAP}({IRI})", _FLAGS)
 _END = re.compile(rf"{_GAP}(?:(;)|\Z)", _FLAGS)
 _DATA = re.compile(
-    rf"(?:{SPACE}|{IRI}|{BLANK}|{PNAME}|(?!(?i:GRAPH)(?![A-Za-z0-9_])){WORD}|{STRING}|{NUMBER}|\^\^|[\[\]();,.+\-]|{LANGUAGE}|{COMMENT})*+",
+    rf"(?:{SPACE}|{IRI}|{BLANK}|{PNAME}|(?!(?i:GRAPH)(?![A-Za-z0-9_])){WORD}|{STRING}|{NUMBER}|\^\^|[\[\]();,.+\-]|{LANGUAGE}|{COMMENT}|)*+",
     _FLAGS,
 )
 _GRAPH = re.compile(rf"(?i:GRAPH){_GAP}({IRI}|{PNAME}){_GAP}\{{", _FLAGS)
 _DOT = re.compile(rf"{_GAP}\.", _FLAGS)
 _TYPED = re.compile(
-    rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
+    rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.|)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
 )
 # The commonest update, one INSERT DATA or DELETE DATA of plain triples: its terms are N-Quads as they stand.
 _S = rb"[ \t\r\n]*+"
@@ -54,9 +54,9 @@ _PLAIN_TRIPLE = rb"(%s)%s(%s)%s(%s)%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OB
 _PLAIN_TRIPLES = re.compile(_PLAIN_TRIPLE)
 _PLAIN_LAST = rb"%s%s%s%s%s%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OBJECT, _S)
 _PLAIN = re.compile(
-    rb"%s(?i:(INSERT)|DELETE)[ \t\r\n]++(?i:DATA)%s\{%s(?:(?i:GRAPH)%s(%s)%s\{%s)?+"
+    rb"%s(?i:(INSERT)|DELETE)[ \t\r\n]++(?i:DATA)%s\{%s(?:(?i:GRAPH)%s(%s)%s\{%s|)?+"
     % (_S, _S, _S, _S, PLAIN_IRI, _S, _S)
-    + rb"((?:%s\.%s)*+(?:%s)?+)(?(2)\}%s)\}%s;?%s" % (_PLAIN_LAST, _S, _PLAIN_LAST, _S, _S, _S)
+    + rb"((?:%s\.%s|)*+(?:%s|)?+)(?(2)\}%s)\}%s;?%s" % (_PLAIN_LAST, _S, _PLAIN_LAST, _S, _S, _S)
 )
 _OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))

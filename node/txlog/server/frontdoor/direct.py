@@ -38,7 +38,7 @@ TICK_S: Final = 0.5
 HEADS_MAX: Final = 512
 """Recognised heads that are remembered: a client sends the same one again and again."""
 
-_HEAD = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+)++)")
+_HEAD = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _OTHERWISE: Final = frozenset(
     b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key".split()
 )
