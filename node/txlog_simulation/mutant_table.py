@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from txlog_simulation.patching import Edit
 
-CORE = "txlog/protocol/core.py"
+CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/agreement.py"
 PEERS = "txlog/protocol/peers.py"
 MARKS = "txlog/protocol/marks.py"
@@ -223,19 +223,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            Edit(CORE, "\nclass Core:\n", "\n_KEPT: dict[tuple[int, int], int] = {}\n\n\nclass Core:\n"),
+            Edit(CORE, "\nclass MasterState:\n", "\nclass MasterState:\n    KEPT: dict[tuple[int, int], int] = {}\n"),
             Edit(
                 CORE,
                 "        self._rounds.entered(now.mono)\n",
                 "        self._rounds.entered(now.mono)\n"
                 "        for p in self.peers:\n"
-                "            p.usable_counter = _KEPT.get((self.birth, p.slot), 0)\n",
+                "            p.usable_counter = self.KEPT.get((self.birth, p.slot), 0)\n",
             ),
             Edit(
                 CORE,
                 "                peer.pending.popleft()\n",
                 "                peer.pending.popleft()\n"
-                "                _KEPT[self.birth, peer.slot] = peer.usable_counter\n",
+                "                self.KEPT[self.birth, peer.slot] = peer.usable_counter\n",
             ),
             _NO_ORDER_ASSERTION,
         ),

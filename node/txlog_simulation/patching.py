@@ -18,7 +18,8 @@ ROOT = Path(__file__).parent.parent
 
 
 class Edit(NamedTuple):
-    """``file`` is relative to the folder of the packages; ``old`` stands in it exactly once."""
+    """``file`` is relative to the folder of the packages; ``old`` stands in it exactly once. A folder: in one of its
+    files."""
 
     file: str
     old: str
@@ -33,12 +34,19 @@ def patched(edits: Sequence[Edit]) -> dict[str, str]:
     """Module name to patched source; :class:`PatchMissesError` names the edit that does not fit."""
     sources: dict[str, str] = {}
     for edit in edits:
-        name = edit.file.removesuffix(".py").replace("/", ".")
-        text = sources.get(name) or (ROOT / edit.file).read_text()
-        if text.count(edit.old) != 1:
-            raise PatchMissesError(f"{edit.file} has this {text.count(edit.old)} times, not once:\n{edit.old}")
-        sources[name] = text.replace(edit.old, edit.new)
+        path = ROOT / edit.file
+        texts = {_module(file): file.read_text() for file in (sorted(path.glob("*.py")) if path.is_dir() else [path])}
+        texts |= {name: text for name, text in sources.items() if name in texts}
+        count = sum(text.count(edit.old) for text in texts.values())
+        if count != 1:
+            raise PatchMissesError(f"{edit.file} has this {count} times, not once:\n{edit.old}")
+        name = next(name for name, text in texts.items() if edit.old in text)
+        sources[name] = texts[name].replace(edit.old, edit.new)
     return sources
+
+
+def _module(file: Path) -> str:
+    return file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
 
 
 class _Loader(SourceFileLoader):

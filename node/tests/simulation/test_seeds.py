@@ -32,6 +32,31 @@ def test_no_violation_and_every_listed_fault_is_met() -> None:
     assert [name for name in LISTED if not met[name]] == []
 
 
+DIGESTS = """
+from txlog_simulation.plan import draw
+from txlog_simulation.world import run
+for seed in range(10):
+    for profile in ("views", "splits"):
+        print(profile, seed, run(draw(seed, profile), trace=True).trace_digest)
+"""
+
+
+def test_nothing_depends_on_the_order_of_hashes() -> None:
+    """Rule 31: sets and dictionaries of strings are walked in another order in each of these processes."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+    one, other = (process.communicate(timeout=110)[0].splitlines() for process in started)
+    assert len(one) == 20
+    assert one == other
+
+
 def test_a_damaged_journal_is_mended_and_the_run_judged_like_any_other() -> None:
     results = [run(draw(seed, "flips")) for seed in range(20)]
     assert [result.violations for result in results if result.violations] == []

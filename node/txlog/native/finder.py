@@ -25,10 +25,12 @@ MODULES: Final = tuple(
     f"txlog.{name}"
     for name in (
         *("model.hashes", "protocol.events"),
-        *("protocol.agreement", "protocol.changes", "protocol.closing", "protocol.coordinating", "protocol.core"),
-        *("protocol.fetching", "protocol.founding", "protocol.greetings", "protocol.history", "protocol.keys"),
-        *("protocol.marks", "protocol.membership", "protocol.peers", "protocol.queue", "protocol.reports"),
-        *("protocol.rounds", "protocol.standing", "protocol.surroundings", "protocol.views"),
+        *("protocol.adding", "protocol.agreement", "protocol.changes", "protocol.closing", "protocol.coordinating"),
+        *("protocol.core", "protocol.fetching", "protocol.founding", "protocol.greetings", "protocol.hearing"),
+        *("protocol.history", "protocol.keys", "protocol.leaving", "protocol.marks", "protocol.membership"),
+        *("protocol.peers", "protocol.posting", "protocol.queue", "protocol.reports", "protocol.rounds"),
+        *("protocol.standing", "protocol.state", "protocol.submitting", "protocol.surroundings", "protocol.views"),
+        *(),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
         *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
         *("runtime.executor", "runtime.loop", "runtime.watermark"),

@@ -166,7 +166,7 @@ class Coordinating(Membership):
         if change.accepts:
             self.sends += [(node, change.accepts[node]) for node in change.unaccepted]
             waits = Missing(change.number, self.settings.node, len(change.unaccepted))
-            self.sends += [(node, waits) for node in change.accepted if node != self.settings.node]
+            self.sends += [(node, waits) for node in sorted(change.accepted) if node != self.settings.node]
         elif change.closed is None:
             self.sends += [(node, change.proposal) for node in change.unreported]
 

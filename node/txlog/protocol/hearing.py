@@ -1,0 +1,132 @@
+"""What the posts and the transactions of others bring (rules 9, 10, 22)."""
+
+from __future__ import annotations
+
+from txlog.model.errors import Fatal, PeerFault
+from txlog.protocol.adding import Adding
+from txlog.protocol.events import Now
+from txlog.protocol.peers import Peer
+from txlog.wire.messages import Claim, Post, Runs
+
+
+class Hearing(Adding):
+    """A post is taken whole or not at all; what is wrong with it is its sender's fault, by name."""
+
+    def _on_post(self, peer: str, post: Post, now: Now) -> None:
+        if not self._check_view(peer, post, now):
+            return
+        agreement = self.agreement
+        assert agreement is not None
+        sender = self._peer(peer, post.claim)
+        self._note_heard(sender, post.claim)
+        if not self.full:
+            for run in post.runs:
+                if agreement.hold_foreign(run):
+                    self._rounds.foreign_work(now.mono)
+        if not self._take(sender, post.claim, now, direct=True):
+            return
+        for claim in post.relays:
+            self._take_relayed(claim, now)
+        if post.order:
+            agreement.follow(post.order_after, post.order, post.order_hash)
+        sender.held_of_mine = sender.held(self.slot)
+        if post.answers:
+            sender.answered(post.answers, sender.held_of_mine)
+            self.around.answered(peer)
+        self._advance()
+        if post.ask:
+            sender.owed = post.claim.number
+
+    def _check_view(self, peer: str, post: Post, now: Now) -> bool:
+        """Whether a post of this view counts now. Nothing is merged once a report was given (rule 21)."""
+        views = self.views
+        view = views.accepted
+        if view is None:
+            raise PeerFault(peer, "OtherView", "this master belongs to no cluster yet")
+        if post.cluster != view.cluster_id:
+            raise PeerFault(
+                peer, "OtherCluster", f"its cluster is {post.cluster.hex()}, this one {view.cluster_id.hex()}"
+            )
+        number = (post.epoch, post.ballot, post.coordinator)
+        if number != view.number:
+            if number > views.highest:
+                views.highest = number
+            raise PeerFault(
+                peer, "OtherView", f"it posts in view {post.epoch}.{post.ballot}, this master is in {view.number}"
+            )
+        if not views.installed:
+            if view.history:
+                views.learn_installed()
+            else:
+                self.founding.begin(view)
+            self._enter_view(now)
+        return views.at_work
+
+    def _note_heard(self, sender: Peer, claim: Claim) -> None:
+        """Which process of it posts, and whom it hears, itself or through others."""
+        before = sender.claim
+        if before is None or before.start != claim.start:
+            self.views.heard_start(sender.origin, claim.start)
+            self.views.heard_working(sender.origin, claim.start)
+        if before is None or before.heard != claim.heard:
+            self.around.hears(sender.node, [p.node for p in self.peers if claim.heard >> p.slot & 1])
+
+    def _peer(self, node: str, claim: Claim) -> Peer:
+        for peer in self.peers:
+            if peer.node == node:
+                if claim.slot != peer.slot or claim.birth != peer.origin.birth:
+                    raise PeerFault(node, "UnknownBirth", f"birth {claim.birth:016x} is no member of this view")
+                return peer
+        raise PeerFault(node, "UnknownPeer", "it is no member of this view")
+
+    def _take(self, peer: Peer, claim: Claim, now: Now, direct: bool) -> bool:
+        agreement = self.agreement
+        assert agreement is not None
+        if len(claim.held) != len(agreement.queues):
+            raise PeerFault(peer.node, "Malformed", "a vector of another length than the view")
+        if claim.held[self.slot] > agreement.own.held:
+            raise Fatal(
+                "OldJournal",
+                f"{peer.node} holds seq {claim.held[self.slot]} of this master, "
+                f"whose journal ends at {agreement.own.held}",
+            )
+        restarted = peer.claim is not None and claim.start > peer.claim.start
+        news = peer.take(claim, now.mono)
+        if restarted and direct:
+            peer.in_flight.clear()
+            peer.pushed = min(peer.pushed, claim.held[self.slot])
+        if news:
+            agreement.last_stamp = max(agreement.last_stamp, claim.counter)
+            self._rounds.news()
+        return news
+
+    def _take_relayed(self, claim: Claim, now: Now) -> None:
+        agreement = self.agreement
+        assert agreement is not None
+        if claim.slot == self.slot:
+            self._check_own(claim)
+            return
+        for peer in self.peers:
+            if peer.slot == claim.slot and peer.origin.birth == claim.birth:
+                try:
+                    self._take(peer, claim, now, direct=False)
+                except PeerFault:
+                    return  # kept as that peer's fault; whoever relayed it did nothing wrong
+
+    def _check_own(self, claim: Claim) -> None:
+        """Somebody tells of this node id (rule 1)."""
+        if claim.birth != self.birth or claim.start > self.start:
+            raise Fatal("Superseded", f"birth {claim.birth:016x} start {claim.start} of this node id is alive")
+        if claim.start == self.start and claim.number > self.number:
+            raise Fatal("Superseded", f"post {claim.number} of this start was heard, this process sent {self.number}")
+
+    def _on_runs(self, message: Runs, now: Now) -> None:
+        agreement, views = self.agreement, self.views
+        if agreement is None or self.full or not (views.at_work or views.fetching):
+            return
+        for run in message.runs:
+            if views.fetching and run.origin not in agreement.by_origin:
+                agreement.add_origin(run.origin)
+            inside = views.at_work and views.ahead is None and agreement.takes_part(run.origin)
+            if agreement.hold_foreign(run, not inside):
+                self._rounds.foreign_work(now.mono)
