@@ -24,7 +24,7 @@ SHOWN: Final = 20
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.soak", description="a cluster under faults")
-    parser.add_argument("--minutes", type=float, default=float(FULL_MINUTES), help="of all strategies together")
+    parser.add_argument("--minutes", type=float, default=float(FULL_MINUTES), help="of faults, all strategies together")
     parser.add_argument("--only", default=",".join(STRATEGIES), help="with commas: " + ", ".join(STRATEGIES))
     parser.add_argument("--per-s", type=float, default=PER_S, help="transactions a second while nothing breaks")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the faults that are drawn")

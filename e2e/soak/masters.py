@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from bench.cluster import txlog
 from bench.masters import CannotMeasure
 from e2e.soak.diary import Diary, patiently
 from e2e.soak.running import SEGMENT_BYTES, Arena
@@ -94,6 +95,14 @@ def wrong_clock(arena: Arena, draw: random.Random, diary: Diary) -> None:
         kill(arena, node)
 
 
+def set_live(arena: Arena, draw: random.Random, diary: Diary) -> None:
+    """Another strategy, and back to the manifest's: two views of the same members."""
+    state = arena.state.root
+    with diary.fault("strategy set live", "and back"):
+        for value in ("Simple", "Smart", "manifest"):
+            txlog("set", "splitRecovery", value, "--state", state)
+
+
 def full_disk(arena: Arena, draw: random.Random, diary: Diary) -> None:
     """A master comes back on a disk that is nearly full, fills it, says so, and the others go on without it. It comes
     back again when there is room."""
@@ -168,6 +177,7 @@ FAULTS: Final[tuple[tuple[int, Callable[[Arena, random.Random, Diary], None]], .
     (5, delay),
     (3, kill_links),
     (3, wrong_clock),
+    (1, set_live),
     (1, full_disk),
 )
 """With how often each is drawn."""

@@ -29,6 +29,8 @@ from txlog.model.errors import TxLogError
 
 JOIN_S: Final = 120.0
 SETTLE_S: Final = 180.0
+START_S: Final = 400.0
+"""For all pipelines, also where the processor is busy."""
 WORK_S: Final = 180.0
 SPLIT_EACH_S: Final = 38.0
 """From the beginning of one split to that of the next; the other faults have the time between."""
@@ -81,9 +83,8 @@ class Phase:
         return self._strategy == "Majority"
 
     def run(self, seconds: float) -> Found:
-        """For so many seconds, those not counted in which the machine stood still, and the last look after them. Never
+        """Faults for so many seconds; not counted are the start, the last look, and when the machine stood still. Never
         raises for what it finds."""
-        until = time.monotonic() + seconds
         began = time.monotonic()
         over = threading.Event()
         watch = threading.Thread(target=self._diary.watch, args=(over,), daemon=True)
@@ -96,13 +97,13 @@ class Phase:
             ):
                 self._say(f"{self._strategy}: {', '.join(self._arena.nodes)}, logs in {self._arena.state.logs}")
                 self._load = Load(self._arena, self._per_s, self._seed)
-                self._arena.wait_applying(240)
+                self._arena.wait_applying(START_S)
                 self._load.set_up()
                 self._lane = Lane(self._arena, self._diary, random.Random(f"{self._seed}.{self._strategy}.stores"))
                 try:
                     self._load.begin()
                     self._lane.begin()
-                    self._faults(until)
+                    self._faults(seconds)
                 finally:
                     self._lane.end()
                     self._load.end()
@@ -123,7 +124,8 @@ class Phase:
 
     # -- faults
 
-    def _faults(self, until: float) -> None:
+    def _faults(self, seconds: float) -> None:
+        until = time.monotonic() + seconds - self._diary.stalled_s
         others = Deck(gentle.FAULTS, self._draw)
         ways = Deck(WAYS if self._majority else (*WAYS, *ONLY_CONTINUE), self._draw)
         next_split = time.monotonic() + SPLIT_EACH_S / 3
