@@ -29,7 +29,7 @@ from txlog.model.errors import TxLogError
 
 JOIN_S: Final = 120.0
 SETTLE_S: Final = 180.0
-START_S: Final = 400.0
+START_S: Final = 900.0
 """For all pipelines, also where the processor is busy."""
 WORK_S: Final = 180.0
 SPLIT_EACH_S: Final = 38.0
