@@ -356,3 +356,61 @@ def test_rule_27_a_master_that_left_goes_on_by_order_only() -> None:
     cluster.submit("a", "y")
     cluster.run(100)
     assert len(cluster.log("a")) == 2
+
+
+def unfounded(*away: str) -> Cluster:
+    """Three masters, some of which nobody has ever heard."""
+    cluster = Cluster(idle_interval_ms=100)
+    for node in away:
+        cluster.crash(node)
+    cluster.run(2000)
+    assert all(not cluster.core(node).founding.founded for node in cluster.executors)
+    return cluster
+
+
+@pytest.mark.parametrize("away", ["a", "b", "c"])
+def test_a_cluster_is_founded_by_order_and_the_last_one_is_let_in_when_it_comes(away: str) -> None:
+    cluster = unfounded(away)
+    here = [node for node in "abc" if node != away]
+    cluster.executors[here[0]].found(here)
+    run_until_in_view(cluster, *here, within_ms=2000)
+    cluster.submit(here[1], "x")
+    cluster.run(100)
+    assert cluster.marks[here[1]].synced == 1
+    cluster.start(away)
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit(away, "y")
+    assert_same_logs(cluster, 2)
+
+
+def test_an_order_to_found_that_cannot_be_meant_is_refused() -> None:
+    cluster = unfounded("c")
+    for at, members, why in (("b", ["a", "b"], "a comes first"), ("a", ["a", "b", "c"], "c did not answer")):
+        with pytest.raises(Conflict, match=why):
+            cluster.executors[at].found(members)
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    with pytest.raises(Conflict, match="founded cluster already"):
+        cluster.executors["a"].found(["a", "b"])
+
+
+def test_who_held_a_founding_that_never_came_about_is_let_in() -> None:
+    """c has accepted the founding record of all three, durably; then a and b found without it."""
+    cluster = Cluster(idle_interval_ms=100)
+    while cluster.core("a").views.accepted is None:
+        assert cluster.now_ms < 3000
+        cluster.run(1)
+    cluster.cut = {("c", "a")}
+    cluster.run(300)
+    assert cluster.core("c").views.accepted is not None
+    cluster.crash("c", kept=99)
+    cluster.cut.clear()
+    assert not cluster.core("a").founding.founded
+    cluster.executors["a"].found(["a", "b"])
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    cluster.submit("a", "x")
+    cluster.run(100)
+    assert cluster.start("c").core.views.accepted is not None
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit("c", "y")
+    assert_same_logs(cluster, 2)

@@ -299,3 +299,36 @@ async def test_orders_that_cannot_be_meant(clusters: Callable[..., Cluster]) -> 
         async with cluster.session.post(cluster.url(0, "/txlog/views"), data=body) as answer:
             assert answer.status == status, (body, await answer.text())
     assert await in_one_view(cluster, 0, 1)
+
+
+async def test_a_cluster_is_founded_by_order(clusters: Callable[..., Cluster]) -> None:
+    """`txlog found`: the third master cannot be there yet."""
+    cluster = clusters(3)
+    cluster.spawn(0)
+    cluster.spawn(1)
+    urls = [word for at in (1, 0) for word in ("--master", cluster.url(at, ""))]
+
+    async def found(*members: str) -> subprocess.CompletedProcess[str]:
+        names = [word for node in members for word in ("--member", node)]
+        command = [sys.executable, "-m", "txlog.cli.main", "found", *urls, "--yes", "--json", *names]
+        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=90)
+
+    async def meant() -> bool:
+        done = await found("uk-1", "uk-2")
+        return done.returncode == 0
+
+    await until(meant)
+    await cluster.ready(0)
+    await cluster.ready(1)
+    assert (await asked(cluster, 1, "two"))[0] == 204
+    again = await found("uk-1", "uk-2")
+    assert again.returncode == 1
+    assert "founded cluster already" in again.stderr
+    for body, status in (("{}", 400), ('{"members": []}', 400), ('{"members": ["nobody"]}', 404)):
+        async with cluster.session.post(cluster.url(0, "/txlog/found"), data=body) as answer:
+            assert answer.status == status, await answer.text()
+    cluster.spawn(2)
+    await cluster.ready(2)
+    await until(lambda: in_one_view(cluster, 0, 1, 2))
+    for at in range(3):
+        await until(lambda at=at: _stable(cluster, at, 1))

@@ -1,4 +1,4 @@
-"""``txlog force-view``: what only the operator can decide."""
+"""``txlog found``, ``force-view``: what only the operator can decide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,52 @@ PAUSE_S = 0.2
 
 
 def add_to(app: typer.Typer) -> None:
+    app.command()(found)
     app.command("force-view")(force_view)
+
+
+def found(
+    member: Annotated[list[str], typer.Option("--member", help="a master that begins the cluster; several times")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    wait: Annotated[float, typer.Option(help="seconds until it must be founded")] = 60.0,
+    state: StateOption = DEFAULT_STATE,
+    master: MasterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Begin the cluster without waiting for every configured master; the others are let in when they come.
+
+    Never give it twice with other masters: two clusters would come of it, and each refuses the other."""
+    masters = find_cluster(state, master).masters
+    if not yes:
+        typer.confirm(f"The cluster is founded by {', '.join(member)}, now and for ever. Sure?", abort=True)
+    refused: TxLogError | None = None
+    for url in masters:
+        with MasterClient(url, timeout_s=10.0) as client:
+            try:
+                if client.status().node not in member:
+                    continue
+                client.found(member)
+                view = _founded_view(client, wait)
+            except TxLogError as why:
+                refused = refused if isinstance(why, Unavailable) else why
+                continue
+        if json:
+            show_json(view)
+        else:
+            out.print(f"founded: {', '.join(view['members'])}", highlight=False)
+        return
+    raise refused or NotFound(f"none of {', '.join(member)} answers")
+
+
+def _founded_view(client: MasterClient, wait: float) -> dict[str, Any]:
+    until = time.monotonic() + wait
+    while True:
+        status = client.status()
+        if status.view.installed:
+            return {"number": status.view.number, "members": [str(one["node"]) for one in status.members]}
+        if time.monotonic() > until:
+            raise Unavailable("NotFounded", f"not founded after {wait:g} s; txlog status says what is missing")
+        time.sleep(PAUSE_S)
 
 
 def force_view(

@@ -158,6 +158,12 @@ class MasterClient:
         """Append an entry that lets every worker pass over ``txid``; the operator's last resort."""
         return self._call("POST", f"/txlog/skip/{quote(txid)}", object, body=b"{}")
 
+    def found(self, members: Sequence[str]) -> None:
+        """The operator's order to found the cluster with these, given to the first of them. :class:`Conflict` when it
+        is founded, when one of them has not answered, or when another one comes first."""
+        body = msgspec.json.encode({"members": list(members)})
+        self._call("POST", "/txlog/found", object, body=body, repeatable=True)
+
     def force_view(self, without: Sequence[str]) -> dict[str, Any]:
         """The operator's order to go on without these members; ``view`` is the one that is left, ``mayMiss`` what was
         heard of them and is not held. :class:`Conflict` when one of them is heard, or is no member."""

@@ -231,6 +231,10 @@ class Core(Submitting):
         self.around.adopt(settings.round_timeout_ms)
         self._stirred = True
 
+    def found(self, members: list[str]) -> None:
+        """The operator's order: these begin the cluster. :class:`Conflict` when it cannot be meant."""
+        self.founding.order(members)
+
     def force_view(self, without: list[str]) -> None:
         """The operator's order: go on without these members. :class:`Conflict` when it cannot be meant."""
         self._stirred = True

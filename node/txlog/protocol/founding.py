@@ -1,15 +1,16 @@
 """How a cluster begins, and what a master asks before it votes after a start.
 
 Founding (protocol section 3) is agreed like any view: *propose* → accepted by all, durably → *install*. The first
-in order proposes when every configured master has answered and none has a cluster. Every step is repeated until
-it is heard, and repeating one gives the same view, because the cluster id is the hash of its members.
+in order proposes when every configured master has answered and none has a cluster, or, by the operator's order, when
+those that the order names have. Every step is repeated until it is heard, and repeating one gives the same view,
+because the cluster id is the hash of its members.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from txlog.model.errors import Fatal, PeerFault
+from txlog.model.errors import Conflict, Fatal, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Record, Recovered, ViewAccepted, ViewInstalled
 from txlog.model.view import Member, View, founding_view
@@ -42,6 +43,7 @@ class Founding:
         self._known: dict[str, Known] = {}
         self._acceptances: dict[str, View] = {}
         self._members = [tuple(m) for m in settings.members]
+        self._named = [m.node for m in settings.members]
         self._check_last_seen(recovered)
 
     def _check_last_seen(self, recovered: Recovered) -> None:
@@ -54,8 +56,30 @@ class Founding:
         return [m.node for m in self.settings.members if m.node != self.settings.node]
 
     @property
-    def first_in_order(self) -> bool:
-        return self.settings.members[0].node == self.settings.node
+    def _asked_to_agree(self) -> list[str]:
+        """Whom view 1 needs besides this master."""
+        return [node for node in self._named if node != self.settings.node]
+
+    @property
+    def _leads(self) -> bool:
+        return self._named[0] == self.settings.node
+
+    def order(self, members: list[str]) -> None:
+        """The operator names those that begin the cluster (``txlog found``); the others are let in when they come.
+        :class:`Conflict` when that cannot be meant; nothing is changed then."""
+        named = [m.node for m in self.settings.members if m.node in members]
+        if self.founded or self.cluster:
+            raise Conflict("this master belongs to a founded cluster already")
+        if not named or self.settings.node != named[0]:
+            raise Conflict(f"{', '.join(named[:1]) or 'nobody'} comes first among them: give it the order")
+        silent = [node for node in named if node != self.settings.node and node not in self._known]
+        if silent:
+            raise Conflict(f"{', '.join(silent)} did not answer this master yet")
+        views = [known.accepted for node, known in self._known.items() if node in named]
+        mine = self.views.accepted
+        if mine is not None and mine.coordinator != self.settings.node and all(view == mine for view in views):
+            raise Conflict(f"the founding that {mine.coordinator} began may be complete: it is needed")
+        self._named = named
 
     # What others say
 
@@ -105,15 +129,20 @@ class Founding:
         mine = self.views.accepted
         if mine is not None and mine.number == view.number:
             self.views.learn_installed()
-        elif mine is None and not view.has(Origin(self.settings.node, self.birth)):
+        elif (mine is None or self.views.unfounded) and not view.has(Origin(self.settings.node, self.birth)):
             self.cluster = view.cluster_id
+            self.views.forget_founding()
 
     def on_found(self, peer: str, view: View) -> list[tuple[str, Message]]:
         """A view is durable here before the answer leaves; nothing of it is used before the install (rule 21)."""
         mine = view.member(self.settings.node)
         if mine is None or mine.birth != self.birth:
             raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
-        self.check_members(peer, [(m.node, m.data_center, m.weight) for m in view.members])
+        told = [(m.node, m.data_center, m.weight) for m in view.members]
+        if told != [m for m in self._members if view.member(str(m[0])) is not None]:
+            raise PeerFault(
+                peer, "OtherMembers", f"it founds with {told}, this master is configured with {self._members}"
+            )
         accepted = self.views.accepted
         if accepted is not None and accepted.history and accepted.cluster_id == view.cluster_id:
             return []  # said before this cluster went on to its next view
@@ -146,7 +175,7 @@ class Founding:
         rounds = 1 if self._known else _ALONE_ROUNDS
         if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.views.accepted is not None:
             self.admitted = True
-        if self.founded or not self.first_in_order or self.cluster:
+        if self.founded or not self._leads or self.cluster:
             return []
         due = mono_ms >= self._asked_ms + _REPEAT_MS
         if due:
@@ -168,7 +197,7 @@ class Founding:
         return mono_ms + _REPEAT_MS if not self.finished else 1 << 60
 
     def _propose(self, due: bool) -> list[tuple[str, Message]]:
-        if set(self._known) < set(self.others):
+        if not set(self._known) >= set(self._asked_to_agree):
             return []
         if any(
             known.accepted is not None and (known.installed or known.accepted.history) for known in self._known.values()
@@ -179,10 +208,10 @@ class Founding:
         if self.views.accepted != view:
             self._accept(view)
             due = True
-        waiting = [node for node in self.others if self._acceptances.get(node) != view]
+        waiting = [node for node in self._asked_to_agree if self._acceptances.get(node) != view]
         if not waiting:
             self.begin(view)
-            return [(node, Begin(view)) for node in self.others]
+            return [(node, Begin(view)) for node in self._asked_to_agree]
         if due:
             sends = [(node, Found(view)) for node in waiting]
         return sends
@@ -190,7 +219,8 @@ class Founding:
     def _founding_view(self) -> View:
         births = {node: known.birth for node, known in self._known.items()}
         births[self.settings.node] = self.birth
-        members = [Member(m.node, births[m.node], m.weight, m.data_center) for m in self.settings.members]
+        configured = [m for m in self.settings.members if m.node in self._named]
+        members = [Member(m.node, births[m.node], m.weight, m.data_center) for m in configured]
         accepted = [k.accepted for k in self._known.values() if k.accepted is not None]
         if self.views.accepted is not None:
             accepted.append(self.views.accepted)

@@ -16,7 +16,7 @@ def who_now(views: Views) -> Who:
         views.birth,
         views.start,
         list(views.settings.members),
-        views.accepted.cluster_id if views.accepted is not None else b"",
+        views.accepted.cluster_id if views.accepted is not None and not views.unfounded else b"",
         views.number,
         [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
         views.stopped,

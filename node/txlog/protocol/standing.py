@@ -108,6 +108,15 @@ class Standing:
         quiet = self.ahead is None and not self.apart and self.change is None
         return self.at_work and quiet and self._wish_ms == NEVER
 
+    @property
+    def unfounded(self) -> bool:
+        """A founding record is held that nobody is known to have begun with."""
+        return self.accepted is not None and not self.installed and not self.accepted.history
+
+    def forget_founding(self) -> None:
+        """The cluster was founded without this master: what was held of another founding never came about."""
+        self.accepted = None
+
     def take_founding(self, view: View) -> None:
         """View 1 is durable here."""
         self.accepted = view

@@ -128,6 +128,11 @@ class Executor:
         self.core.adopt(settings)
         self._gather()
 
+    def found(self, members: list[str]) -> None:
+        """See :meth:`Core.found`."""
+        self.core.found(members)
+        self._gather()
+
     def force_view(self, without: list[str]) -> None:
         """See :meth:`Core.force_view`."""
         self.core.force_view(without)

@@ -390,6 +390,11 @@ class Loop:
         self.executor.adopt(settings)
         self._schedule()
 
+    def found(self, members: list[str]) -> None:
+        """See :meth:`Core.found`; its :class:`Conflict` is the caller's answer."""
+        self.executor.found(members)
+        self._schedule()
+
     def force_view(self, without: list[str]) -> None:
         """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer."""
         self.executor.force_view(without)

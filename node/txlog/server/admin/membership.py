@@ -27,6 +27,7 @@ WHY = {
     "unknown": "this master's process did not see it go; ask another master",
 }
 _BIRTH = re.compile(r"[0-9a-f]{16}")
+_MEMBERS = '{"members": ["node", ...]}, the masters that begin the cluster'
 _WITHOUT = '{"without": ["node", ...]}, members of the view that are gone for good'
 _FORM = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
 
@@ -34,6 +35,10 @@ _FORM = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of tha
 class _Proof(msgspec.Struct, forbid_unknown_fields=True):
     birth: str
     start: int
+
+
+class _Founding(msgspec.Struct, forbid_unknown_fields=True):
+    members: list[str]
 
 
 class _Order(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,6 +60,7 @@ class Membership:
         return [
             Route("POST", "/txlog/members/{node}/down", self.down),
             Route("POST", "/txlog/views", self.force),
+            Route("POST", "/txlog/found", self.found),
         ]
 
     def tasks(self) -> dict[str, Any]:
@@ -103,7 +109,26 @@ class Membership:
             self._site.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
         return json_answer({"node": node, "inView": self.is_in_view(Origin(node, birth))})
 
-    # An order
+    # Orders
+
+    async def found(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``POST /txlog/found``, to the first of those it names: these begin the cluster, since not all that are
+        configured can answer; the others are let in when they come. 202: it is founded soon after."""
+        try:
+            members = msgspec.json.decode(await read_body(request, 4096), type=_Founding).members
+        except msgspec.DecodeError as wrong:
+            raise BadInput(f"expected {_MEMBERS}: {wrong}") from None
+        self._check_names(members, _MEMBERS)
+        self._loop.found(members)
+        self._site.log.info("FoundingOrdered", members=members)
+        return json_answer({"members": members}, 202)
+
+    def _check_names(self, nodes: list[str], form: str) -> None:
+        if not nodes or len(set(nodes)) != len(nodes):
+            raise BadInput(f"expected {form}, each once; got {nodes}")
+        for node in nodes:
+            if node not in self._nodes:
+                raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
 
     async def force(self, request: Request, _: Mapping[str, str]) -> Response:
         """``POST /txlog/views``: the operator lets members go that nobody can prove down, or without whom there is no
@@ -113,11 +138,7 @@ class Membership:
             without = msgspec.json.decode(await read_body(request, 4096), type=_Order).without
         except msgspec.DecodeError as wrong:
             raise BadInput(f"expected {_WITHOUT}: {wrong}") from None
-        if not without or len(set(without)) != len(without):
-            raise BadInput(f"expected {_WITHOUT}, each once; got {without}")
-        for node in without:
-            if node not in self._nodes:
-                raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
+        self._check_names(without, _WITHOUT)
         views = self._loop.core.views
         left = number_text(views.number)
         missing = [self._may_miss(node) for node in without]
