@@ -7,6 +7,7 @@ from core_cluster import Cluster, update
 
 from txlog.model.errors import Conflict
 from txlog.protocol.events import Accepted
+from txlog.protocol.greetings import known_to, who_now
 from txlog.wire.messages import Found, encode
 
 
@@ -176,6 +177,69 @@ def test_rule_2_a_lost_journal_is_a_learner_until_it_is_let_in_again() -> None:
     assert_same_logs(cluster, 2 + agreement.own.held)
     assert cluster.log("a")[:2] == ["a1", "a2"]
     assert [one.birth for one in agreement.history.origins if one.node == "a"] == [1, 77]
+
+
+def test_rule_2_a_lost_journal_that_nobody_vouches_for_is_let_in_when_everybody_is_there() -> None:
+    """a has started anew since it heard b at work. Whoever went on with b would be here."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.crash("b")
+    forget(cluster, "b")
+    cluster.crash("a")
+    cluster.start("a")
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b")
+    cluster.submit("b", "x")
+    assert_same_logs(cluster, 1)
+
+
+def test_rule_2_a_view_that_only_a_lost_disk_knew_is_waited_for_no_more() -> None:
+    """b let a go, a hears of it, and then nobody remembers that view."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.crash("a")
+    cluster.run(10)
+    cluster.executors["b"].prove_down("a", cluster.journals["a"].birth, cluster.journals["a"].start)
+    run_until_in_view(cluster, "b", within_ms=2500)
+    cluster.start("a")
+    while cluster.core("a").views.ahead is None:
+        assert cluster.now_ms < 10_000
+        cluster.run(1)
+    cluster.crash("b")
+    forget(cluster, "b")
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b")
+    cluster.submit("b", "x")
+    assert_same_logs(cluster, 1)
+
+
+def test_rule_2_what_was_told_an_earlier_process_founds_no_second_cluster() -> None:
+    """The first in order loses its disk; an answer to its earlier process is still on its way."""
+    cluster = Cluster("ab", idle_interval_ms=100)
+    cluster.run(0)
+    who = who_now(cluster.core("a").views)
+    told = known_to(who, cluster.core("b").views, cluster.core("b").peers)
+    cluster.founded()
+    first = cluster.core("b").views.accepted
+    cluster.crash("a")
+    forget(cluster, "a")
+    cluster.start("a")
+    cluster.receive("b", "a", encode(told))
+    run_until_in_view(cluster, "a", "b")
+    view = cluster.core("a").views.accepted
+    assert first is not None
+    assert view is not None
+    assert view.cluster_id == first.cluster_id
+
+
+def test_an_earlier_birth_that_the_view_knows_is_no_lost_identity() -> None:
+    """A peer that has not heard of the view that took this master in again."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.crash("c")
+    forget(cluster, "c")
+    cluster.start("c")
+    behind = known_to(who_now(cluster.core("c").views), cluster.core("b").views, cluster.core("b").peers)
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.receive("b", "c", encode(behind))
+    assert in_view(cluster, "a", "b", "c")
 
 
 def test_rule_2_a_learner_counts_for_no_majority() -> None:

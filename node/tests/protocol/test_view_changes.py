@@ -12,7 +12,7 @@ from txlog.model.entry import KIND_UPDATE, Item, Run, Span
 from txlog.model.errors import Conflict, PeerFault, Unavailable
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.records import Held, Left, Promised, Record, Stamped, ViewAccepted, ViewInstalled
-from txlog.model.view import Member, Number, View, founding_view
+from txlog.model.view import NO_VIEW, Member, Number, View, founding_view
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Now, Settings
 from txlog.wire import messages as wire
@@ -305,7 +305,15 @@ def test_refused_left_when_nobody_knows_what_followed() -> None:
     assert b.core.views.number == VIEW.number
 
 
-@pytest.mark.parametrize("knows", ["a later view", "all that it left"])
+def test_a_member_that_is_heard_with_a_new_birth_has_lost_the_old_one() -> None:
+    """A lagger comes back after the others took that member in again: it knows the new birth from nobody else."""
+    b = Lone()
+    b.hear("c")
+    proposal = propose([A, B, Member("c", 33, 1, "us")], number=(4, 1, "a"), view=(3, 1, "a"))
+    assert isinstance(b.ask("a", proposal), Report)
+
+
+@pytest.mark.parametrize("knows", ["a later view", "all that it left", "everybody, one of them with a lost disk"])
 def test_rule_27_one_that_left_returns_with_who_knows(knows: str) -> None:
     b = Lone([*FIRST, held(A, 1, 10), Left(1, 1, "a")])
     b.ask("a", propose([A, B], [DOWN]))
@@ -313,6 +321,8 @@ def test_rule_27_one_that_left_returns_with_who_knows(knows: str) -> None:
     outlines = [Outline(m.node, m.birth, VIEW.number, log, 0, True) for m in MEMBERS]
     if knows == "a later view":
         outlines = [Outline("a", 1, (1, 5, "a"), log, 0, True), outlines[1]]
+    if knows == "everybody, one of them with a lost disk":
+        outlines[2] = Outline("c", 33, NO_VIEW, log, 0, False)
     assert b.ask("a", accept((A, 1, 10), outlines=outlines)) == wire.Accepted(NEXT, "b", 2)
 
 

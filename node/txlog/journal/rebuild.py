@@ -19,15 +19,16 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
     """``start`` is the one that the journal has; the caller raises it."""
     state = found.state
     accepted = found.view(state.accepted)
-    apart_at = accepted.apart_at if accepted is not None else -1
-    settled = _last_within(found.order.spans, state.stable if apart_at < 0 else min(state.stable, apart_at))
+    installed = state.installed == state.accepted
+    settled_at = accepted.settled(state.stable, installed) if accepted is not None else state.stable
+    settled = _last_within(found.order.spans, settled_at)
     return Recovered(
         node=found.own.node,
         birth=found.own.birth,
         start=state.start,
         fresh=state.start == 0,
-        accepted=found.view(state.accepted),
-        installed=found.view(state.accepted) if state.installed == state.accepted else None,
+        accepted=accepted,
+        installed=accepted if installed else None,
         ceiling=state.ceiling,
         stable=state.stable,
         log_spans=found.order.spans,

@@ -39,11 +39,12 @@ class View(msgspec.Struct, array_like=True, frozen=True):
 
     ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install; ``strategies``: those of the views in
     ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below
-    this index; -1 when nobody is. ``known``: the last seq of each origin in the base or waiting; what is held of a
-    master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in stamp order
-    (``Simple``). ``silent``: masters that are out because nobody heard them. ``prefers``: the strategy that each member
-    prefers, in their order, as they reported it; empty where nobody was asked yet. ``forced``: members of the view
-    before that the operator let go (``txlog force-view``)."""
+    this index; -1 when nobody is; ``-2 - index`` when everybody is in again, which holds once the view is installed:
+    one who has not accepted it may go on beside it. ``known``: the last seq of each origin in the base or waiting; what
+    is held of a master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in
+    stamp order (``Simple``). ``silent``: masters that are out because nobody heard them. ``prefers``: the strategy that
+    each member prefers, in their order, as they reported it; empty where nobody was asked yet. ``forced``: members of
+    the view before that the operator let go (``txlog force-view``)."""
 
     epoch: int
     ballot: int
@@ -68,6 +69,11 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     def number(self) -> Number:
         """Orders views: ``(epoch, ballot, coordinator)``."""
         return (self.epoch, self.ballot, self.coordinator)
+
+    def settled(self, stable: int, installed: bool) -> int:
+        """Up to where the log of a master in this view never changes again, when it is ``stable`` up to there."""
+        apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at
+        return stable if apart_at < 0 else min(stable, apart_at)
 
     def has(self, origin: Origin) -> bool:
         """Whether this master, with this birth, is a member."""

@@ -44,6 +44,7 @@ class Agreement:
         self.view = view
         self.installed = recovered.installed is not None
         self.stable = recovered.stable
+        self._settled = 0
         self.queues: list[OriginQueue] = []
         self.by_origin: dict[Origin, OriginQueue] = {}
         self.slots: dict[Origin, int] = {}
@@ -130,7 +131,7 @@ class Agreement:
     @property
     def settled_at(self) -> int:
         """What stands up to here never leaves the log again, in any view that comes after this one."""
-        return self.stable if self.view.apart_at < 0 else min(self.stable, self.view.apart_at)
+        return max(self._settled, self.view.settled(self.stable, self.installed))
 
     @property
     def last_own(self) -> int:
@@ -307,6 +308,7 @@ class Agreement:
     def _settle(self, index: int) -> None:
         self.stable = index
         self.own_synced = self._own_synced()
+        self._settled = self.settled_at
         for slot, queue in enumerate(self.queues):
             queue.settle(self.history.seq_within(slot, self.settled_at))
         self.keys.settle(self.settled_at)

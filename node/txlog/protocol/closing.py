@@ -128,7 +128,7 @@ def close(
         [*winner.view.history, winner.number],
         floor,
         _strategy(members, winner, prefers, bool(silent)),
-        _apart_at(winner, gone) if out and not majority else -1,
+        -1 if majority else _apart_at(winner, gone) if out else _healed_at(winner),
         [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
         [*winner.view.strategies, winner.view.strategy],
         merged,
@@ -169,10 +169,25 @@ def _shared_strategy(forks: list[Branch]) -> str:
 def _apart_at(winner: Branch, gone: list[Departure]) -> int:
     """What was stable in the last view that everybody was in stands at its place in every branch. One who did not say
     that it leaves may have gone into a view of its own, even if it is down by now."""
-    if winner.view.apart_at >= 0:
-        return winner.view.apart_at
+    before = _apart_until_now(winner)
+    if before >= 0:
+        return before
     apart = any(one.why != "left" for one in gone)
     return max(report.stable for report in winner.reports) if apart else -1
+
+
+def _healed_at(winner: Branch) -> int:
+    """Everybody is in, once everybody has accepted it."""
+    before = _apart_until_now(winner)
+    return -2 - before if before >= 0 else -1
+
+
+def _apart_until_now(winner: Branch) -> int:
+    """-1 when the view that goes on was installed with everybody in it."""
+    apart_at = winner.view.apart_at
+    if apart_at < -1 and not any(report.installed for report in winner.reports):
+        return -2 - apart_at
+    return apart_at
 
 
 def _silent(winner: Branch, gone: list[Departure], members: list[Member]) -> list[str]:
@@ -389,8 +404,8 @@ def _waiting(cells: Cells, base: Base, floor: int) -> list[Stamped]:
     for origin, mine in cells.items():
         stamp = 0
         for seq in sorted(mine):
-            stamp = max(stamp, mine[seq].stamp)
-            if seq > base.last(origin):
+            if seq > base.last(origin):  # what one that lags says of the base orders nothing behind it
+                stamp = max(stamp, mine[seq].stamp)
                 rows.append((stamp, origin, seq))
     found: dict[Origin, Stamped] = {}
     for _, origin, seq in sorted(rows):

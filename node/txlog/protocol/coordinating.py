@@ -60,7 +60,8 @@ class Coordinating(Membership):
     def _close(self, change: Change) -> None:
         agreement = self.agreement
         assert agreement is not None
-        unvouched = change.unvouched() if not self.settings.majority else None
+        needs_word = not (self.settings.majority or self._all_here(change.reports))
+        unvouched = change.unvouched() if needs_word else None
         if unvouched is not None:
             self._unvouched[unvouched] = self.around.now_ms
             self._give_up(f"nobody here has heard {unvouched.node} as the process that is said to be down")

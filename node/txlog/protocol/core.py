@@ -118,7 +118,7 @@ class Core(Submitting):
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         self.founding.check_members(peer, who.members)
         self._stirred = True
-        self._say([(peer, known_to(peer, who.view, self.views, self.peers))])
+        self._say([(peer, known_to(who, self.views, self.peers))])
         self.views.on_who(who)
 
     def _on_known(self, peer: str, known: Known) -> None:

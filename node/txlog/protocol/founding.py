@@ -92,8 +92,11 @@ class Founding:
             )
 
     def on_known(self, known: Known, own_seq: int, last_stamp: int) -> None:
-        """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows."""
+        """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows. What
+        it told an earlier process may be older than what it has heard since."""
         self.check_members(known.node, known.members)
+        if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):
+            return
         for heard in known.of_you:
             self._check_heard(known, heard, own_seq, last_stamp)
         self._known[known.node] = known
@@ -103,13 +106,11 @@ class Founding:
             self.admitted = True
 
     def _check_heard(self, known: Known, heard: KnownBirth, own_seq: int, last_stamp: int) -> None:
-        view = known.accepted
+        view, mine = known.accepted, self.views.accepted
         if heard.birth != self.birth:
-            if (
-                self.views.accepted is not None
-                and view is not None
-                and view.has(Origin(self.settings.node, heard.birth))
-            ):
+            its = Origin(self.settings.node, heard.birth)
+            # an earlier birth of this master is known to be one by the view that took it in again
+            if mine is not None and view is not None and view.has(its) and its not in mine.origins:
                 raise Fatal(
                     "IdentityLost",
                     f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from txlog.model.view import Number
 from txlog.protocol.peers import Peer
 from txlog.protocol.views import Views
 from txlog.wire.messages import Known, KnownBirth, Who
@@ -25,16 +24,19 @@ def who_now(views: Views) -> Who:
     )
 
 
-def known_to(peer: str, view: Number, views: Views, peers: list[Peer]) -> Known:
-    """What has been heard of that node id, whose latest view is ``view``, and where this master is."""
+def known_to(who: Who, views: Views, peers: list[Peer]) -> Known:
+    """What has been heard of the node id that asks, its question included, and where this master is."""
     agreement = views.agreement
     held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
+    heard = {one.birth: one for one in _heard_of(who.node, who.view == views.number and views.at_work, views, peers)}
+    before = heard.get(who.birth, KnownBirth(who.birth, 0, 0, 0))
+    heard[who.birth] = KnownBirth(who.birth, max(before.start, who.start), before.seq, before.counter)
     return Known(
         views.settings.node,
         views.birth,
         views.start,
         list(views.settings.members),
-        _heard_of(peer, view == views.number, views, peers),
+        list(heard.values()),
         views.accepted,
         views.installed,
         held,
@@ -42,7 +44,8 @@ def known_to(peer: str, view: Number, views: Views, peers: list[Peer]) -> Known:
 
 
 def _heard_of(node: str, same_view: bool, views: Views, peers: list[Peer]) -> list[KnownBirth]:
-    """A view that the other one has not accepted may have given its transactions stamps that it does not know yet."""
+    """A view that the other one has not accepted may have given its transactions stamps that it does not know yet;
+    while a view is stopped, such are fetched for the next."""
     agreement = views.agreement
     if agreement is None:
         members = views.accepted.members if views.installed and views.accepted is not None else []

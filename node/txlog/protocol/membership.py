@@ -68,13 +68,14 @@ class Membership(Fetching):
         if self.accepted is None:
             return None
         stay = {(m.node, m.birth) for m in proposal.members}
+        nodes = {m.node for m in proposal.members}
         gone = {(one.node, one.birth): one for one in proposal.gone}
         for member in self.accepted.members:
             if (member.node, member.birth) in stay:
                 continue
             one = gone.get((member.node, member.birth))
             if one is None:
-                if self.around.both_ways(member.node):
+                if self.around.both_ways(member.node) and member.node not in nodes:  # else its new birth is heard
                     return "HeardBothWays", member.node, f"{member.node} is heard here"
                 if proposal.view != self.number:
                     continue  # it is not in the coordinator's view
@@ -160,11 +161,11 @@ class Membership(Fetching):
         self._take()
 
     def _may_return(self, accept: Accept) -> bool:
-        """Rule 27: a master that left goes on only with one that knows what followed, with all that it left, or by the
-        operator's order, which names the others."""
+        """Rule 27: a master that left goes on only with one that knows what followed, with all that it left, those
+        that lost their disk since with a new birth, or by the operator's order, which names the others."""
         if self.left == NO_VIEW or self.left != self.number:
             return True
-        if latest_view(accept.outlines) > self.number:
+        if latest_view(accept.outlines) > self.number or self._all_here(one.node for one in accept.outlines):
             return True
         assert self.accepted is not None
         there = {(one.node, one.birth) for one in accept.outlines}

@@ -5,6 +5,7 @@ Nothing here agrees to anything: ``membership.py`` does that, and ``views.py`` s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from txlog.model.errors import Conflict, PeerFault
@@ -139,6 +140,10 @@ class Standing:
         weights = {m.node: m.weight for m in self.settings.members}
         return 2 * sum(weights.get(node, 0) for node in nodes) > sum(weights.values())
 
+    def _all_here(self, nodes: Iterable[str]) -> bool:
+        """Whoever may know more than these is one of them; what a lost disk knew besides, nobody knows any more."""
+        return {m.node for m in self.settings.members} <= set(nodes)
+
     @property
     def _patience_ms(self) -> int:
         """Two coordinators on a slow disk would outbid each other for ever."""
@@ -168,7 +173,10 @@ class Standing:
         self.heard_start(Origin(known.node, known.birth), known.start)
         view = known.accepted
         self._seen[known.node] = view.number if view is not None else NO_VIEW
+        if self.ahead is not None and self.ahead.number > max(self._seen.values()):
+            self.ahead = None  # the disk of the last one that knew it is lost
         if view is None:
+            self.apart.pop(known.node, None)
             return
         self.highest = max(self.highest, view.number)
         if not known.installed:

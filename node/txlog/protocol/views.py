@@ -103,7 +103,8 @@ class Views(Coordinating):
             del self.departures[member.node]  # it is back: the order was about one that is gone
         elif found is not None and fits(found, member, self._starts.get(member.origin, 0)):
             tried_ms = self._unvouched.get(found, -NEVER)
-            return found if self.around.now_ms - tried_ms > UNVOUCHED_MS else None
+            tried = self.around.now_ms - tried_ms <= UNVOUCHED_MS
+            return found if not tried or self._all_here(self.around.reachable()) else None
         if self.around.silent_ms(member.node) > self._term_ms and self._may_part:
             return Departure(member.node, member.birth, self._starts.get(member.origin, 0), "silent")
         return None
