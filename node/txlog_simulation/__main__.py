@@ -23,8 +23,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
     parser.add_argument("--shrink", action="store_true", help="with --mutant or --trace: the smallest plan that fails")
     options = parser.parse_args(arguments)
-    if options.mutant:
-        patching.install(next(m.edits for m in MUTANTS if m.name == options.mutant))
+    mutant = next(m for m in MUTANTS if m.name == options.mutant) if options.mutant else None
+    if mutant is not None:
+        patching.install(mutant.edits)
     else:
         prefer_native()
     from txlog_simulation import runner  # not before the patch
@@ -38,6 +39,7 @@ def main(arguments: list[str]) -> int:
         options.profile,
         not options.quiet,
         options.shrink or not (options.mutant or options.trace),
+        mutant.counts if mutant is not None else None,
     )
     return runner.show_trace(job) if options.trace else runner.run_all(job)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import traceback
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.repair import Repair
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
+from txlog_simulation.change_faults import count_crash, judge_change
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
@@ -81,6 +83,9 @@ class WatchedJournal:
                 world.findings.add(ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}")
             raise
         self.machine.appended(record)
+        trap = self.machine.traps.pop(type(record).__name__, None)
+        if trap is not None:
+            trap()
         self.machine.step("append")
 
     def begin_sync(self) -> WatchedSync | None:
@@ -98,7 +103,8 @@ class WatchedJournal:
 
 class Machine:
     """``state`` is one of the four words above. ``mirror`` is what its disk holds durably; ``pending`` what was
-    appended behind that. ``fuse`` counts the steps to a crash, of those called ``fuse_step`` if that is set. ``repair``
+    appended behind that. ``fuse`` counts the steps to a crash, of those called ``fuse_step`` if that is set; ``traps``
+    are sprung by the next record of a kind, and ``fuse_of`` is the kind that lit the fuse. ``repair``
     is there instead of an ``executor`` while a damaged journal is mended."""
 
     def __init__(self, world: World, slot: int, name: str) -> None:
@@ -122,7 +128,8 @@ class Machine:
         self.told = Marks(0, 0, 0, 0, 0)
         self.inbox: list[tuple[int, bytes]] = []
         self.fuse = 0
-        self.fuse_step = ""
+        self.fuse_step = self.fuse_of = ""
+        self.traps: dict[str, Callable[[], None]] = {}
         self.disk_stalls_until = 0
         self.offset_ms = world.plan.clock_offsets_ms[slot]
         self.rate = world.plan.clock_rates[slot]
@@ -136,6 +143,9 @@ class Machine:
         self.rejoined = False
         self.backup_life = -1
         self.ended_by = ""
+        self.leaving = False
+        self.hunted = False
+        self.down_ms = 0
         self.disk.on_error = self._disk_failed
         self._guard = _Guard(self)
 
@@ -165,6 +175,7 @@ class Machine:
         if self.state != DOWN or (life >= 0 and life != self.life):
             return
         self.life += 1
+        self.leaving = False
         self.turn_at = -1
         self.state = UP
         with self._guard:
@@ -346,6 +357,8 @@ class Machine:
             self.fuse -= 1
             if not self.fuse:
                 self.world.met[f"crash after {name}"] += 1
+                if self.fuse_of:
+                    self.world.met[f"crash after {name} of {self.fuse_of}"] += 1
                 if self.repair is not None:
                     self.world.met["crash while mending"] += 1
                 elif self.executor is None or self.executor.core.agreement is None:
@@ -357,11 +370,18 @@ class Machine:
         if self.state in (DOWN, ENDED):
             return
         self.world.note(self.name, "crash", why)
+        count_crash(self)
         self.state = DOWN
         self._forget()
         self.disk.crash()
         if self.origin is not None:
             self.world.gone(self, *self.last_seen)
+
+    def empty(self) -> None:
+        """Its disk has nothing on it any more."""
+        self.origin = None
+        self.mirror = Mirror()
+        self.pending, self.written = [], []
 
     def _disk_failed(self) -> None:
         """A disk that failed once has its power fail soon: who told anybody of what it did not sync has lied."""
@@ -405,7 +425,7 @@ class Machine:
         self.repair = None
         self.syncing = None
         self.fuse = 0
-        self.fuse_step = ""
+        self.fuse_step = self.fuse_of = ""
         self.inbox.clear()
         self.told = Marks(0, 0, 0, 0, 0)
 
@@ -438,6 +458,7 @@ class Machine:
         if life != self.life or self.state not in (UP, PAUSED) or executor is None:
             return
         world = self.world
+        self.leaving = True
         if self.state == UP:
             with self._guard:
                 executor.leave(self.now(), by_ms - world.now_ms)
@@ -467,6 +488,7 @@ class Machine:
                 self.executor.prove_down(other.name, birth, start)
             except Refused as refused:
                 self.world.refused[f"proof {type(refused).__name__}"] += 1
+                self.world.met["stale proof"] += 1
             self._turn_by(self.executor.poll(self.now()))
             self._flush()
 
@@ -500,6 +522,8 @@ class Machine:
             world = self.world
             if self.rng.random() < 0.8:
                 world.at(world.now_ms + self.rng.choice((1, 10, 50, 150)), self.back_up, self.life)
+            else:
+                world.met["split backup failed"] += 1
             world.at(world.now_ms + 300, self._again, self.life)
 
     def _again(self, life: int) -> None:
@@ -517,6 +541,8 @@ class Machine:
             world.refused[fault.reason] += 1
             if fault.reason == "Misplaced" and self.flipped:
                 return  # an answer to what it asked before it was mended
+            if fault.reason == "OtherCluster" and world.met["wipe"]:
+                return  # a cluster that was being founded with its earlier birth, in a message that was on its way
             if fault.reason in NEVER_WITHOUT_DAMAGE and not world.damaged:
                 world.findings.add(PROCESS, "9", f"{self.name} refuses {fault}")
         if world.trace.wanted:
@@ -552,10 +578,12 @@ class Machine:
             core = self.executor.core
             present = {peer.origin for peer in core.peers if core.is_present(peer)}
             self.world.log.first_added(self.name, record, present, self.world.sound_mirrors())
-        if isinstance(record, Held) and record.run.node == self.name and not self.damaged:
+        if isinstance(record, Held) and record.run.origin == self.origin and not self.damaged:
             for at, item in enumerate(record.run.items):
                 if item.stamp:
                     self.world.promises.made(record.run.origin, item.stamp, record.run.first_seq + at)
+        if self.executor is not None:
+            judge_change(self.world, self.executor.core.views, record)
         if isinstance(record, ViewAccepted) and not self.damaged:
             for several in record.stamped:
                 own = Origin(several.node, several.birth) == self.origin
@@ -576,6 +604,10 @@ class Machine:
             lost = before not in record.view.history or (branch is not None and before in branch.moved)
             self.rejoined = self.rejoined or lost
         self.mirror.apply(record)
+        if self.hunted and self.mirror.stable > max(m.mirror.log for m in self.world.machines if m is not self):
+            self.hunted = False
+            self.world.met["crash of the one that is ahead"] += 1
+            self.fuse, self.fuse_step, self.down_ms = 1, "release", 400
 
     def _flush(self) -> None:
         """As the product's loop does it: one sync in flight; release what may leave."""
@@ -721,7 +753,9 @@ class _Guard:
                 return True
             case Crashed():
                 machine.crash(f"at step {wrong}")
-                world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
+                back_ms = machine.down_ms or machine.rng.choice((5, 50, 300))
+                machine.down_ms = 0
+                world.at(world.now_ms + back_ms, machine.start, machine.life)
             case JournalBroken() if "the disk failed" in str(wrong):
                 machine.crash("by a failed fsync")
                 world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)

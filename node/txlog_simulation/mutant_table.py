@@ -11,9 +11,9 @@ nothing to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from txlog_simulation.mutant import Mutant
 from txlog_simulation.patching import Edit
+from txlog_simulation.view_mutants import VIEW_MUTANTS
 
 CORE = "txlog/protocol"
 AGREEMENT = "txlog/protocol/agreement.py"
@@ -27,16 +27,6 @@ REPAIR = "txlog/runtime/repair.py"
 JOURNAL_SYNC = "txlog/journal/batch.py"
 JOURNAL_TABLE = "txlog/journal/recovery.py"
 JOURNAL = "txlog/journal/journal.py"
-
-
-class Mutant(NamedTuple):
-    """``starred``: the rules page calls it needed for safety. ``survives``: why few seeds or none kill it, if so."""
-
-    name: str
-    rule: str
-    starred: bool
-    edits: tuple[Edit, ...]
-    survives: str = ""
 
 
 _NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
@@ -59,7 +49,7 @@ _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTE
 
 _NO_OWN_SEQ_CHECK = Edit(CORE, "        if claim.held[self.slot] > agreement.own.held:\n", "        if False:\n")
 
-MUTANTS: tuple[Mutant, ...] = (
+_IN_ONE_VIEW: tuple[Mutant, ...] = (
     Mutant(
         "start-not-raised",
         "1",
@@ -115,12 +105,14 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             *_PROMISE_CHECKS,
         ),
+        profile="forgetful",
     ),
     Mutant(
         "ceiling-not-durable",
         "5",
         True,
         (Edit(CORE, "self._effects.records.append(Ceiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
+        profile="forgetful",
     ),
     Mutant(
         "restart-below-the-ceiling",
@@ -134,6 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             *_PROMISE_CHECKS,
         ),
+        profile="forgetful",
     ),
     Mutant(
         "clock-alone-makes-counters",
@@ -164,6 +157,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
             _NO_ORDER_ASSERTION,
         ),
+        profile="hearsay,clocks",
     ),
     Mutant(
         "post-before-durable",
@@ -200,6 +194,7 @@ MUTANTS: tuple[Mutant, ...] = (
             _NO_CLAIM_HASH,
             _NO_ORDER_ASSERTION,
         ),
+        profile="forged",
     ),
     Mutant(
         "relayed-counter-by-the-relayers-queue",
@@ -217,6 +212,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             _NO_ORDER_ASSERTION,
         ),
+        profile="hearsay",
     ),
     Mutant(
         "counters-kept-over-a-restart",
@@ -239,6 +235,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             _NO_ORDER_ASSERTION,
         ),
+        profile="forgetful",
     ),
     Mutant("counter-limit-ignored", "12", True, (Edit(CORE, _BOUND, "bound = 1 << 62"), _NO_ORDER_ASSERTION)),
     Mutant(
@@ -354,8 +351,14 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
-    Mutant("equal-index-taken-for-equal-log", "17", True, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER, _NO_CLAIM_HASH)),
-    Mutant("fetched-order-not-checked", "18", False, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER)),
+    Mutant(
+        "equal-index-taken-for-equal-log",
+        "17",
+        True,
+        (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER, _NO_CLAIM_HASH),
+        profile="forged",
+    ),
+    Mutant("fetched-order-not-checked", "18", False, (_NO_FOLLOW_HASH, _NO_FOLLOWED_ORDER), profile="forged"),
     Mutant(
         "no-relays",
         "22",
@@ -367,6 +370,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "relays=[],",
             ),
         ),
+        profile="chain",
     ),
     Mutant(
         "damage-taken-for-a-torn-tail",
@@ -377,12 +381,14 @@ MUTANTS: tuple[Mutant, ...] = (
                 JOURNAL_TABLE, "_YES, _ANY, _YES, _ANY, Decision.DAMAGE_RESUME", "_YES, _ANY, _YES, _ANY, Decision.CUT"
             ),
         ),
+        profile="flips",
     ),
     Mutant(
         "one-denial-is-enough",
         "28",
         False,
         (Edit(REPAIR, "            if self._denied >= set(self._others):\n", "            if self._denied:\n"),),
+        profile="flips",
     ),
     Mutant(
         "failed-fsync-passed-over",
@@ -395,6 +401,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        self.done",
             ),
         ),
+        profile="disks",
     ),
     Mutant(
         "full-disk-not-refused",
@@ -408,6 +415,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 '        if False:\n            return Unavailable("DiskFull"',
             ),
         ),
+        profile="disks",
     ),
     Mutant(
         "stable-not-journaled",
@@ -422,3 +430,5 @@ MUTANTS: tuple[Mutant, ...] = (
         (Edit(AGREEMENT, "            if held < queue.in_log:\n", "            if held < 0:\n"),),
     ),
 )
+
+MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS)

@@ -13,7 +13,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
-from txlog_simulation.mutant_table import MUTANTS, Mutant
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.mutant_table import MUTANTS
+from txlog_simulation.patching import ROOT
 from txlog_simulation.runner import processors
 
 SEEDS_MAX = 150
@@ -24,15 +26,36 @@ STEERED_SEEDS = 50
 
 
 def seeds_to_kill(mutant: Mutant, start: int, seeds: int) -> tuple[int, str]:
-    """How many seeds from ``start`` on until a checker saw it (0: none did), and what it saw."""
+    """How many seeds from ``start`` on until a checker saw it (0: none did), and what it saw. A directed test counts
+    for one seed."""
+    if mutant.test:
+        return _by_test(mutant)
     command = [sys.executable, "-m", "txlog_simulation", "--mutant", mutant.name, "--seeds", str(seeds)]
     command += ["--start", str(start), "--jobs", "1", "--stop-at-first", "--quiet"]
+    command += ["--profile", mutant.profile] if mutant.profile else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode not in (0, 1) or not lines:
         raise SystemExit(f"mutant {mutant.name} cannot run:\n{done.stderr[-2000:]}")
     figures = json.loads(lines[-1])
     return (figures["seeds"] if figures["violations"] else 0), figures["first"]
+
+
+_PYTEST = """
+import sys
+from txlog_simulation import mutant_table, patching
+patching.install(next(m.edits for m in mutant_table.MUTANTS if m.name == sys.argv[1]))
+import pytest
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", sys.argv[2]]))
+"""
+
+
+def _by_test(mutant: Mutant) -> tuple[int, str]:
+    command = [sys.executable, "-c", _PYTEST, mutant.name, mutant.test]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT.parent)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"mutant {mutant.name} cannot run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode, f": {mutant.test.rpartition('::')[2]} fails"
 
 
 def main(arguments: list[str]) -> int:
@@ -47,7 +70,8 @@ def main(arguments: list[str]) -> int:
     rows: list[tuple[Mutant, float, list[int], str]] = []
     with ThreadPoolExecutor(processors()) as pool:
         waiting = [
-            (m, [pool.submit(seeds_to_kill, m, s, options.seeds) for s in STARTS[: options.starts]]) for m in chosen
+            (m, [pool.submit(seeds_to_kill, m, s, options.seeds) for s in STARTS[: 1 if m.test else options.starts]])
+            for m in chosen
         ]
         for mutant, runs in waiting:
             found = [run.result() for run in runs]
@@ -61,9 +85,10 @@ def _row(mutant: Mutant, middle: float, seeds: list[int], text: str, most: int) 
     if middle > most:
         what = f"ALIVE {mutant.survives}"
     else:
-        what = text.split(": ", 1)[-1][:110]
+        what = text.split(": ", 1)[-1][:100]
     star = "*" if mutant.starred else " "
-    return f"{mutant.rule:>3}{star} {mutant.name:<40} {middle:>6g}  {seeds!s:<18} {what}"
+    mix = "a test" if mutant.test else mutant.profile or "all"
+    return f"{mutant.rule:>3}{star} {mutant.name:<40} {middle:>6g}  {seeds!s:<18} {mix:<18} {what}"
 
 
 def _summary(rows: list[tuple[Mutant, float, list[int], str]], most: int, took_s: float) -> int:
@@ -81,6 +106,8 @@ def _summary(rows: list[tuple[Mutant, float, list[int], str]], most: int, took_s
         "median_seeds": median([middle for _, middle, _, _ in dead]) if dead else 0,
         "median_seeds_max": max((middle for m, middle, _, _ in dead if not m.survives), default=0),
         "slow": slow,
+        "by_a_directed_test": sum(1 for m, _, _, _ in rows if m.test),
+        "of_certain_profiles": sum(1 for m, _, _, _ in rows if m.profile),
         "seconds": round(took_s, 1),
     }
     print(json.dumps(figures), flush=True)

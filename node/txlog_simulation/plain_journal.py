@@ -189,8 +189,8 @@ def _tell_log(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]]) -
 
 
 def _tell_queue(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]]) -> None:
-    apart_at = found.accepted.apart_at if found.accepted is not None else -1
-    end = found.stable if apart_at < 0 else min(found.stable, apart_at)
+    view = found.accepted
+    end = view.settled(found.stable, found.installed is not None) if view is not None else found.stable
     settled = {Origin(s.node, s.birth): s.first_seq + s.count - 1 for s in first_entries(found.log_spans, end)}
     for origin, rows in items.items():
         first = settled.get(origin, 0) + 1

@@ -106,11 +106,59 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
     "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
     "disks": (6, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
     "damage": (3, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
+    "wipes": (4, {"wipe": 4, "cut": 1, "pause": 1, "slow": 1, "cut-one-way": 1, "clock": 1}),
     "flips": (8, {"crash": 1, "flip": 5}),
     "forged": (9, {"crash": 1, "forge": 5, "cut": 1}),
-    "views": (12, {"stop": 4, "crash": 4, "crash-at-step": 4, "stop-all": 1, "cut": 1, "isolate": 1, "pause": 1}),
-    "majority": (8, {"isolate": 4, "partition": 3, "cut": 2, "crash": 2, "crash-at-step": 2, "stop": 1, "pause": 1}),
-    "splits": (12, {"partition": 5, "isolate": 3, "cut": 2, "crash": 2, "crash-at-step": 2, "stop": 1, "pause": 1}),
+    "views": (
+        12,
+        {
+            "stop": 4,
+            "crash": 2,
+            "crash-ahead": 4,
+            "crash-at-step": 2,
+            "crash-at-change": 3,
+            "slow-at-change": 1,
+            "stop-all": 1,
+            "cut": 1,
+            "isolate": 1,
+            "pause": 1,
+        },
+    ),
+    "stops": (4, {"stop-all": 4, "stop": 3, "crash-ahead": 2, "crash": 1, "isolate": 1, "crash-at-change": 1}),
+    "duels": (
+        10,
+        {"crash-at-change": 5, "cut-at-change": 5, "slow-at-change": 3, "stop": 1, "isolate": 1, "partition": 1},
+    ),
+    "majority": (
+        8,
+        {
+            "crash-at-change": 2,
+            "cut-at-change": 2,
+            "isolate": 4,
+            "partition": 3,
+            "cut": 2,
+            "crash": 2,
+            "crash-at-step": 2,
+            "stop": 1,
+            "pause": 1,
+        },
+    ),
+    "splits": (
+        12,
+        {
+            "partition": 5,
+            "isolate": 3,
+            "crash-at-change": 2,
+            "cut": 2,
+            "crash": 2,
+            "crash-at-step": 2,
+            "stop": 1,
+            "pause": 1,
+        },
+    ),
+    "outbids": (3, {"outbid": 1}),
+    "successions": (3, {"succession": 4, "crash": 1}),
+    "flaps": (3, {"flap": 4, "crash": 1, "pause": 1}),
     "everything": (
         3,
         {
@@ -129,46 +177,58 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
         },
     ),
 }
+DIRECTED_PROFILES = ("outbids", "successions", "flaps")
+"""One schedule of several masters each (``directed.py``), and little else."""
 ENDING = ("wipe", "old-image", "forge")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
 
 def draw(seed: int, only: str = "") -> Plan:
-    """The plan of a seed (of profile ``only``); the same for ever as long as this file is."""
+    """The plan of a seed (``only``: of one of these profiles, with commas between); the same for ever as long as this
+    file is."""
     rng = Random(f"plan {seed}")
-    names = list(PROFILES)
+    names = only.split(",") if only else list(PROFILES)
     profile = rng.choices(names, [PROFILES[name][0] for name in names])[0]
-    profile = only or profile
     masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
     if profile == "chain":
         masters = rng.choice((3, 3, 4))
     if profile == "forgetful":
         masters = rng.choice((3, 3, 3, 4))
-    if profile == "majority":
+    if profile in ("majority", "duels"):
         masters = rng.choice((3, 3, 4, 5))
     if profile in ("forged", "hearsay"):
         masters = rng.choice((3, 3, 3, 4))
+    directed = profile in DIRECTED_PROFILES
+    if directed:
+        masters = rng.choice((2, 3)) if profile == "successions" else 3
     centres = rng.randint(1, min(4, masters))
     forgetful, forged, hearsay = (profile == name for name in ("forgetful", "forged", "hearsay"))
-    steered = forgetful or forged or hearsay
+    steered = forgetful or forged or hearsay or directed
     safety_ms = 1600 if forgetful else rng.choice((900, 1200, 1600))
     if masters > 4:  # their posts grow with the square
         safety_ms = 900
     skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
     calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
     weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
-    if profile == "splits":
-        safety_ms = rng.choice((1600, 2400))
+    if profile in ("splits", "duels", *DIRECTED_PROFILES):
+        safety_ms = rng.choice((1600, 2400)) if profile != "flaps" else 2400
+    if profile == "outbids":  # any two of the three are a majority
+        weights = (1, 1, 1)
     majority = (
-        profile != "splits"
+        profile not in ("splits", "successions", "flaps")
         and 2 * max(weights) < sum(weights)
         and not forged
-        and rng.random() < (0.7 if profile == "majority" else 0.3)
+        and rng.random() < (1.0 if profile == "outbids" else 0.7 if profile in ("majority", "duels") else 0.3)
     )
-    far_ms = rng.choice((1, 5, 20) if forged or hearsay else (1, 5, 20, 60))
-    jitter_ms = rng.choice((0, 2)) if steered else rng.choice((0, 2, 10, 40))
-    disk_ms = 15 if forgetful else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))
-    round_timeout_ms = 100 if forgetful or hearsay else rng.choice((100, 200) if forged else (100, 200, 300, 600))
+    duels = profile == "duels" or directed
+    far_ms = rng.choice((1, 5, 20) if forged or hearsay or duels else (1, 5, 20, 60))
+    jitter_ms = rng.choice((0, 2)) if steered or duels else rng.choice((0, 2, 10, 40))
+    disk_ms = (
+        15 if forgetful else rng.choice((0, 1, 3)) if directed else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))
+    )
+    round_timeout_ms = (
+        100 if forgetful or hearsay or duels else rng.choice((100, 200) if forged else (100, 200, 300, 600))
+    )
     if not steered:  # a change of views needs answers within it
         round_timeout_ms = max(round_timeout_ms, 4 * far_ms + 3 * jitter_ms + 2 * disk_ms)
     return Plan(
@@ -193,7 +253,11 @@ def draw(seed: int, only: str = "") -> Plan:
         supervised=rng.random() < 0.5,
         proofs=0.0 if forged else rng.choice((0.0, 0.5, 1.0)),
         majority=majority,
-        max_peer_lag_ms=rng.choice((300, 500)) if profile == "splits" else 60_000,
+        max_peer_lag_ms=300
+        if profile == "flaps"
+        else rng.choice((300, 500))
+        if profile in ("splits", "duels")
+        else 60_000,
         strategy=rng.choice(("Simple", "Smart", "Smart")),
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),
@@ -243,13 +307,17 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
     kinds = dict(PROFILES[profile][1])
     if profile == "everything":  # swarm: a different half each time
         kinds = {kind: share for kind, share in kinds.items() if rng.random() < 0.6} or {"crash": 1}
-    count = rng.randint(5, 10)
+    count = rng.randint(5, 10) if profile != "duels" else rng.randint(8, 14)
+    if profile in DIRECTED_PROFILES:
+        count = rng.choice((1, 1, 2)) if profile != "outbids" else 1
     faults: list[Fault] = []
     ending = False
     for _ in range(count):
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
         begin = 0 if profile == "founding" else BEGIN_MS - 100
         at_ms = rng.randrange(begin, BEGIN_MS + 200 if profile == "founding" and rng.random() < 0.7 else safety_ms)
+        if profile in DIRECTED_PROFILES and not faults:
+            kind, at_ms = next(iter(kinds)), rng.randrange(BEGIN_MS, BEGIN_MS + 150)
         if kind in ("amnesia", "relapse"):
             at_ms = rng.randrange(BEGIN_MS, max(BEGIN_MS + 1, safety_ms - 700))
         if kind in ENDING:

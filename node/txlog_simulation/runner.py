@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from txlog_simulation.change_faults import CHANGE_RECORDS, CHANGE_STEPS
 from txlog_simulation.plan import Plan, draw
 from txlog_simulation.shrink import shrink
-from txlog_simulation.violation import COUNTS_FOR_MUTANTS
 from txlog_simulation.world import Result, run
 
 TWICE_EVERY = 20
@@ -71,7 +71,34 @@ LISTED = (
     "torn write",
     "unsynced write lost",
     "wipe",
+    "proof of down",
+    "stale proof",
+    "left",
+    "stopped without leaving",
+    "stop-all",
+    "split backup",
+    "split backup failed",
+    "view of leave",
+    "view of down",
+    "view of silence",
+    "view of loss",
+    "view of rejoin, Simple",
+    "view of rejoin, Smart",
+    "flap",
+    "outbid",
+    "succession",
+    "partial rejoin",
+    "worker sent back",
+    "learner taken in",
+    "crash between promise and accept",
+    "crash between accept and install",
+    *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
+RARE_FROM_SEEDS = 1500
+RARE = ("nested split",)
+CRASH_POINTS_FROM_SEEDS = 5000
+CRASH_POINTS = tuple(f"crash after {step} of {kind}" for kind in CHANGE_RECORDS for step in CHANGE_STEPS)
+"""A crash at every step of every record of a change."""
 
 
 @dataclass
@@ -86,6 +113,8 @@ class Job:
     profile: str = ""
     progress: bool = True
     shrink: bool = True
+    counting: tuple[str, ...] | None = None
+    """The kinds of violation that count; all when None."""
 
 
 @dataclass
@@ -135,7 +164,7 @@ def _one(seed: int) -> tuple[Result, list[str]]:
 
 
 def _counting() -> tuple[str, ...] | None:
-    return COUNTS_FOR_MUTANTS if _job.mutant else None
+    return _job.counting
 
 
 def _difference(one: list[str], other: list[str]) -> str:
@@ -215,7 +244,9 @@ def _print_smallest(seed: int, job: Job) -> None:
 def _missed(total: Sum, job: Job) -> list[str]:
     if total.seeds < COVERAGE_FROM_SEEDS or job.mutant or job.profile:
         return []
-    return [name for name in LISTED if not total.met[name]]
+    listed = LISTED + (RARE if total.seeds >= RARE_FROM_SEEDS else ())
+    listed += CRASH_POINTS if total.seeds >= CRASH_POINTS_FROM_SEEDS else ()
+    return [name for name in listed if not total.met[name]]
 
 
 def _print_table(total: Sum, missed: list[str]) -> None:

@@ -13,10 +13,12 @@ from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Stable, ViewAccepted, ViewInstalled
 from txlog.protocol.events import Submission
-from txlog_simulation import liveness
+from txlog_simulation import directed, liveness
+from txlog_simulation.change_faults import CHANGE_FAULTS, set_trap
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.checkers.transactions import Transactions
+from txlog_simulation.checkers.views import Views
 from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, submission
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
@@ -61,6 +63,7 @@ class World:
         self.acknowledgements = Acknowledgements(
             self.findings, self.transactions, self.log, dict(zip(NAMES, plan.weights, strict=False))
         )
+        self.views = Views(self.findings, plan.majority)
         self.promises = Promises(self.findings, self.transactions)
         self.mirrors: dict[Origin, Mirror] = {}
         self.rng = Random(f"world {plan.seed}")
@@ -99,7 +102,7 @@ class World:
         for machine in self.machines:
             self.at(self.rng.choice((0, 0, 0, 30)), machine.start)
         for work in plan.work:
-            self.at(work.at_ms, self._work, work)
+            self.at(work.at_ms, self.work, work)
         for fault in plan.faults:
             self.at(fault.at_ms, self._fault, fault)
         if plan.links:
@@ -107,7 +110,7 @@ class World:
         self._until(plan.safety_ms)
         healed_ms = self._come_good() if not self.findings.found else 0
         judged = not self.damaged and not any(m.state == ENDED for m in self.machines)
-        complete = judged and not self.findings.found
+        complete = judged and not self.findings.found and liveness.is_good(self)
         self.acknowledgements.final(self.mirrors, self._lost(), complete)
         trace = self.trace
         return Result(
@@ -135,7 +138,8 @@ class World:
 
     # Work
 
-    def _work(self, work: Work) -> None:
+    def work(self, work: Work) -> None:
+        """A client brings its transactions."""
         if self._quiet:
             return
         machine = self.machines[work.a]
@@ -166,7 +170,7 @@ class World:
         ):
             # a client tries the next master, later the first one again
             other = self.rng.randrange(len(self.machines))
-            self.at(self.now_ms + 100, self._work, work._replace(a=other))
+            self.at(self.now_ms + 100, self.work, work._replace(a=other))
 
     # Faults
 
@@ -180,18 +184,18 @@ class World:
         end_ms = self.now_ms + fault.lasts_ms
         match fault.kind:
             case "cut":
-                self._cut([(a, b), (b, a)], end_ms)
+                self.cut([(a, b), (b, a)], end_ms)
             case "cut-one-way":
-                self._cut([(a, b)], end_ms)
+                self.cut([(a, b)], end_ms)
             case "partition":
                 side = {slot for slot in range(self.plan.masters) if self.rng.random() < 0.5} | {a}
                 across = [(i, j) for i in range(self.plan.masters) for j in range(self.plan.masters)]
-                self._cut([(i, j) for i, j in across if (i in side) != (j in side)], end_ms)
+                self.cut([(i, j) for i, j in across if (i in side) != (j in side)], end_ms)
             case "isolate":
                 others = [slot for slot in range(self.plan.masters) if slot != a]
-                self._cut([pair for o in others for pair in ((a, o), (o, a))], end_ms)
+                self.cut([pair for o in others for pair in ((a, o), (o, a))], end_ms)
             case "deaf":
-                self._cut([(o, a) for o in range(self.plan.masters) if o != a], end_ms)
+                self.cut([(o, a) for o in range(self.plan.masters) if o != a], end_ms)
             case "amnesia":
                 self._amnesia(machine)
             case "hearsay":
@@ -199,18 +203,16 @@ class World:
             case "relapse":
                 self._relapse(machine, b)
             case "slow":
-                for link in ((a, b), (b, a)):
-                    self.network.slow[link] += 1
-                self.at(end_ms, self._quicken, a, b)
+                self.slow([(a, b), (b, a)], end_ms)
             case "crash":
-                self._crash(machine, end_ms)
+                self.crash_for(machine, end_ms)
             case "crash-at-step":
                 machine.fuse, machine.fuse_step = fault.size, ""
                 if fault.size % 2:  # a certain step, soon
                     machine.fuse, machine.fuse_step = 1 + fault.size % 3, STEPS[fault.size // 2 % len(STEPS)]
             case "restart-all":
                 for each in self.machines:
-                    self._crash(each, self.now_ms + self.rng.choice((10, 100, 300)))
+                    self.crash_for(each, self.now_ms + self.rng.choice((10, 100, 300)))
             case "pause":
                 machine.pause()
                 self.at(end_ms, machine.resume, machine.life)
@@ -227,12 +229,12 @@ class World:
         unheard_ms = self.now_ms + plan.round_timeout_ms + 30
         crash_ms = unheard_ms + 2 * plan.idle_interval_ms + 60
         again_ms = crash_ms + plan.round_timeout_ms + 60
-        self._cut([(o, a) for o in others], again_ms + 100)
+        self.cut([(o, a) for o in others], again_ms + 100)
         for other in others:
-            self.at(unheard_ms, self._work, Work(unheard_ms, other, 2, False, False, False))
+            self.at(unheard_ms, self.work, Work(unheard_ms, other, 2, False, False, False))
         self.at(crash_ms, self._forget, machine)
         for later_ms in (0, 30):
-            self.at(again_ms + later_ms, self._work, Work(again_ms, a, 2, False, False, False))
+            self.at(again_ms + later_ms, self.work, Work(again_ms, a, 2, False, False, False))
 
     def _hearsay(self, machine: Machine) -> None:
         """What makes a counter do harm that is read apart from what came with it: two masters that have not heard each
@@ -242,14 +244,14 @@ class World:
         self.machines[other].offset_ms = machine.offset_ms
         begin_ms = self.now_ms + plan.round_timeout_ms + 40
         told_ms = begin_ms + plan.network_ms(a, between) + plan.disk_ms
-        self._cut([(a, other), (other, a)], told_ms + plan.round_timeout_ms)
+        self.cut([(a, other), (other, a)], told_ms + plan.round_timeout_ms)
         for at_ms, slot, many in (
             (begin_ms, a, 20),
             (begin_ms, other, 5),
             (told_ms, between, 1),
             (told_ms + 1, between, 1),
         ):
-            self.at(at_ms, self._work, Work(at_ms, slot, many, False, False, False))
+            self.at(at_ms, self.work, Work(at_ms, slot, many, False, False, False))
 
     def _relapse(self, machine: Machine, lost: int) -> None:
         """What makes counters kept over a restart do harm: two masters that do not hear each other submit in one
@@ -257,25 +259,25 @@ class World:
         plan, crashing = self.plan, machine.slot
         others = [slot for slot in range(plan.masters) if slot not in (crashing, lost)]
         if not others:
-            self._crash(machine, self.now_ms + 20)
+            self.crash_for(machine, self.now_ms + 20)
             return
         other = others[0]
         begin_ms = self.now_ms + 20
         hops_ms = max(plan.near_ms, plan.far_ms) + plan.jitter_ms
         apart = [pair for o in others for pair in ((lost, o), (o, lost))]
         end_ms = begin_ms + hops_ms + plan.round_timeout_ms + 350
-        self._cut(apart, end_ms)
+        self.cut(apart, end_ms)
         self.machines[other].offset_ms = self.machines[lost].offset_ms
         machine.disk_stalls_until = begin_ms + hops_ms + 60
-        self.at(begin_ms, self._work, Work(begin_ms, lost, 20, False, False, False))
-        self.at(begin_ms, self._work, Work(begin_ms, other, 5, False, False, False))
-        self.at(begin_ms + hops_ms + 4, self._cut, [(lost, crashing), (crashing, lost)], end_ms)
-        self.at(begin_ms + hops_ms + 8, self._crash, machine, begin_ms + hops_ms + 20)
+        self.at(begin_ms, self.work, Work(begin_ms, lost, 20, False, False, False))
+        self.at(begin_ms, self.work, Work(begin_ms, other, 5, False, False, False))
+        self.at(begin_ms + hops_ms + 4, self.cut, [(lost, crashing), (crashing, lost)], end_ms)
+        self.at(begin_ms + hops_ms + 8, self.crash_for, machine, begin_ms + hops_ms + 20)
 
     def _forget(self, machine: Machine) -> None:
         if not self.healing:
             machine.offset_ms -= 30_000
-            self._crash(machine, self.now_ms + 10)
+            self.crash_for(machine, self.now_ms + 10)
 
     def _disk_fault(self, fault: Fault, machine: Machine, end_ms: int) -> None:
         match fault.kind:
@@ -283,9 +285,8 @@ class World:
                 machine.disk.fill(True)
                 self.at(end_ms, machine.disk.fill, False)
             case "wipe":
-                self._crash(machine, end_ms)
-                self.lose(machine)
-                machine.disk.wipe()
+                self.crash_for(machine, end_ms)
+                self.wipe(machine)
             case "old-image":
                 self.at(end_ms, self._restore, machine, machine.disk.image())
             case "flip" if self.rng.random() < 0.5 and self.plan.masters > 2:
@@ -293,8 +294,8 @@ class World:
                 away, plan = min(slot for slot in range(self.plan.masters) if slot != fault.a), self.plan
                 flip_ms = self.now_ms + 2 * (max(plan.near_ms, plan.far_ms) + plan.jitter_ms + plan.disk_ms) + 5
                 links = [pair for o in range(plan.masters) if o != away for pair in ((o, away), (away, o))]
-                self._cut(links, flip_ms + 20)
-                self.at(self.now_ms + 1, self._work, Work(self.now_ms, fault.a, 9, False, False, False))
+                self.cut(links, flip_ms + 20)
+                self.at(self.now_ms + 1, self.work, Work(self.now_ms, fault.a, 9, False, False, False))
                 self.at(flip_ms, self._flip, machine, flip_ms + 20, True)
             case "flip":
                 self._flip(machine, end_ms, False)
@@ -307,6 +308,13 @@ class World:
                 if machine.executor is not None and machine.state == UP:
                     self.at(self.now_ms, machine.stop_gently, machine.life, end_ms)
                     self.at(end_ms + 50, machine.start)
+            case "crash-ahead":
+                machine.hunted = True
+            case _ if fault.kind in CHANGE_FAULTS:
+                set_trap(self, fault)
+            case _ if fault.kind in directed.DIRECTED:
+                self.met[fault.kind] -= fault.kind != "flap"  # counted when it comes about
+                directed.begin(self, fault)
             case "stop-all":
                 for each in self.machines:
                     if each.executor is not None and each.state == UP:
@@ -332,14 +340,14 @@ class World:
         begin_ms = self.now_ms + 5
         third = next((slot for slot in range(plan.masters) if slot not in (machine.slot, behind)), behind)
         for slot in (machine.slot, third):
-            self.at(begin_ms, self._work, Work(begin_ms, slot, 4, False, False, False))
+            self.at(begin_ms, self.work, Work(begin_ms, slot, 4, False, False, False))
         how = self.rng.random()
         if how < 0.35:
             self.at(begin_ms + 5 * hop_ms + 4 * plan.disk_ms + 60, self._put_forged, machine, machine, lasts_ms, 30)
             return
         if how < 0.45:
             crash_ms = begin_ms + 2 * hop_ms + self.rng.randint(1, 12)
-            self.at(crash_ms, self._crash, self.machines[behind], crash_ms + 300)
+            self.at(crash_ms, self.crash_for, self.machines[behind], crash_ms + 300)
         else:
             self.at(begin_ms + 1, self._deafen, self.machines[behind], {machine.name, NAMES[third]}, machine.slot, 150)
         forge_ms = begin_ms + 3 * hop_ms + 2 * plan.disk_ms + 20
@@ -347,7 +355,7 @@ class World:
         back_ms = forge_ms + lasts_ms
         for later_ms in (60, 150):  # what is added behind a forged log shows it
             for slot in (machine.slot, third):
-                self.at(back_ms + later_ms, self._work, Work(back_ms, slot, 2, False, False, False))
+                self.at(back_ms + later_ms, self.work, Work(back_ms, slot, 2, False, False, False))
 
     def _deafen(self, machine: Machine, waiting: set[str], speaker: int, tries: int) -> None:
         """As soon as it holds transactions of these that are not in its log; ``speaker`` is heard again first."""
@@ -358,8 +366,8 @@ class World:
             return
         others = [slot for slot in range(plan.masters) if slot != machine.slot]
         end_ms = self.now_ms + 4 * plan.round_timeout_ms + 200
-        self._cut([(slot, machine.slot) for slot in others if slot != speaker], end_ms)
-        self._cut([(speaker, machine.slot)], self.now_ms + plan.round_timeout_ms + 50)
+        self.cut([(slot, machine.slot) for slot in others if slot != speaker], end_ms)
+        self.cut([(speaker, machine.slot)], self.now_ms + plan.round_timeout_ms + 50)
 
     def _put_forged(self, machine: Machine, behind: Machine, lasts_ms: int, tries: int) -> None:
         if self.healing:
@@ -373,14 +381,14 @@ class World:
             if not quiet:
                 rest = [slot for slot in range(self.plan.masters) if slot not in (machine.slot, behind.slot)]
                 away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
-                self._cut(away, self.now_ms + lasts_ms + self.plan.round_timeout_ms + 150)
+                self.cut(away, self.now_ms + lasts_ms + self.plan.round_timeout_ms + 150)
         elif tries:  # it is down, or its log has no such neighbours yet
             self.at(self.now_ms + 20, self._put_forged, machine, behind, lasts_ms, tries - 1)
 
     def _restore(self, machine: Machine, image: dict[str, bytes]) -> None:
         if self.healing:
             return
-        self._crash(machine, self.now_ms + 50)
+        self.crash_for(machine, self.now_ms + 50)
         self.lose(machine)
         self.old = True
         machine.disk.restore(image)
@@ -394,6 +402,24 @@ class World:
         self.mirrors[origin] = machine.mirror
         kept = max(mirror.held.get(origin, 0) for mirror in self.mirrors.values())
         del self.transactions.made.get(origin, [])[kept:]
+
+    def wipe(self, machine: Machine) -> None:
+        """Its disk is empty: it comes back with a new birth, as a learner that must be taken in. What only it held has
+        never been."""
+        machine.disk.wipe()
+        if machine.origin is not None:
+            self.transactions.lost.add(machine.origin)
+            self.mirrors.pop(machine.origin)
+            kept = max((mirror.held.get(machine.origin, 0) for mirror in self.mirrors.values()), default=0)
+            del self.transactions.made.get(machine.origin, [])[kept:]
+            told = self.transactions.accepted
+            told[machine.origin] = min(told.get(machine.origin, 0), kept)
+        machine.empty()
+        views = [view for mirror in self.mirrors.values() if (view := mirror.accepted) is not None]
+        known = {number for view in views for number in (*view.history, view.number)}
+        self.log.forget_all_but(known)
+        self.views.forget_all_but(known)
+        machine.rejoined = True  # its worker may have executed what nobody knows any more
 
     def lose(self, machine: Machine) -> None:
         """Its disk is not what it was: from here on only safety is asked of this run."""
@@ -409,22 +435,38 @@ class World:
             if other is not machine and self.rng.random() < 0.8:
                 self.at(notice_ms + self.rng.choice((0, 0, 10, 200)), other.told_down, machine, birth, start)
 
-    def _crash(self, machine: Machine, back_ms: int) -> None:
+    def crash_for(self, machine: Machine, back_ms: int) -> None:
+        """It ends, and is started again at that time."""
         machine.crash("by the plan")
         self.at(back_ms, machine.start, machine.life)
 
-    def _cut(self, links: list[tuple[int, int]], end_ms: int) -> None:
+    def cut(self, links: list[tuple[int, int]], end_ms: int) -> None:
+        """These links are cut until then, unless all is healed before."""
+        if self.healing:
+            return
         for link in links:
             self.network.cuts[link] += 1
-        self.at(end_ms, self._mend, links)
+        self.at(end_ms, self.mend, links)
 
-    def _mend(self, links: list[tuple[int, int]]) -> None:
+    def hold_cut(self, links: list[tuple[int, int]]) -> None:
+        """These links are cut until they are mended, or all is healed."""
+        for link in links:
+            self.network.cuts[link] += 1
+
+    def mend(self, links: list[tuple[int, int]]) -> None:
+        """One reason less for which these are cut."""
         if not self.healing:
             for link in links:
                 self.network.cuts[link] -= 1
 
-    def _quicken(self, a: int, b: int) -> None:
-        for link in ((a, b), (b, a)):
+    def slow(self, links: list[tuple[int, int]], end_ms: int) -> None:
+        """Messages on these links come late, until then."""
+        for link in links:
+            self.network.slow[link] += 1
+        self.at(end_ms, self._quicken, links)
+
+    def _quicken(self, links: list[tuple[int, int]]) -> None:
+        for link in links:
             self.network.slow[link] -= 1
 
     def _cut_links(self) -> None:
@@ -496,6 +538,8 @@ class World:
                 self.network.cuts[link] = 1
         for machine in self.machines:
             machine.fuse = 0
+            machine.traps.clear()
+            machine.hunted = False
             machine.disk.fill(False)
             if machine.state == PAUSED:
                 machine.resume(machine.life)
@@ -503,7 +547,7 @@ class World:
                 machine.crash("still leaving")
             machine.start()
         for machine in self.machines:
-            self.at(self.now_ms + self.rng.randint(1, 100), self._work, Work(0, machine.slot, 1, False, False, False))
+            self.at(self.now_ms + self.rng.randint(1, 100), self.work, Work(0, machine.slot, 1, False, False, False))
 
     # What is reported to the checkers
 
@@ -524,11 +568,14 @@ class World:
                 self.log.settle(machine.name, record.index, machine.mirror, self.sound_mirrors())
             case ViewAccepted():
                 self.log.accepted(machine.name, record, machine.mirror)
+                self.views.accept(record.view)
                 if machine.origin is not None:
                     self.transactions.restamp(machine.origin, record.stamped)
             case ViewInstalled() if machine.mirror.accepted is not None:
                 base = machine.mirror.accepted.base_index
                 self.log.settle(machine.name, base, machine.mirror, self.sound_mirrors())
+                if not self.damaged:
+                    self.views.install(machine.name, machine.mirror.accepted)
             case _:
                 pass
 

@@ -110,3 +110,10 @@ def test_a_mutant_is_seen_and_the_command_says_so() -> None:
     )
     assert done.returncode == 1
     assert '"violations": 1' in done.stdout.splitlines()[-1]
+
+
+def test_a_view_of_everybody_that_not_everybody_accepts_binds_nobody_to_its_base() -> None:
+    """One of three goes on alone while the others accept such a view; it wins the rejoin with all that it has."""
+    result = run(draw(19, "flaps"))
+    assert result.violations == []
+    assert result.judged

@@ -39,7 +39,7 @@ class Acknowledgements:
         if marks.synced > before.synced:
             self._synced(origin, marks.synced, mirrors, view)
         if marks.quorum > before.quorum:
-            self._quorum(origin, marks.quorum, mirrors)
+            self._quorum(origin, marks.quorum, mirrors, view)
         self.transactions.accept(origin, marks.accepted)
         self.told[origin] = Marks(*map(max, zip(before, marks, strict=True)))
 
@@ -49,9 +49,14 @@ class Acknowledgements:
             if member in members and mirror.held.get(origin, 0) < seq:
                 self._wrong("16", f"{origin.node} tells synced {seq}, {member.node} has {mirror.held.get(origin, 0)}")
 
-    def _quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror]) -> None:
+    def _quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror], view: View) -> None:
         total = sum(self.weights.values())
-        lacking = {member.node for member, mirror in mirrors.items() if mirror.held.get(origin, 0) < seq}
+        births = {member.node: member.birth for member in view.members}  # of one that was wiped since: an earlier one
+        lacking = {
+            member.node
+            for member, mirror in mirrors.items()
+            if mirror.held.get(origin, 0) < seq and births.get(member.node, member.birth) == member.birth
+        }
         having = total - sum(self.weights[node] for node in lacking)
         if 2 * having <= total:
             self._wrong("16", f"{origin.node} tells quorum {seq}, weight {having} of {total} has it")

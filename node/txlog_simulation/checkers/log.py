@@ -95,6 +95,10 @@ class Log:
             found = self.branches[view.number] = Branch(view.cluster_id, self._retention)
         return found
 
+    def forget_all_but(self, known: set[Number]) -> None:
+        """A disk is lost, and with it the views that nobody else has accepted or grown from."""
+        self.branches = {number: branch for number, branch in self.branches.items() if number in known}
+
     # What a master has made durable
 
     def held(self, node: str, record: Held) -> None:
@@ -125,7 +129,7 @@ class Log:
             return
         old = mirror.accepted
         before = self.branch(mirror) if old is not None else Branch(view.cluster_id, self._retention)
-        if old is not None and old.apart_at >= 0 and record.cut < min(mirror.stable, old.apart_at):
+        if old is not None and old.apart_at != -1 and record.cut < old.settled(mirror.stable, mirror.installed):
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
         mine = before.copy(record.cut)
         mine.base = view.base_index
@@ -232,11 +236,13 @@ class Log:
     def first_added(self, node: str, record: Added, present: set[Origin], mirrors: dict[Origin, Mirror]) -> None:
         """A master adds entries that stand in no log yet: every member that it counts as present holds them."""
         mine = next((mirror for origin, mirror in mirrors.items() if origin.node == node), None)
-        branch = self.branch(mine) if mine is not None and mine.accepted is not None else None
+        if mine is None or mine.accepted is None:
+            return  # its disk is not what it was
+        branch = self.branch(mine)
         index = record.first_index - 1
         for span in record.spans:
             index += span.count
-            if branch is not None and index <= len(branch.entries):
+            if index <= len(branch.entries):
                 continue
             last = span.first_seq + span.count - 1
             for member in sorted(present & set(mirrors)):

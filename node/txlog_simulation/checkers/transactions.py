@@ -39,6 +39,7 @@ class Transactions:
     def held(self, node: str, record: Held) -> None:
         """These transactions have become durable at a master."""
         run = record.run
+        own = run.node == node and run.origin not in self.lost  # else an earlier birth of it, heard of from others
         rows = self.made.setdefault(run.origin, [])
         for at, item in enumerate(run.items):
             content = record.contents[at * HASH_BYTES : (at + 1) * HASH_BYTES]
@@ -47,9 +48,9 @@ class Transactions:
             if seq <= len(rows):
                 if rows[seq - 1].content != content:
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} has another content at {node} than at its origin")
-            elif run.node != node and run.origin in self.lost and seq == len(rows) + 1:
+            elif not own and run.origin in self.lost and seq == len(rows) + 1:
                 rows.append(made)  # it was on the way when its origin's disk was lost
-            elif run.node != node:
+            elif not own:
                 self.findings.add(
                     PROMISE, "8", f"{node} holds {run.origin}.{seq}, which is not durable at its origin (yet)"
                 )

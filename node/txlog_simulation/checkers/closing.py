@@ -1,0 +1,180 @@
+"""How a view must be closed, word for word (protocol sections 3, 4; rules 25, 26), beside what a coordinator computed.
+
+Works on whole logs, as the masters made them durable, with nothing clever; ``tests/protocol/test_closing.py`` holds the
+shipped code against the small model in the same way, on drawn reports. Here the reports are those of real changes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.model.hashes import HASH_BYTES
+from txlog.model.ids import Origin
+from txlog.model.view import Number, View
+from txlog.protocol.closing import Closed
+from txlog.wire.messages import Pending, Report
+from txlog_simulation.checkers.log import Log
+from txlog_simulation.violation import LOG, Findings
+
+
+class Tx(NamedTuple):
+    """In key order."""
+
+    stamp: int
+    origin: Origin
+    seq: int
+
+
+Name = tuple[Origin, int]
+
+
+class Reported(NamedTuple):
+    """What one member has: its log as far as all of it is known, what else it holds in its view, what it parked."""
+
+    node: str
+    view: View | None
+    log: list[Tx]
+    queue: list[Tx]
+    parked: list[Tx]
+
+
+def check(
+    findings: Findings, log: Log, closed: Closed, reports: list[Report], weights: dict[str, int], majority: bool
+) -> None:
+    """Who wins, the base and the new queue, as they follow from these reports."""
+    masters: list[Reported] = []
+    for report in reports:
+        one = _reported(report, log)
+        if one is None:
+            return  # its log is not durable yet
+        masters.append(one)
+    number = closed.view.number
+    model = _Model([m for m in masters if m.view is not None], {r.node for r in reports}, weights, majority)
+    if model.order[0] != closed.branches[0] or set(model.order) != set(closed.branches):
+        findings.add(LOG, "25", f"{number} grows from {closed.branches}, these reports mean {model.order}")
+        return
+    base = model.base()
+    found = [t[1:] for t in base[: closed.cut]]
+    rows = iter(closed.stamps)
+    mine = [Tx(next(rows), Origin(s.node, s.birth), s.first_seq + i) for s in closed.spans for i in range(s.count)]
+    if len(found) != closed.cut or base[closed.cut :] != mine:
+        findings.add(LOG, "26", f"{number} has another base behind {closed.cut} than follows from these reports")
+        return
+    waiting: list[Tx] = []
+    for w in closed.waiting:
+        waiting += [Tx(stamp, Origin(w.node, w.birth), w.first_seq + i) for i, stamp in enumerate(w.stamps)]
+    if [t[1:] for t in sorted(waiting)] != model.waiting(masters, base):
+        findings.add(LOG, "26", f"{number} has another queue than follows from these reports")
+
+
+def _reported(report: Report, log: Log) -> Reported | None:
+    if report.view is None:
+        return Reported(report.node, None, [], _named(report.pending), _named(report.parked))
+    branch = log.branches.get(report.view.number)
+    entries = branch.entries[: report.log.index] if branch is not None else []
+    if len(entries) < report.log.index:
+        return None
+    mine = [Tx(e.stamp, e.txid.origin, e.txid.seq) for e in entries]
+    names = {t[1:] for t in mine}
+    queue = [t for t in _named(report.pending) if t[1:] not in names]
+    return Reported(report.node, report.view, mine, queue, _named(report.parked))
+
+
+def _named(pieces: list[Pending]) -> list[Tx]:
+    assert all(len(p.contents) == HASH_BYTES * len(p.stamps) for p in pieces)
+    return [Tx(stamp, p.origin, p.first_seq + i) for p in pieces for i, stamp in enumerate(p.stamps)]
+
+
+class _Model:
+    """``order``: the branches, the winner first."""
+
+    def __init__(self, masters: list[Reported], here: set[str], weights: dict[str, int], majority: bool) -> None:
+        self.by: dict[Number, list[Reported]] = {}
+        self.view: dict[Number, View] = {}
+        for one in masters:
+            if one.view is not None:
+                self.by.setdefault(one.view.number, []).append(one)
+                self.view[one.view.number] = one.view
+        self.here = here
+        self.weights = weights
+        self.places = {node: place for place, node in enumerate(weights)}
+        self.log = {n: max((m.log for m in several), key=len) for n, several in self.by.items()}
+        self.nodes = {n: {m.node for m in several} for n, several in self.by.items()}
+        self.leaves = [n for n in self.by if not any(n in other.history for other in self.view.values())]
+        if majority:
+            self.order = [max(self.by)]
+        else:
+            forks = [n for n in self.leaves if not self._is_lagger(n)]
+            self.order = sorted(forks, key=lambda n: self._weight(n, forks), reverse=True)
+
+    def _members(self, number: Number) -> set[str]:
+        return {m.node for m in self.view[number].members}
+
+    def _is_lagger(self, n: Number) -> bool:
+        seen = {node for z in self.by if z > n for node in self._members(z) & self.nodes[z]}
+        if self._members(n) - self.nodes[n] - seen:
+            return False
+        mine = self.log[n]
+        return any(
+            self.log[z][: len(mine)] == mine and (len(self.log[z]) > len(mine) or z > n) for z in self.leaves if z != n
+        )
+
+    def _weight(self, n: Number, forks: list[Number]) -> tuple[int, int, int]:
+        counted = set(self.nodes[n])
+        for z in self.by:
+            if z not in forks and [f for f in forks if z in self.view[f].history] == [n]:
+                counted |= self.nodes[z]
+        absent = self._members(n) - self.here
+        counted |= {node for node in absent if not any(node in self._members(z) for z in self.by if z > n)}
+        first = min(self.places[node] for node in self.nodes[n])
+        return sum(self.weights[node] for node in counted), len(self.log[n]), -first
+
+    def _whole(self, n: Number) -> list[Tx]:
+        """The longest log of a branch, then what its members hold in its queue, in key order."""
+        inside = {t[1:] for t in self.log[n]}
+        return self.log[n] + sorted({t for m in self.by[n] for t in m.queue if t[1:] not in inside})
+
+    def base(self) -> list[Tx]:
+        branches = [self._whole(n) for n in self.order]
+        if len(branches) < 2 or self._strategy() != "Simple":
+            return branches[0]
+        shared = 0
+        while all(len(b) > shared for b in branches) and len({b[shared] for b in branches}) == 1:
+            shared += 1
+        least: dict[Name, Tx] = {}
+        for one in (t for branch in branches for t in branch[shared:]):
+            least[one[1:]] = min(one, least.get(one[1:], one))
+        return branches[0][:shared] + sorted(least.values())
+
+    def _strategy(self) -> str:
+        """Of the last view that all have grown from."""
+        views = [self.view[n] for n in self.order]
+        strategies = dict(zip(views[0].history, views[0].strategies, strict=True))
+        shared = set.intersection(*({*view.history} for view in views))
+        return strategies[max(shared)]
+
+    def waiting(self, masters: list[Reported], base: list[Tx]) -> list[Name]:
+        """What comes from outside, in the order of its least stamps; nothing before its predecessor, nothing behind a
+        gap."""
+        inside = {t[1:] for t in base}
+        last: dict[Origin, int] = {}
+        for one in base:
+            last[one.origin] = one.seq
+        winner = {m.node for m in self.by[self.order[0]]}
+        least: dict[Name, Tx] = {}
+        for master in masters:
+            outside = [] if master.node in winner else [*master.log, *master.queue]
+            for one in [*outside, *master.parked]:
+                if one[1:] not in inside:
+                    least[one[1:]] = min(one, least.get(one[1:], one))
+        highest: dict[Origin, int] = {}
+        rows: list[Tx] = []
+        for one in sorted(least.values(), key=lambda t: (t.origin, t.seq)):
+            highest[one.origin] = max(highest.get(one.origin, 0), one.stamp)
+            rows.append(one._replace(stamp=highest[one.origin]))
+        found: list[Name] = []
+        for one in sorted(rows):
+            if one.seq == last.get(one.origin, 0) + 1:
+                last[one.origin] = one.seq
+                found.append(one[1:])
+        return found

@@ -1,0 +1,53 @@
+"""Which views may stand beside each other, and what must have been done before they do (rules 20, 23, 24, 27)."""
+
+from __future__ import annotations
+
+from txlog.model.view import Number, View
+from txlog_simulation.violation import LOG, WORKER, Findings
+
+
+class Views:
+    """``accepted`` and ``installed``: by number, of every master whose disk was never lost."""
+
+    def __init__(self, findings: Findings, majority: bool) -> None:
+        self.findings = findings
+        self.majority = majority
+        self.accepted: dict[Number, View] = {}
+        self.installed: dict[Number, View] = {}
+
+    def accept(self, view: View) -> None:
+        """It is durable at a master."""
+        self.accepted.setdefault(view.number, view)
+
+    def install(self, node: str, view: View) -> None:
+        """Two views, neither of which has grown from the other: only silence makes such, and never ``Majority``."""
+        if view.number in self.installed:
+            return
+        self.installed[view.number] = view
+        for other in self.installed.values():
+            if view.number in (other.number, *other.history) or other.number in view.history:
+                continue
+            if self.majority:
+                self._wrong("20", f"{node} installs {view.number}, {other.number} stands beside it")
+            elif not self._silence(view, other) and not self._silence(other, view):
+                self._wrong("27", f"{node} installs {view.number} beside {other.number}, and nobody was silent")
+
+    def _silence(self, view: View, other: View) -> bool:
+        """Whether somebody was out because nobody heard it, on the way to ``view`` from where the two parted."""
+        shared = {*other.history, other.number}
+        line = [self.accepted.get(number) for number in (*view.history, view.number) if number not in shared]
+        return any(one is None or one.silent for one in line)
+
+    def split(self, before: View, after: View, backups: bool) -> None:
+        """A member that is silent is left behind. ``backups``: a worker of those who go on has a split backup."""
+        if not self.majority and before.strategy != "None" and not backups:
+            text = f"{after.number} goes on without {', '.join(after.silent)}, and no worker has a backup"
+            self.findings.add(WORKER, "23", text)
+
+    def forget_all_but(self, known: set[Number]) -> None:
+        """A disk is lost, and with it the views that nobody else has accepted or grown from."""
+        self.accepted = {number: view for number, view in self.accepted.items() if number in known}
+        self.installed = {number: view for number, view in self.installed.items() if number in known}
+
+    def _wrong(self, rule: str, text: str) -> None:
+        self.findings.add(LOG, rule, text)

@@ -1,0 +1,540 @@
+"""Safeguards of the changes of views (protocol sections 3 and 4), each taken out of the shipped code.
+
+A mutant names the profile whose mix of faults tries its rule; see ``mutant_table.py`` for the rest. Imports nothing of
+``txlog``.
+"""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import HARM, Mutant
+from txlog_simulation.patching import Edit
+
+CORE = "txlog/protocol"
+AGREEMENT = "txlog/protocol/agreement.py"
+STANDING = "txlog/protocol/standing.py"
+MEMBERSHIP = "txlog/protocol/membership.py"
+COORDINATING = "txlog/protocol/coordinating.py"
+VIEWS = "txlog/protocol/views.py"
+CHANGES = "txlog/protocol/changes.py"
+CLOSING = "txlog/protocol/closing.py"
+EXECUTOR = "txlog/runtime/executor.py"
+
+_NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
+_NO_RISING_STAMPS_CHECK = Edit(
+    AGREEMENT,
+    "            if item.stamp <= last and not fetched:\n",
+    "            if item.stamp < 0 and not fetched:\n",
+)
+_NO_PROMISE_ASSERTION = Edit(MEMBERSHIP, "        assert number > self.promised\n", "")
+_NO_SETTLED_CHECK = (
+    Edit(MEMBERSHIP, "sound = agreement.settled_at <= accept.cut <=", "sound = 0 <= accept.cut <="),
+    Edit(AGREEMENT, "        assert self.settled_at <= cut <=", "        assert 0 <= cut <="),
+)
+_MAJORITY_CHECKS = (
+    Edit(
+        MEMBERSHIP, "few = self.settings.majority and not self._is_majority(", "few = False and not self._is_majority("
+    ),
+    Edit(
+        COORDINATING,
+        "if self.settings.majority and not self._is_majority(know)",
+        "if False and not self._is_majority(know)",
+    ),
+    Edit(
+        VIEWS, "if self.settings.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"
+    ),
+)
+
+
+def _before_durable(kind: str) -> tuple[Edit, ...]:
+    """Messages of this kind leave before the records that they speak of are durable."""
+    return (
+        Edit(
+            EXECUTOR,
+            "    def _hold_back(self, effects: Effects) -> None:\n",
+            "    def _hold_back(self, effects: Effects) -> None:\n"
+            f"        early = [s for s in effects.sends if type(s.message).__name__ == '{kind}']\n"
+            "        if early:\n"
+            "            self._ready.append(Effects(sends=early))\n"
+            "            effects.sends = [s for s in effects.sends if s not in early]\n",
+        ),
+    )
+
+
+VIEW_MUTANTS: tuple[Mutant, ...] = (
+    # A report is a promise (rule 34)
+    Mutant(
+        "accept-below-a-promise",
+        "34",
+        True,
+        (
+            Edit(
+                MEMBERSHIP,
+                "        if number != self.promised:\n            self._refuse(",
+                "        if number < self.number:\n            self._refuse(",
+            ),
+            Edit(
+                MEMBERSHIP,
+                "        if number != self.promised:\n            self._incoming = None\n            return\n",
+                "",
+            ),
+        ),
+        profile="duels,outbids",
+        counts=HARM,
+    ),
+    Mutant(
+        "promise-not-durable",
+        "34",
+        True,
+        (Edit(MEMBERSHIP, "        self.records.append(Promised(*number))\n", ""),),
+        profile="outbids",
+        counts=HARM,
+    ),
+    Mutant("report-before-durable", "34", True, _before_durable("Report"), profile="outbids", counts=HARM),
+    Mutant(
+        "ballot-not-durable",
+        "34",
+        True,
+        (
+            Edit(
+                COORDINATING,
+                "        self._promise(number)\n        self._reported",
+                "        self.promised, self._incoming = number, None\n        self._reported",
+            ),
+            *_before_durable("Accept"),  # the coordinator accepts first, durably, which is enough by itself
+        ),
+        profile="duels",
+        counts=HARM,
+    ),
+    Mutant(
+        "number-below-what-was-seen",
+        "34",
+        True,
+        (
+            Edit(
+                COORDINATING,
+                "        epoch = max(view.epoch + 1, self.highest[0])\n"
+                "        ballot = self.highest[1] + 1 if self.highest[0] == epoch else 1\n",
+                "        epoch, ballot = view.epoch + 1, 1\n",
+            ),
+            _NO_PROMISE_ASSERTION,
+        ),
+        profile="duels",
+    ),
+    Mutant(
+        "install-after-a-stop",
+        "34",
+        True,
+        (
+            Edit(
+                STANDING,
+                "        if self.installed or self.promised != self.number or self.agreement is None:\n"
+                "            return\n",
+                "        if self.installed or self.agreement is None:\n            return\n"
+                "        self.promised = self.number\n",
+            ),
+            Edit(COORDINATING, "if change.unaccepted or self.promised != change.number:", "if change.unaccepted:"),
+        ),
+        profile="duels",
+        counts=HARM,
+    ),
+    Mutant(
+        "stopped-view-resumed",
+        "34",
+        True,
+        (
+            Edit(
+                VIEWS,
+                "        self._take()\n",
+                "        late = now_ms > self._wish_ms - self._patience_ms // 2\n"
+                "        if self.installed and self.promised > self.number and self.change is None and late:\n"
+                "            if self._incoming is None:\n"
+                "                self.promised = self.number\n"
+                "        self._take()\n",
+            ),
+        ),
+        profile="outbids",
+        counts=HARM,
+    ),
+    Mutant(
+        "late-merge",
+        "21",
+        True,
+        (
+            Edit(
+                CORE,
+                "        return views.at_work\n\n    def _note_heard",
+                "        return True\n\n    def _note_heard",
+            ),
+            Edit(
+                CORE,
+                "if agreement is None or not self.founding.admitted or not self.views.at_work "
+                "or self.views.ahead is not None:",
+                "if agreement is None or not self.founding.admitted or not self.views.installed:",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+        profile="duels",
+        counts=HARM,
+    ),
+    Mutant(
+        "stamp-while-stopped",
+        "21",
+        True,
+        (
+            Edit(CORE, "        stopped = self.views.stopped\n", "        stopped = False\n"),
+            _NO_ORDER_ASSERTION,
+            _NO_RISING_STAMPS_CHECK,
+        ),
+        profile="views",
+        counts=HARM,
+    ),
+    # An accepted view is the latest, and nothing of it is used before the install (rule 21)
+    Mutant("accepted-before-durable", "21", True, _before_durable("Accepted"), profile="duels", counts=HARM),
+    Mutant(
+        "only-installed-views-count",
+        "21",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "forks = [max(branches, key=lambda b: b.number)]",
+                "forks = [max(branches, key=lambda b: (any(r.installed for r in b.reports), b.number))]",
+            ),
+        ),
+        profile="majority",
+        counts=HARM,
+    ),
+    Mutant(
+        "accept-taken-for-install",
+        "21",
+        True,
+        (
+            Edit(
+                MEMBERSHIP,
+                "        self.changed = True\n        self._has_accepted(number)\n",
+                "        self.changed = self.installed = True\n"
+                "        agreement.install()\n"
+                "        self._has_accepted(number)\n",
+            ),
+            *_NO_SETTLED_CHECK,
+        ),
+        profile="duels",
+        counts=HARM,
+    ),
+    # A view is closed before the next is opened
+    Mutant(
+        "view-not-closed",
+        "21",
+        True,
+        (
+            Edit(CLOSING, "    base.put_all(base.queue(cells), cells)\n    return base\n", "    return base\n"),
+            Edit(CLOSING, "outside = [r for r in reports if r not in winner.reports]", "outside = reports"),
+        ),
+        profile="views",
+        counts=HARM,
+    ),
+    Mutant(
+        "outsiders-close-the-view",
+        "21",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "else _closed(own, winner)\n    floor",
+                "else _closed(own, winner._replace(reports=reports))\n    floor",
+            ),
+            *_NO_SETTLED_CHECK,
+        ),
+        profile="views",
+        counts=HARM,
+    ),
+    Mutant(
+        "new-stamps-below-counters",
+        "21",
+        False,
+        (
+            Edit(
+                CLOSING,
+                "floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), "
+                "base.highest])",
+                "floor = base.highest",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+        profile="views",
+        counts=HARM,
+    ),
+    Mutant(
+        "ceiling-not-raised-by-an-accept",
+        "4",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])",
+                "self.last_stamp = max(self.last_stamp, 0)",
+            ),
+            Edit(
+                AGREEMENT,
+                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)",
+                "self.last_stamp = max(recovered.ceiling, recovered.log_stamp)",
+            ),
+            _NO_ORDER_ASSERTION,
+            _NO_RISING_STAMPS_CHECK,
+        ),
+        profile="views",
+        counts=HARM,
+    ),
+    Mutant(
+        "counters-carried-over",
+        "10",
+        True,
+        (
+            Edit(
+                CORE,
+                "        for peer in self.peers:\n            peer.pushed = peer.held_of_mine = shared\n",
+                "        for peer in self.peers:\n"
+                "            peer.pushed = peer.held_of_mine = shared\n"
+                "            peer.usable_counter = before.get(peer.origin, 0)\n",
+            ),
+            Edit(
+                CORE,
+                "        shared = self._shared_own(agreement)\n",
+                "        shared = self._shared_own(agreement)\n"
+                "        before = {p.origin: p.usable_counter for p in self.peers}\n",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+        profile="views",
+        counts=HARM,
+    ),
+    Mutant(
+        "parked-ones-enter-the-queue",
+        "21",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "queue.limit = ENDLESS if queue.origin in members or not self.view.known else self.view.known[slot]",
+                "queue.limit = ENDLESS",
+            ),
+            _NO_ORDER_ASSERTION,
+        ),
+        profile="flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "gap-in-the-new-queue",
+        "26",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "            if seq != base.last(origin) + 1:\n                continue  # b",
+                "            if seq < 0:\n                continue  # b",
+            ),
+        ),
+        profile="splits",
+        counts=HARM,
+    ),
+    # How a member gets out
+    Mutant(
+        "leave-of-a-later-view",
+        "27",
+        False,
+        (Edit(STANDING, "        if leaving.view <= self.number:  # one", "        if True:  # one"),),
+        test="node/tests/protocol/test_view_changes.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
+    ),
+    Mutant(
+        "return-without-those-who-went-on",
+        "27",
+        False,
+        (
+            Edit(
+                MEMBERSHIP,
+                "        if self.left == NO_VIEW or self.left != self.number:\n            return True\n",
+                "        if self.left == NO_VIEW or self.left != self.number or accept:\n            return True\n",
+            ),
+        ),
+        test="node/tests/protocol/test_view_changes.py::test_refused_left_when_nobody_knows_what_followed",
+    ),
+    Mutant(
+        "unvouched-proof",
+        "27",
+        False,
+        (
+            Edit(
+                COORDINATING,
+                "unvouched = change.unvouched() if needs_word else None",
+                "unvouched = None",
+            ),
+        ),
+        profile="successions",
+        counts=HARM,
+    ),
+    Mutant(
+        "stale-proof",
+        "24",
+        False,
+        (
+            Edit(
+                CHANGES,
+                '    return departure.why == "lost" or departure.start >= heard_start\n',
+                "    return True\n",
+            ),
+            Edit(STANDING, "        if heard > start:\n", "        if False:\n"),
+            Edit(STANDING, "        if departure.start < start:\n", "        if False:\n"),
+            Edit(
+                CHANGES,
+                'if (gone.why == "down" and start != gone.start) or',
+                'if (gone.why == "down" and start is None) or',
+            ),
+        ),
+        test="node/tests/protocol/test_view_changes.py::test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor",
+    ),
+    Mutant(
+        "member-heard-both-ways-left-out",
+        "21",
+        False,
+        (
+            Edit(
+                MEMBERSHIP,
+                "                if self.around.both_ways(member.node) and member.node not in nodes:",
+                "                if False:",
+            ),
+            Edit(
+                MEMBERSHIP,
+                'if one.why in ("silent", "ordered") and self.around.both_ways(member.node):',
+                "if False:",
+            ),
+        ),
+        test="node/tests/protocol/test_view_changes.py::test_refused_heard_both_ways",
+    ),
+    Mutant("no-majority-needed", "20", True, _MAJORITY_CHECKS, profile="majority,outbids", counts=HARM),
+    Mutant(
+        "weight-of-a-wiped-master-counts",
+        "2",
+        True,
+        (
+            Edit(
+                COORDINATING,
+                "know = [r.node for r in reports if r.view is not None]",
+                "know = [r.node for r in reports]",
+            ),
+        ),
+        test="node/tests/protocol/test_masters_change_views.py::test_rule_2_a_learner_counts_for_no_majority",
+    ),
+    Mutant(
+        "change-messages-not-relayed",
+        "22",
+        True,
+        (
+            Edit(
+                CORE,
+                "        if self.around.both_ways(node) or node not in self.around.reachable():\n",
+                "        if node:\n",
+            ),
+        ),
+        profile="chain",
+    ),
+    # Splits and rejoins
+    Mutant(
+        "no-backup-and-going-on",
+        "23",
+        False,
+        (Edit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "lagger-by-its-log",
+        "25",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]",
+                "if not any(_leads_on(one, other, own) for other in leaves)]",
+            ),
+        ),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "ancestors-vote",
+        "25",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "leaves = [b for b in branches if not any(b.number in other.view.history for other in branches)]",
+                "leaves = branches",
+            ),
+        ),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "the-last-of-several-stamps",
+        "26",
+        True,
+        (Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "winner-by-length",
+        "25",
+        False,
+        (
+            Edit(
+                CLOSING,
+                "    return sum(weights.get(node, 0) for node in nodes), branch.length, -first\n",
+                "    return 0, branch.length, -first\n",
+            ),
+        ),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "apart-at-ignored",
+        "21",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "return max(self._settled, self.view.settled(self.stable, self.installed))",
+                "return self.stable",
+            ),
+        ),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "a-view-of-everybody-binds-at-the-accept",
+        "21",
+        False,
+        (
+            Edit(
+                "txlog/model/view.py",
+                "apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at",
+                "apart_at = self.apart_at",
+            ),
+        ),
+        profile="flaps",
+    ),
+    Mutant(
+        "answer-to-an-earlier-process",
+        "2",
+        False,
+        (
+            Edit(
+                "txlog/protocol/founding.py",
+                "if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):",
+                "if not known:",
+            ),
+        ),
+        test="node/tests/protocol/test_masters_change_views.py"
+        "::test_rule_2_what_was_told_an_earlier_process_founds_no_second_cluster",
+    ),
+)
