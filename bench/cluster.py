@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from bench.masters import CannotMeasure
-from txlog.client import MasterClient, Worker
+from txlog.client import MasterClient, MasterUnreachable, Worker
 from txlog.client.connection import Connection
 from txlog.local.control import Control
 from txlog.local.state import StateFolder, Topology
@@ -149,7 +149,8 @@ class Cluster:
         txid = write_one(self.masters[0], self.repository, "DROP SILENT GRAPH <urn:txlog-example:warm>", "synced")
         name = txid["txlog-transaction"]
         while time.monotonic() < began + deadline_s:
-            with MasterClient(self.masters[0], 10.0) as master:
+            reached: str | None = None
+            with suppress(MasterUnreachable), MasterClient(self.masters[0], 10.0) as master:
                 reached = master.transaction(name, 5.0, Durability.APPLIED_ALL).durability
             if reached == Durability.APPLIED_ALL:
                 return time.monotonic() - began
