@@ -19,7 +19,7 @@ LAG_S: Final = 4.0
 """``maxPeerLag`` of the soak's manifests."""
 SHORT_S: Final = 2.2
 """At most: far enough below it, and below three round time-outs of ``Majority``, on a machine that is busy."""
-FULL_S: Final = 90.0
+FULL_S: Final = 300.0
 GO_ON_S: Final = 30.0
 
 
