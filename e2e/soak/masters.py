@@ -21,6 +21,7 @@ SHORT_S: Final = 2.2
 """At most: far enough below it, and below three round time-outs of ``Majority``, on a machine that is busy."""
 FULL_S: Final = 300.0
 GO_ON_S: Final = 30.0
+SET_S: Final = 30.0
 
 
 def kill_master(arena: Arena, draw: random.Random, diary: Diary) -> None:
@@ -97,10 +98,22 @@ def wrong_clock(arena: Arena, draw: random.Random, diary: Diary) -> None:
 
 def set_live(arena: Arena, draw: random.Random, diary: Diary) -> None:
     """Another strategy, and back to the manifest's: two views of the same members."""
-    state = arena.state.root
     with diary.fault("strategy set live", "and back"):
         for value in ("Simple", "Smart", "manifest"):
-            txlog("set", "splitRecovery", value, "--state", state)
+            _set_strategy(arena, value)
+
+
+def _set_strategy(arena: Arena, value: str) -> None:
+    """It is refused while not all are joined, as on a machine that is busy: then again."""
+    last = ""
+    for _ in patiently(SET_S):
+        try:
+            txlog("set", "splitRecovery", value, "--state", arena.state.root)
+        except CannotMeasure as refused:
+            last = str(refused)
+        else:
+            return
+    raise CannotMeasure(f"not set within {SET_S:g} s: {last}")
 
 
 def full_disk(arena: Arena, draw: random.Random, diary: Diary) -> None:
