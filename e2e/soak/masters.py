@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from bench.cluster import txlog
 from bench.masters import CannotMeasure
 from e2e.soak.diary import Diary, patiently
 from e2e.soak.running import SEGMENT_BYTES, Arena
@@ -21,7 +20,6 @@ SHORT_S: Final = 2.2
 """At most: far enough below it, and below three round time-outs of ``Majority``, on a machine that is busy."""
 FULL_S: Final = 300.0
 GO_ON_S: Final = 30.0
-SET_S: Final = 30.0
 
 
 def kill_master(arena: Arena, draw: random.Random, diary: Diary) -> None:
@@ -94,26 +92,6 @@ def wrong_clock(arena: Arena, draw: random.Random, diary: Diary) -> None:
     with diary.fault("clock skew", f"{node} {offset_s:+d} s"):
         arena.override(node, clock_offset_ms=1000 * offset_s)
         kill(arena, node)
-
-
-def set_live(arena: Arena, draw: random.Random, diary: Diary) -> None:
-    """Another strategy, and back to the manifest's: two views of the same members."""
-    with diary.fault("strategy set live", "and back"):
-        for value in ("Simple", "Smart", "manifest"):
-            _set_strategy(arena, value)
-
-
-def _set_strategy(arena: Arena, value: str) -> None:
-    """It is refused while not all are joined, as on a machine that is busy: then again."""
-    last = ""
-    for _ in patiently(SET_S):
-        try:
-            txlog("set", "splitRecovery", value, "--state", arena.state.root)
-        except CannotMeasure as refused:
-            last = str(refused)
-        else:
-            return
-    raise CannotMeasure(f"not set within {SET_S:g} s: {last}")
 
 
 def full_disk(arena: Arena, draw: random.Random, diary: Diary) -> None:
@@ -190,7 +168,6 @@ FAULTS: Final[tuple[tuple[int, Callable[[Arena, random.Random, Diary], None]], .
     (5, delay),
     (3, kill_links),
     (3, wrong_clock),
-    (1, set_live),
     (1, full_disk),
 )
 """With how often each is drawn."""

@@ -29,7 +29,7 @@ from txlog.local.run import plan_for
 from txlog.local.state import StateFolder
 from txlog.local.supervisor import Pace, Supervisor
 
-UP_S: Final = 60.0
+UP_S: Final = 180.0
 PACE: Final = Pace(steady=2.0, most=2.0)
 """What is killed so often must not wait for it: pauses are no fault that is looked for."""
 SEGMENT_BYTES: Final = 1 << 20
@@ -104,7 +104,7 @@ def arena_up(folder: Path, manifests: Path) -> Iterator[Arena]:
                 raise CannotMeasure(f"the supervisor does not work; see {state.log('supervisor')}")
             time.sleep(0.05)
         arena = Arena(folder)
-        arena.wait_joined()
+        arena.wait_joined(UP_S)
         yield arena
     finally:
         process.send_signal(signal.SIGTERM)
