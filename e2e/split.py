@@ -44,7 +44,11 @@ def manifests(*, lag: str, mode: str = "Continue", recovery: str = "Smart", work
         for side in SIDES:
             text = (MANIFESTS / f"{side}.yaml").read_text()
             text = re.sub(r"splitRecovery: \w+", f"splitRecovery: {recovery}\n  splitMode: {mode}", text)
-            text = re.sub(r"maxPeerLag: \w+", f"maxPeerLag: {lag}\n  roundTimeout: 1s\n  idleInterval: 300ms", text)
+            text = re.sub(
+                r"maxPeerLag: \w+",
+                f"maxPeerLag: {lag}\n  noneSplitDelay: {lag}\n  roundTimeout: 1s\n  idleInterval: 300ms",
+                text,
+            )
             text = re.sub(r"replicas: \d+", f"replicas: {workers}", text)
             (Path(folder) / f"{side}.yaml").write_text(text)
         yield Path(folder)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import cluster_up, write_one
+from bench.cluster import Cluster, cluster_up, txlog, write_one
+from bench.masters import CannotMeasure
 from e2e.split import SIDES, Story, go_apart, manifests, pieces
 from txlog.backup import catalogue
 from txlog.backup.target import open_target
@@ -46,6 +47,67 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         assert [branch["transactions"] for branch in split["branches"]] == [42, 42]
         wanted = {"Smart": ["us-worker-1"], "Simple": ["uk-worker-1", "us-worker-1"]}[strategy]
         assert split["restoredWorkers"] == wanted
+
+
+COUNT = "<urn:e2e:count>"
+ADD_ONE = (
+    f"DELETE {{ {COUNT} {COUNT} ?n }} INSERT {{ {COUNT} {COUNT} ?m }} WHERE {{ {COUNT} {COUNT} ?n BIND(?n + 1 AS ?m) }}"
+)
+READ = f"SELECT ?n {{ {COUNT} {COUNT} ?n }}"
+
+
+def counts(cluster: Cluster) -> dict[str, str]:
+    """What every store has counted: each transaction once, or it tells."""
+    return {worker.name: cluster.query_worker(worker.name, READ)[0][0] for worker in cluster.topology.workers}
+
+
+def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_once(tmp_path: Path) -> None:
+    with (
+        manifests(lag="4s", recovery="None") as folder,
+        cluster_up(tmp_path / "state", (folder,)) as cluster,
+    ):
+        story = Story(cluster)
+        cluster.wait_applying(240)
+
+        def add(side: str, times: int) -> None:
+            for _ in range(times):
+                answer = write_one(cluster.master_of(side), cluster.repository, ADD_ONE, "applied")
+                story.written[side].append(answer["txlog-transaction"])
+
+        write_one(cluster.master_of("uk"), cluster.repository, f"INSERT DATA {{ {COUNT} {COUNT} 0 }}", "applied")
+        add("uk", 2)
+        cluster.wait_settled(60)
+        some = pieces(20)
+        go_apart(story, {side: next(some) for side in SIDES}, {side: next(some) for side in SIDES})
+        add("uk", 3)
+        add("us", 4)
+        assert counts(cluster) == {"uk-worker-1": "5", "us-worker-1": "6"}
+        assert not [each for side in SIDES for each in cluster.state.split_backups(side).iterdir()], "no backup"
+        story.heal()
+        story.wait_state("Joined")
+        assert cluster.kill("us-1"), "what was abandoned is in the journal"
+        cluster.wait_settled(120)
+        story.wait_state("Joined")
+        add("uk", 1)
+        add("us", 1)
+        cluster.wait_settled(60)
+        assert counts(cluster) == {"uk-worker-1": "11", "us-worker-1": "11"}
+        assert not story.wrong()
+        splits = story.report()
+        assert {(split["strategy"], tuple(split["restoredWorkers"])) for split in splits} == {("None", ())}
+        assert [split["unorderedWorkers"] for split in splits if split["unorderedWorkers"]] == [["us-worker-1"]]
+        states = {name: worker.state for name, worker in cluster.workers().items()}
+        assert states == {"uk-worker-1": "Working", "us-worker-1": "Unordered"}
+
+        root = cluster.state.root
+        with pytest.raises(CannotMeasure, match="us-worker-1 executed in another order"):
+            txlog("set", "splitRecovery", "Smart", "--state", root)
+        txlog("worker", "rebuild", "us-worker-1", "--yes", "--live", "--state", root)
+        cluster.wait_settled(120)
+        assert verify(cluster.masters_by_data_center).equal
+        txlog("set", "splitRecovery", "Smart", "--state", root)
+        add("us", 1)
+        assert verify(cluster.masters_by_data_center).equal
 
 
 def test_in_majority_the_smaller_side_holds_and_nobody_backs_up(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
+from txlog.protocol.unordered import PassOver, Traced, trace
 from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.repair import Repair
 from txlog.wire import messages as wire
@@ -677,7 +678,7 @@ class Machine:
         if world.trace.wanted:
             world.note(self.name, "release", " ".join(f"{k}={v}" for k, v in marks._asdict().items()))
         world.acknowledgements.marks(self.origin, marks, world.sound_mirrors(), view)
-        if marks.stable > self.worker.index:
+        if max(marks.stable, marks.log if view.strategy == "None" else 0) > self.worker.index:
             world.at(world.now_ms + self.rng.randint(5, 80), self._work, self.life)
 
     # Its worker
@@ -693,32 +694,58 @@ class Machine:
         view = self.mirror.accepted
         if not agreement.installed or view is None or view.number != agreement.view.number:
             return
-        if not worker.is_on(history):
-            self._send_back(worker, agreement)
+        none = agreement.view.strategy == "None"
+        paths = self._paths(worker, agreement) if none else None
+        if not worker.is_on(history) and paths is not None:
+            at = max(path.at for path in paths)
+            self.world.note(self.name, "worker set", f"{worker.index} to {at}")
+            self.world.met["worker unordered"] += 1
+            worker.unorder(at, history.hash_at(at))
+        elif not worker.is_on(history) or (none and paths is None):
+            self._send_back(worker, agreement, without_order=none)
+            paths = []
         branch = self.world.log.branch(self.mirror)
-        if self.told.stable <= worker.index:
+        to_end = self.executor.core.executes_to_end
+        end = max(self.told.stable, min(self.told.log, self.mirror.log) if to_end else 0)
+        if end <= worker.index:
             return
+        over = PassOver(paths) if paths and worker.paths else None
+        worker.births.add(self.last_seen[0])
         with self._guard:
-            for span in history.spans(worker.index, min(self.told.stable, history.length)):
+            for span in history.spans(worker.index, min(end, history.length)):
                 origin = Origin(span.node, span.birth)
                 seq, left = span.first_seq, span.count
                 while left:
                     run = self.executor.journal.read(span.node, span.birth, seq, left, 1 << 20)
                     for item in run.items:
                         index = worker.index + 1
-                        worker.execute(branch, origin, seq, item, agreement.noops.get(index), history.hash_at(index))
+                        passes = over is not None and (
+                            over.executed(index, origin, seq)
+                            or over.repeats(agreement, Txid(origin, seq), item.key, item.stamp)
+                        )
+                        noop, value = agreement.noops.get(index), history.hash_at(index)
+                        worker.execute(branch, origin, seq, item, noop, value, to_end=to_end, passes=passes)
                         seq += 1
                     left -= len(run.items)
         if self.world.trace.wanted:
             self.world.note(self.name, "work", f"index={worker.index}")
 
-    def _send_back(self, worker: Worker, agreement: Agreement) -> None:
-        """Its position is on no log of this view: only a rejoin may bring that about."""
+    def _paths(self, worker: Worker, agreement: Agreement) -> list[Traced] | None:
+        """The way to where it stands, and to where it stood; None when this master does not know one of them."""
+        found = [trace(agreement, *place) for place in [*worker.paths, (worker.index, worker.hash)]]
+        known = [path for path in found if path is not None]
+        return known if len(known) == len(found) else None
+
+    def _send_back(self, worker: Worker, agreement: Agreement, *, without_order: bool) -> None:
+        """Its position is on no log of this view: only a rejoin may bring that about. ``without_order``: nor does its
+        master know how it came there, which only the loss of a disk may bring about."""
         index = worker.index
+        if without_order and worker.births <= {self.last_seen[0]} and not self.damaged:
+            self.world.findings.add(WORKER, "33", f"{self.name} does not know the order that its worker executed")
         worker.go_back(agreement.history)
         self.world.met["worker sent back"] += 1
         self.world.note(self.name, "worker back", f"{index} to {worker.index}")
-        if self.world.plan.majority or not self.rejoined:
+        if not without_order and (self.world.plan.majority or not self.rejoined):
             self.world.findings.add(WORKER, "33", f"worker of {self.name} at {index} is off the log of its master")
 
     def back_up(self, life: int) -> None:

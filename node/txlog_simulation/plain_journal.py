@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from txlog.model.entry import Item, Run, Span
+from txlog.model.entry import KIND_SKIP, Item, Run, Span
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
 from txlog.model.records import (
+    Abandoned,
     Added,
     Ceiling,
     Held,
@@ -139,7 +140,7 @@ def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> 
             case Promised():
                 found.promised = max(found.promised, (record.epoch, record.ballot, record.coordinator))
             case ViewAccepted():
-                _accept(found, record)
+                _accept(found, record, items)
                 for origin, seq, stamp in _new_stamps(record):
                     item, content = items[origin][seq - 1]
                     items[origin][seq - 1] = (msgspec.structs.replace(item, stamp=stamp), content)
@@ -154,14 +155,30 @@ def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> 
     return found
 
 
-def _accept(found: Recovered, record: ViewAccepted) -> None:
+def _accept(found: Recovered, record: ViewAccepted, items: dict[Origin, list[tuple[Item, bytes]]]) -> None:
     found.accepted, found.installed = record.view, None
     found.accepted_number = record.view.number
     found.promised = max(found.promised, record.view.number)
-    found.log_spans = [*first_entries(found.log_spans, record.cut), *record.spans]
+    kept = first_entries(found.log_spans, record.cut)
+    if record.view.keeps_abandoned and len(found.log_hashes) > HASH_BYTES * record.cut:
+        found.abandoned.append(_abandoned(found, record.cut, items))
+    found.log_spans = [*kept, *record.spans]
     del found.log_hashes[HASH_BYTES * record.cut :]
     found.log_hashes += record.hashes
     found.stable = min(found.stable, record.cut)
+
+
+def _abandoned(found: Recovered, cut: int, items: dict[Origin, list[tuple[Item, bytes]]]) -> Abandoned:
+    names = [Txid(Origin(s.node, s.birth), s.first_seq + i) for s in found.log_spans for i in range(s.count)]
+    gone = names[cut:]
+    held = [(txid, items[txid.origin][txid.seq - 1][0]) for txid in gone]
+    return Abandoned(
+        cut,
+        bytes(found.log_hashes[HASH_BYTES * (cut - 1) : HASH_BYTES * cut]) if cut else b"",
+        [Span(txid.origin.node, txid.origin.birth, txid.seq, 1) for txid in gone],
+        bytes(found.log_hashes[HASH_BYTES * cut :]),
+        [(item.key, txid) for txid, item in held if item.key and item.kind != KIND_SKIP],
+    )
 
 
 def first_entries(spans: list[Span], count: int) -> list[Span]:

@@ -183,6 +183,12 @@ ENDING = ("wipe", "old-image", "forge")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
 
+def _strategy(rng: Random, seed: int, profile: str) -> str:
+    """``None`` by a draw of its own: all the others of a seed stay what they were."""
+    chosen = rng.choice(("Simple", "Smart", "Smart"))
+    return "None" if profile == "splits" and Random(f"none {seed}").random() < 0.3 else chosen
+
+
 def draw(seed: int, only: str = "") -> Plan:
     """The plan of a seed (``only``: of one of these profiles, with commas between); the same for ever as long as this
     file is."""
@@ -258,7 +264,7 @@ def draw(seed: int, only: str = "") -> Plan:
         else rng.choice((300, 500))
         if profile in ("splits", "duels")
         else 60_000,
-        strategy=rng.choice(("Simple", "Smart", "Smart")),
+        strategy=_strategy(rng, seed, profile),
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),
         work=_work(rng, masters, safety_ms, profile),

@@ -53,7 +53,7 @@ class MemoryLog:
     def position(self, index: int) -> Position:
         return Position(0, index, self.hashes[index])
 
-    def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+    def page(self, after: Position | None, upto: int, max_bytes: int, unordered: object = ()) -> list[LogEntry]:
         self.asked += 1
         index = 0 if after is None else after.index
         if index > self.end:

@@ -304,7 +304,7 @@ def test_a_worker_that_is_not_there(worker: OxigraphProcess) -> None:
 
 def test_an_error_of_the_log_is_passed_on_and_leaves_no_lock(worker: OxigraphProcess) -> None:
     class Broken(MemoryLog):
-        def page(self, after, upto, max_bytes):  # type: ignore[no-untyped-def]
+        def page(self, after, upto, max_bytes, unordered=()):  # type: ignore[no-untyped-def]
             if self.asked == 1:
                 raise ConnectionError("no master")
             return super().page(after, upto, max_bytes)

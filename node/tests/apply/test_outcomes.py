@@ -118,7 +118,7 @@ def test_another_appliers_claim_is_not_seen_by_an_update_either(worker: Oxigraph
     class ClaimedMeanwhile(MemoryLog):
         """Between the first page and the second, somebody else claims."""
 
-        def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+        def page(self, after: Position | None, upto: int, max_bytes: int, unordered: object = ()) -> list[LogEntry]:
             if after is not None:
                 for token in range(1, 1 << 16, 4321):
                     worker.send(ADAPTER.claim(token))
@@ -173,7 +173,7 @@ def test_foreign_data_is_never_written_to(worker: OxigraphProcess) -> None:
 
 def test_foreign_data_that_appears_at_the_last_moment(worker: OxigraphProcess) -> None:
     class Late(MemoryLog):
-        def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+        def page(self, after: Position | None, upto: int, max_bytes: int, unordered: object = ()) -> list[LogEntry]:
             assert worker.update("INSERT DATA { <urn:a> <urn:b> <urn:c> }").ok
             return super().page(after, upto, max_bytes)
 
@@ -271,7 +271,7 @@ def test_the_log_of_a_master(worker: OxigraphProcess, monkeypatch: pytest.Monkey
     asked: list[tuple[int, bytes | None]] = []
 
     def log_page(
-        self: MasterClient, after: int, at_hash: bytes | None = None, upto: int = 0, max_bytes: int = 0
+        self: MasterClient, after: int, at_hash: bytes | None, upto: int, max_bytes: int, unordered: object = ()
     ) -> LogPage:
         asked.append((after, at_hash))
         entries = log.page(log.position(after) if at_hash else None, upto, max_bytes)

@@ -13,7 +13,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, chain_of, everything, filled_log, folder_target, into, put_back, source
 
 from txlog.apply import State, apply_up_to
-from txlog.backup import Into, Order, Progress, Target, catalogue, check, create, leftovers, restore
+from txlog.backup import Into, Order, Progress, Target, catalogue, check, create, leftovers, locking, restore
 from txlog.backup import loading as loading_room
 from txlog.backup.faults import Incomplete, LoadingLost, RestoredDiffers, WorkerLoading
 from txlog.backup.loading import begin
@@ -160,7 +160,7 @@ def test_a_restore_waits_for_the_applier_and_takes_over_from_one_that_is_gone(
     with pytest.raises(Unavailable, match="another applier has the lock"):
         begin(into(empty), made.position, emptying=False, lock_s=0.2)
     assert everything(empty) == before
-    monkeypatch.setattr(loading_room, "TAKEOVER_S", 0.2)
+    monkeypatch.setattr(locking, "TAKEOVER_S", 0.2)
     put_back(target, made.name, empty, log)
     assert empty.system().claims == frozenset()
     apply(empty, log)

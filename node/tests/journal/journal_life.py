@@ -31,7 +31,9 @@ def told(found: Recovered) -> Recovered:
         return meta.node
 
     queued = sorted(found.queued, key=origin_of)
-    return msgspec.structs.replace(found, start=0, fresh=False, log_spans=merged(found.log_spans), queued=queued)
+    abandoned = [msgspec.structs.replace(one, spans=merged(one.spans)) for one in found.abandoned]
+    spans = merged(found.log_spans)
+    return msgspec.structs.replace(found, start=0, fresh=False, log_spans=spans, queued=queued, abandoned=abandoned)
 
 
 def twin(records: list[Record]) -> Recovered:
@@ -50,6 +52,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.pen = Pen()
+        self.pen.strategy = "None" if seed & 1 else "Smart"
         self.records: list[Record] = []
 
     def next(self) -> list[Record]:

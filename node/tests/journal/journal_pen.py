@@ -53,6 +53,7 @@ class Pen:
         self.hashes: list[bytes] = []
         self.stamps: dict[tuple[str, int], int] = {}
         self.number = 0
+        self.strategy = "Smart"
 
     def resume(self, recovered: Recovered) -> None:
         """Go on where a journal stands."""
@@ -124,7 +125,9 @@ class Pen:
             self._restamp(one)
         spans, hashes = self._order(cut, pieces)
         base_hash = self.hashes[-1] if self.hashes else bytes(16)
-        made = msgspec.structs.replace(view(self.number), base_index=len(self.log), base_hash=base_hash)
+        made = msgspec.structs.replace(
+            view(self.number), base_index=len(self.log), base_hash=base_hash, strategy=self.strategy
+        )
         return ViewAccepted(made, cut, spans, hashes, stamped or [])
 
     def installed(self) -> ViewInstalled:

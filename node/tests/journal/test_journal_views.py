@@ -49,6 +49,27 @@ def test_stamps_against_a_dict(seed: int) -> None:
     assert bool(stamps) == bool(plain)
 
 
+def test_what_a_view_cuts_off_is_kept_where_nobody_goes_back() -> None:
+    for strategy in ("None", "Smart"):
+        files, pen = MemoryFiles(), Pen()
+        pen.strategy = strategy
+        journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
+        journal.append([*founding(), pen.held("a", 9), pen.held("b", 8), pen.added(("a", 2), ("b", 8), ("a", 7))])
+        gone = list(pen.hashes)
+        pen.number = 1
+        journal.append([pen.accepted(3, ("a", 7), ("b", 7)), pen.installed()])
+        journal.sync()
+        files.kill()
+        found = open_journal(files, segment_bytes=SEGMENT_BYTES)[1]
+        if strategy == "Smart":
+            assert found.abandoned == []
+            continue
+        (kept,) = found.abandoned
+        assert (kept.after, kept.after_hash, kept.hashes) == (3, gone[2], b"".join(gone[3:]))
+        assert [(s.node, s.first_seq, s.count) for s in kept.spans] == [("b", 2, 7), ("a", 3, 7)]
+        assert [(key, txid.origin.node, txid.seq) for key, txid in kept.keys] == [("k7", "b", 7), ("k7", "a", 7)]
+
+
 def test_what_does_not_continue_the_log_is_refused() -> None:
     files, pen = MemoryFiles(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)

@@ -37,6 +37,15 @@ def update(text: str) -> Operation:
 DATA = update("INSERT DATA { <urn:s> <urn:p> 1 . GRAPH <urn:g> { <urn:s> <urn:p> 2 , 3 } }")
 
 
+def test_a_marker_says_where_an_unordered_worker_stood() -> None:
+    marker = at(42, 3)._replace(unordered=((7, b"\1" * 16), (0, b"\2" * 16)))
+    name = marker_name(marker)
+    assert name == f"{marker_name(at(42, 3))}:u7-{'01' * 16}:u0-{'02' * 16}"
+    assert parse_marker(name) == marker
+    for other in (f"{name}:u", f"{name}:u7", f"{name}:7-{'01' * 16}", name.replace(":u0", ":ux"), f"{name}0"):
+        assert parse_marker(other) is None
+
+
 def test_marker_names_keep_their_form() -> None:
     name = marker_name(at(42, 3))
     assert name == "urn:txlog:system:42:2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a:3:2"

@@ -277,9 +277,10 @@ class _Run:
     # -- the log
 
     def _page(self) -> list[LogEntry]:
-        position = (self.marker or NOTHING).position
+        position, unordered = (self.marker or NOTHING).position, (self.marker or NOTHING).unordered
         # Also asked when there is nothing to fetch: only the log can say that this is its branch.
-        entries = self.log.page(position if position.index else None, max(self.target, position.index), self.page_bytes)
+        after, upto = position if position.index else None, max(self.target, position.index)
+        entries = self.log.page(after, upto, self.page_bytes, unordered)
         assert not entries or entries[0].index == position.index + 1, (position.index, entries[0].index)
         return entries
 
@@ -327,7 +328,7 @@ class _Run:
         self.held = None
         if self.marker is None:
             return True
-        raised = MarkerPosition(self.marker.position, self.marker.fence + 1)
+        raised = self.marker._replace(fence=self.marker.fence + 1)
         markers = self._system().markers
         if markers != (raised,):
             # A request of the old owner was still under way and has landed. We have applied nothing, so its marker
@@ -394,7 +395,7 @@ class _Run:
     def _move(self, batch: list[LogEntry]) -> WorkerResponse | None:
         """One request for the batch. None: applied. Else the worker's refusal of something inside."""
         last = batch[-1]
-        new = MarkerPosition(Position(self.epoch(), last.index, last.hash), (self.marker or NOTHING).fence)
+        new = (self.marker or NOTHING)._replace(position=Position(self.epoch(), last.index, last.hash))
         operations = [Operation(e.kind, e.payload) for e in batch if not _is_noop(e)]
         lock, release = Lock.NONE, False
         if self.token is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from txlog.client import MasterClient, Masters
@@ -11,9 +12,12 @@ from txlog.model.entry import LogEntry, Position
 class LogSource(Protocol):
     """Somebody who holds the log: a master, the masters of a data centre, a list in a test."""
 
-    def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+    def page(
+        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
+    ) -> list[LogEntry]:
         """The entries behind ``after`` (None: from the first), at most up to index ``upto``, about ``max_bytes`` of
-        payload and at least one when there is one; consecutive. Empty: there is none.
+        payload and at least one when there is one; consecutive. Empty: there is none. What a worker that stood at the
+        places ``unordered`` has executed is a no-op (:class:`~txlog.workers.base.MarkerPosition`).
 
         Raises :class:`~txlog.model.errors.LogDiverged`, :class:`~txlog.model.errors.LogAhead` or
         :class:`~txlog.model.errors.LogNeedsRestore` when the log does not continue at ``after``, compared by index
@@ -26,7 +30,8 @@ class MasterLog:
     def __init__(self, masters: MasterClient | Masters) -> None:
         self._masters = masters
 
-    def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
-        if after is None:
-            return self._masters.log_page(0, None, upto, max_bytes).log_entries()
-        return self._masters.log_page(after.index, after.hash, upto, max_bytes).log_entries()
+    def page(
+        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
+    ) -> list[LogEntry]:
+        index, value = (0, None) if after is None else (after.index, after.hash)
+        return self._masters.log_page(index, value, upto, max_bytes, unordered).log_entries()

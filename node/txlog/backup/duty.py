@@ -1,5 +1,5 @@
 """A duty of a data centre performed, as a process of its own: ``python -m txlog.backup.duty --config FILE.json`` with
-``--backup``, ``--restore WORKER`` or ``--release``.
+``--backup``, ``--restore WORKER``, ``--unorder WORKER`` or ``--release``.
 
 The last line on standard output is JSON: what was done, or ``{"error", "message"}`` with exit code 1. Doing it again
 finds what was done and says so: a split backup at the worker's very position, a worker that is on the log.
@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,13 @@ from txlog.backup.manifest import place_of
 from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
 from txlog.backup.standing import Source, choose, marker_of, system_of
 from txlog.backup.target import open_target
+from txlog.backup.unordering import unorder
 from txlog.client import MasterClient, Worker
 from txlog.config.process import DutyJobConfig
+from txlog.model.entry import Position
 from txlog.model.errors import NotFound, TxLogError
 from txlog.workers import ADAPTERS
+from txlog.workers.base import MarkerPosition
 from txlog.workers.transport import HttpTransport
 
 
@@ -89,6 +92,32 @@ def go_back(config: DutyJobConfig, name: str) -> dict[str, Any]:
                 against.append(f"{other.name}: {fault}")
         done = rebuild_empty(into, masters)
         return {**_done(name, "nothing", "log", 0, 0), "against": against}
+
+
+def set_on_log(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """The worker set on the log's chain as it is: its marker names the place that it leaves, and the masters know from
+    there what it has executed (``splitRecovery: None``)."""
+    with ExitStack() as closing:
+        masters = _masters(config.masters, closing)
+        duty = next((d for d in _duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
+        found = next((w for w in workers_of(masters) if w.name == name), None)
+        if duty is None or found is None:
+            return {"worker": name, "already": True}
+        to = Position(duty["to"]["epoch"], duty["to"]["index"], bytes.fromhex(duty["to"]["hash"]))
+        transport = closing.enter_context(HttpTransport(found.url, READ_S))
+        source = Source(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        known = found.position
+        was = MarkerPosition(known.position, known.fence, known.paths) if known is not None else None
+        new = unorder(source, was, to)
+        return {"worker": name, "way": "unordered", "index": to.index, "paths": len(new.unordered)}
+
+
+def _duties(masters: Sequence[MasterClient]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for master in masters:
+        with suppress(TxLogError):
+            found += master.duties()
+    return found
 
 
 def let_go(config: DutyJobConfig) -> dict[str, Any]:
@@ -159,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ways = parser.add_mutually_exclusive_group(required=True)
     ways.add_argument("--backup", action="store_true")
     ways.add_argument("--restore", metavar="WORKER")
+    ways.add_argument("--unorder", metavar="WORKER")
     ways.add_argument("--release", action="store_true")
     options = parser.parse_args(arguments)
     began = time.monotonic()
@@ -168,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             told = back_up(config)
         elif options.restore:
             told = go_back(config, options.restore)
+        elif options.unorder:
+            told = set_on_log(config, options.unorder)
         else:
             told = let_go(config)
     except (TxLogError, OSError) as error:

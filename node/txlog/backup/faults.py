@@ -121,3 +121,7 @@ class TargetFull(Unavailable):
 
 class TargetDenied(Refused):
     """The target knows the credentials not, or does not let them."""
+
+
+class WorkerUnordered(Refused):
+    """It has executed some transactions in another order than the log's (``splitRecovery: None``)."""

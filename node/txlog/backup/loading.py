@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from txlog.backup.faults import LoadingLost, RestoredDiffers, WorkerLoading, WorkerNotEmpty
+from txlog.backup.locking import Lock
 from txlog.backup.parts import gathered, whole_lines
 from txlog.backup.progress import Told, counted
 from txlog.backup.standing import POLL_S, system_of
 from txlog.model.entry import Position
-from txlog.model.errors import Unavailable
 from txlog.workers.base import (
     Adapter,
     Loading,
@@ -32,8 +32,6 @@ from txlog.workers.digest import Digest, digest
 
 BATCH_BYTES: Final = 8 << 20
 """N-Quads in one request: the store's memory grows with it, its speed hardly."""
-TAKEOVER_S: Final = 45.0
-"""How long a lock must lie untouched before its owner is taken for dead; as in :mod:`txlog.apply`."""
 LOCK_S: Final = 120.0
 
 
@@ -98,7 +96,7 @@ def begin(into: Into, position: Position, *, emptying: bool, again: bool = False
     once more."""
     loading = Loading(position, secrets.randbits(62))
     adapter, transport = into.adapter, into.transport
-    lock = _Lock(into, time.monotonic() + lock_s)
+    lock = Lock(into, time.monotonic() + lock_s)
     while True:
         found = _look(into)
         if not emptying:
@@ -164,41 +162,6 @@ def read_back(into: Into, quads: int | None, told: Told) -> Digest:
 def _still_ours(into: Into, loading: Loading) -> None:
     if not into.adapter.is_at_in(into.transport.send(into.adapter.is_loading(loading))):
         raise LoadingLost(f"somebody else has begun to load {into.name} meanwhile; theirs counts, this one ends")
-
-
-class _Lock:
-    """The appliers' lock of a worker, also from one that is gone for :data:`TAKEOVER_S`."""
-
-    def __init__(self, into: Into, until: float) -> None:
-        self._into, self._until = into, until
-        self._seen: SystemGraphs | None = None
-        self._since = 0.0
-
-    def claim(self) -> int:
-        """A token; it counts when a request that confirms it has succeeded."""
-        adapter, transport = self._into.adapter, self._into.transport
-        while True:
-            token = random.randrange(adapter.tokens)
-            system = system_of(adapter, transport)
-            if not system.claims:
-                if transport.send(adapter.claim(token)).ok:
-                    return token
-            elif self._is_dead(system):
-                found = system.markers[0] if system.markers else None
-                if transport.send(adapter.take_over(found, token)).ok:
-                    return token
-            self.refuse_when_late()
-            time.sleep(POLL_S)
-
-    def refuse_when_late(self) -> None:
-        if time.monotonic() > self._until:
-            raise Unavailable("Locked", f"another applier has the lock of {self._into.name}; end it, or try again")
-
-    def _is_dead(self, system: SystemGraphs) -> bool:
-        now = time.monotonic()
-        if system != self._seen:
-            self._seen, self._since = system, now
-        return now - self._since > TAKEOVER_S and len(system.markers) < 2
 
 
 def _said_loading(into: Into, system: SystemGraphs) -> str:

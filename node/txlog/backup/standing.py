@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from txlog.backup.faults import NothingToBackUp, WorkerLoading, WorkerMoved
+from txlog.backup.faults import NothingToBackUp, WorkerLoading, WorkerMoved, WorkerUnordered
 from txlog.client import MasterClient, Worker
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.workers.base import (
@@ -63,7 +63,7 @@ def lift(masters: Sequence[MasterClient], worker: str) -> None:
 
 def choose(workers: Sequence[Worker]) -> Worker | None:
     """The one that is farthest, of those that work."""
-    fit = [w for w in workers if w.state == "Working" and w.position is not None and w.url]
+    fit = [w for w in workers if w.state == "Working" and w.position is not None and not w.position.unordered and w.url]
     return max(fit, key=lambda w: w.position.index if w.position else 0, default=None)
 
 
@@ -80,6 +80,11 @@ def marker_of(source: Source) -> MarkerPosition:
         raise NothingToBackUp(f"{source.name} has no position yet; write something first, or adopt it")
     if len(system.markers) > 1:
         raise WorkerDiverged(f"{source.name} holds {len(system.markers)} markers: rebuild it (txlog worker rebuild)")
+    if system.markers[0].unordered:
+        raise WorkerUnordered(
+            f"{source.name} has executed some transactions in another order than the log's (splitRecovery None): what "
+            "it holds is no position of the log; take another worker, or rebuild it (txlog worker rebuild)"
+        )
     return system.markers[0]
 
 

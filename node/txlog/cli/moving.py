@@ -128,6 +128,8 @@ def run_verify(
 def _row(each: Held, index: int) -> tuple[object, ...]:
     assert each.digest is not None
     said = coloured("different" if each.differs else "equal")
+    if each.position is not None and each.position.unordered:
+        said = said.append(", unordered")
     total = f"{each.digest.total:032x}"
     return each.worker.name, each.data_center, index, f"{each.digest.quads:,}", len(each.digest.graphs), total, said
 

@@ -104,6 +104,7 @@ _COLOURS = {
     "Rejoining": "yellow",
     "Left": "yellow",
     "Unknown": "yellow",
+    "Unordered": "yellow",
     "Stopped": "dim",
 }
 

@@ -71,6 +71,7 @@ def report(seen: list[dict[str, Any]], duties: list[dict[str, Any]]) -> list[dic
     for split in found:
         split["duties"] = [d for d in split["duties"] if d.get("at", 0.0) > before]
         split["restoredWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "restore"})
+        split["unorderedWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "unorder"})
         before = split["ended"] or before
     return found
 

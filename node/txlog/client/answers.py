@@ -26,12 +26,18 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class WorkerPlace(msgspec.Struct, frozen=True):
-    """A worker's marker as JSON tells it: position and fence."""
+    """A worker's marker as JSON tells it: position, fence, and ``unordered``, places as ``index:hash``."""
 
     epoch: int
     index: int
     hash: str
     fence: int = 0
+    unordered: list[str] = []
+
+    @property
+    def paths(self) -> tuple[tuple[int, bytes], ...]:
+        places = [place.partition(":") for place in self.unordered]
+        return tuple((int(index), bytes.fromhex(value)) for index, _, value in places)
 
     @property
     def position(self) -> Position:

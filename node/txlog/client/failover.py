@@ -73,6 +73,11 @@ class Masters:
         return self.first(lambda m: m.doorbell(after, tick, timeout_s))
 
     def log_page(
-        self, after: int, at_hash: bytes | None = None, upto: int | None = None, max_bytes: int | None = None
+        self,
+        after: int,
+        at_hash: bytes | None = None,
+        upto: int | None = None,
+        max_bytes: int | None = None,
+        unordered: Sequence[tuple[int, bytes]] = (),
     ) -> LogPage:
-        return self.first(lambda m: m.log_page(after, at_hash, upto, max_bytes))
+        return self.first(lambda m: m.log_page(after, at_hash, upto, max_bytes, unordered))

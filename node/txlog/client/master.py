@@ -96,11 +96,18 @@ class MasterClient:
         return self._get(f"/txlog/doorbell?{query}", Doorbell, timeout_s=timeout_s + self._timeout_s)
 
     def log_page(
-        self, after: int, at_hash: bytes | None = None, upto: int | None = None, max_bytes: int | None = None
+        self,
+        after: int,
+        at_hash: bytes | None = None,
+        upto: int | None = None,
+        max_bytes: int | None = None,
+        unordered: Sequence[tuple[int, bytes]] = (),
     ) -> LogPage:
         """The entries behind index ``after``, at most up to ``upto`` and the stable index, about ``max_bytes`` of
         them (at least one). ``at_hash`` is the caller's chain hash at ``after``: :class:`LogDiverged`,
-        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there; None does not check."""
+        :class:`LogAhead` or :class:`LogNeedsRestore` when this log does not continue there; None does not check.
+        ``unordered``: what was executed on the way to these places is a no-op; :class:`Unavailable` ``UnknownBranch``
+        from a master that never had such an order."""
         query: dict[str, str | int] = {"after": after}
         if at_hash is not None:
             query["hash"] = at_hash.hex()
@@ -108,6 +115,8 @@ class MasterClient:
             query["upto"] = upto
         if max_bytes is not None:
             query["maxBytes"] = max_bytes
+        if unordered:
+            query["unordered"] = ",".join(f"{index}:{value.hex()}" for index, value in unordered)
         reply = self._connection.request("GET", f"/txlog/log?{urlencode(query)}", headers={"Accept": MEDIA_TYPE})
         return decode_page(self.url, reply.body)
 

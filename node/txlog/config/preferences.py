@@ -29,27 +29,22 @@ def _strategy(value: object) -> object:
     return value.capitalize() if isinstance(value, str) and value.lower() in ("none", "simple", "smart") else value
 
 
-def _there_is_one(strategy: str) -> str:
-    if strategy == "None":
-        raise expected("Simple or Smart; None is not there yet (docs/limits.md)")
-    return strategy
-
-
 class Preferences(Shape):
     """Of one master. Durations in milliseconds."""
 
-    split_recovery: Annotated[str, BeforeValidator(_strategy), AfterValidator(_there_is_one)] = Field(
+    split_recovery: Annotated[str, BeforeValidator(_strategy)] = Field(
         default="Smart",
         pattern=SPLIT_RECOVERY,
-        description="how branches become one log again: Simple (merged in stamp order) or Smart (the winner's, then "
-        "the others'). The safest that a view's members prefer counts. None is refused for now",
+        description="how branches become one log again: Simple (merged in stamp order), Smart (the winner's, then the "
+        "others') or None (as Smart, but no backup, and workers stay: each executes what it has not yet executed, in "
+        "any order). The safest that a view's members prefer counts: Simple, then Smart, then None",
     )
     max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
         default=60_000,
         description="splitMode Continue: after so long without a word of a member, and with a backup, the others go on",
     )
     none_split_delay: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
-        default=10_000, description="the same under splitRecovery None. Does not act yet"
+        default=10_000, description="the same under splitRecovery None, which needs no backup"
     )
     round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
     idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000

@@ -87,7 +87,7 @@ class NodeConfig(Strict):
     )
     none_split_delay_ms: int = Field(default=10_000, ge=1000)
     split_mode: Literal["Continue", "Majority"] = "Continue"
-    split_recovery: Literal["Simple", "Smart"] = "Smart"
+    split_recovery: Literal["Simple", "Smart", "None"] = "Smart"
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)

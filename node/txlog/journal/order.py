@@ -44,6 +44,17 @@ class LogOrder:
         self._put(Span(HOLE, 0, self.end + 1, count))
         self.hashes += bytes(HASH_BYTES * (count - 1)) + end_hash
 
+    def behind(self, index: int) -> tuple[list[Span], bytes] | None:
+        """The entries behind ``index`` and their hashes; None where a hole is among them."""
+        self.close()
+        spans = slice_spans(self.spans, index, self.end - index)
+        if any(span.node == HOLE for span in spans):
+            return None
+        return spans, bytes(self.hashes[HASH_BYTES * index :])
+
+    def hash_at(self, index: int) -> bytes:
+        return bytes(self._hash(index))
+
     def cut(self, index: int) -> None:
         """The entries behind ``index`` are in the log no more; what filled holes so far is in its place."""
         self.close()

@@ -9,10 +9,10 @@ from txlog.journal.index import OriginIndex, Place
 from txlog.journal.order import HOLE, subtract
 from txlog.journal.reader import Head, Reader, Unreadable
 from txlog.journal.scan import Bad, Scan
-from txlog.model.entry import Span
+from txlog.model.entry import KIND_SKIP, Span
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.ids import Origin
-from txlog.model.records import Damage, KeySeen, QueuedMeta, Recovered
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import Abandoned, Damage, KeySeen, QueuedMeta, Recovered
 
 
 def rebuild(found: Scan, reader: Reader) -> Recovered:
@@ -40,6 +40,7 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
         accepted_number=state.accepted,
         promised=state.promised,
         left=state.left,
+        abandoned=_abandoned(found),
     )
 
 
@@ -126,6 +127,20 @@ def _keys(found: Scan) -> list[KeySeen]:
             keys.append(KeySeen(index + seq - span.first_seq, named.kind, named.key, stamp, named.content, one))
         index += span.count
     return keys
+
+
+def _abandoned(found: Scan) -> list[Abandoned]:
+    return [
+        Abandoned(after, value, spans, hashes, [key for span in spans for key in _keys_in(found, span)])
+        for after, value, spans, hashes in found.abandoned
+    ]
+
+
+def _keys_in(found: Scan, span: Span) -> Iterator[tuple[str, Txid]]:
+    origin = Origin(span.node, span.birth)
+    for seq, named in sorted(found.named.get(origin, {}).items()):
+        if span.first_seq <= seq < span.first_seq + span.count and named.kind != KIND_SKIP:
+            yield named.key, Txid(origin, seq)
 
 
 def damages(found: Scan) -> list[Damage]:

@@ -105,6 +105,8 @@ class Scan:
         self.index = Index()
         self.index.at(own)
         self.order = LogOrder()
+        self.abandoned: list[tuple[int, bytes, list[Span], bytes]] = []
+        """As :class:`txlog.model.records.Abandoned`, without keys."""
         self.views: dict[Number, View] = {}
         self.copies: dict[tuple[Number, int], list[Place]] = {}
         """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing)."""
@@ -234,6 +236,7 @@ class Scan:
         self._know(view)
         if cut > order.end:
             self._hole(cut, NO_HASH)
+        self._abandon(cut, view)
         order.cut(cut)
         spans, hashes, damaged_to = front.spans, front.hashes, cut
         if order.end_is_unknown and hashes:
@@ -249,6 +252,13 @@ class Scan:
         for stamped in front.stamped:
             origin = Origin(stamped.node, stamped.birth)
             self.index.at(origin).stamps.put(stamped.first_seq, bodies.decode_stamps(stamped.stamps))
+
+    def _abandon(self, cut: int, view: View) -> None:
+        if cut >= self.order.end or not view.keeps_abandoned:
+            return
+        found = self.order.behind(cut)
+        if found is not None:
+            self.abandoned.append((cut, self.order.hash_at(cut) if cut else b"", *found))
 
     def _damage(self, bad: Bad) -> None:
         self.bad.append(bad)

@@ -76,7 +76,10 @@ class Duties:
         for duty in duties.values():
             if duty["kind"] == "backup":
                 await self._back_up(data_center, duty, masters, session)
-        wanted = {duty["worker"]: duty for duty in duties.values() if duty["kind"] == "restore"}
+        for duty in duties.values():
+            if duty["kind"] == "unorder":
+                await self._unorder(data_center, duty, masters, session)
+        wanted = restores(answers)
         half = [name for dc, name in self._kept["restoring"] if dc == data_center and answers]
         for name in dict.fromkeys([*wanted, *half]):
             await self._restore(data_center, name, wanted.get(name), masters, session)
@@ -95,6 +98,13 @@ class Duties:
         done = {"state": "done", "index": told["index"], "hash": told["hash"]}
         await _tell(session, masters, duty["id"], done)
         self._note(data_center, duty, told)
+
+    async def _unorder(
+        self, data_center: str, duty: dict[str, Any], masters: Sequence[str], session: aiohttp.ClientSession
+    ) -> None:
+        told = await self._run(data_center, duty["id"], f"--unorder={duty['worker']}", duty, masters, session)
+        if told is not None and not told.get("already"):
+            self._note(data_center, duty, told)
 
     async def _restore(
         self,
@@ -155,6 +165,22 @@ class Duties:
 
     def _write(self) -> None:
         self._state.write("duties.json", self._kept)
+
+
+def restores(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By worker. What one master ``lacks`` only, another of the data centre may know: then the worker stays."""
+    found: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        for duty in answer["duties"]:
+            if duty["kind"] != "restore":
+                continue
+            every = all(
+                any(d["kind"] == "restore" and d["worker"] == duty["worker"] for d in other["duties"])
+                for other in answers
+            )
+            if every or not duty.get("lacks"):
+                found[duty["worker"]] = duty
+    return found
 
 
 async def _ask(session: aiohttp.ClientSession, url: str) -> dict[str, Any] | None:

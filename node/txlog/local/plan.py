@@ -237,6 +237,7 @@ def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> P
     )
 
 
+STRATEGIES: dict[str, Literal["Simple", "Smart", "None"]] = {"Simple": "Simple", "Smart": "Smart", "None": "None"}
 STOP_MASTER_S = 10.0
 """Above its ``leaveTimeout``: for the answers that are on their way, the last sync, the end of Python."""
 
@@ -322,7 +323,7 @@ def _node_config(
         max_clock_skew_ms=spec.max_clock_skew,
         leave_timeout_ms=spec.leave_timeout,
         split_mode=spec.split_mode,
-        split_recovery="Simple" if spec.split_recovery == "Simple" else "Smart",
+        split_recovery=STRATEGIES[spec.split_recovery],
         durability=spec.durability.default,
         write_timeout_s=spec.durability.write_timeout / 1000,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from txlog.model.entry import Run, Span
+from txlog.model.ids import Txid
 from txlog.model.view import NO_VIEW, Number, View
 
 
@@ -135,6 +136,18 @@ class Damage(msgspec.Struct, frozen=True):
     spans: list[Span]
 
 
+class Abandoned(msgspec.Struct, frozen=True):
+    """A piece of an order that a view cut off the log, behind ``after`` entries with this chain hash: ``spans``, the
+    chain hash behind each, and the idempotency keys in it with their transactions. Kept where ``None`` is the strategy
+    of the view or of one before it: workers that executed it do not go back."""
+
+    after: int
+    after_hash: bytes
+    spans: list[Span]
+    hashes: bytes
+    keys: list[tuple[str, Txid]]
+
+
 class Recovered(msgspec.Struct):
     """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
 
@@ -146,7 +159,7 @@ class Recovered(msgspec.Struct):
     ``fresh``: the journal was made by this very start. ``installed`` is the accepted view or None. ``accepted_number``,
     ``promised`` and ``left`` are known even where the records themselves cannot be read: the number of the latest
     accepted view, the highest number that was promised or accepted, the number of the view that this master has left;
-    (0, 0, "") without one."""
+    (0, 0, "") without one. ``abandoned``: oldest first; one that cannot be read in full is not among them."""
 
     node: str
     birth: int
@@ -165,3 +178,4 @@ class Recovered(msgspec.Struct):
     accepted_number: Number = NO_VIEW
     promised: Number = NO_VIEW
     left: Number = NO_VIEW
+    abandoned: list[Abandoned] = []

@@ -88,6 +88,11 @@ class View(msgspec.Struct, array_like=True, frozen=True):
         at = next((at for at, m in enumerate(self.members) if m.node == node), -1)
         return self.prefers[at] if 0 <= at < len(self.prefers) else self.strategy
 
+    @property
+    def keeps_abandoned(self) -> bool:
+        """Whether workers may be on what this view cuts off the log, and stay."""
+        return self.strategy == "None" or "None" in self.strategies
+
     def slot(self, member: Member) -> int:
         """The place of a member among the origins."""
         return self.origins.index((member.node, member.birth))

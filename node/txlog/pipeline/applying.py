@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from txlog.apply import Held, Outcome, State, apply_up_to
@@ -50,9 +50,11 @@ class FollowedLog:
         self._masters = masters
         self.epoch = 0
 
-    def page(self, after: Position | None, upto: int, max_bytes: int) -> list[LogEntry]:
+    def page(
+        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
+    ) -> list[LogEntry]:
         index, at_hash = (0, None) if after is None else (after.index, after.hash)
-        page = self._masters.log_page(index, at_hash, upto, max_bytes)
+        page = self._masters.log_page(index, at_hash, upto, max_bytes, unordered)
         self.epoch = page.stable.epoch
         return page.log_entries()
 
@@ -123,4 +125,5 @@ def _report(outcome: Outcome, took_ms: float) -> WorkerReport:
 
 def _place(marker: MarkerPosition) -> WorkerPlace:
     at = marker.position
-    return WorkerPlace(at.epoch, at.index, at.hash.hex(), marker.fence)
+    paths = [f"{index}:{value.hex()}" for index, value in marker.unordered]
+    return WorkerPlace(at.epoch, at.index, at.hash.hex(), marker.fence, paths)

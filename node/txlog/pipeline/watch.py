@@ -50,11 +50,11 @@ class Watch:
         """As a master tells it. One that is not at the end of its way is not watched: it is being moved, or the
         master rings for it."""
         self._expected = {
-            w.name: MarkerPosition(w.position.position, w.position.fence)
+            w.name: MarkerPosition(w.position.position, w.position.fence, w.position.paths)
             for w in workers
             if w.position is not None
             and 0 < w.position.index == (stable if w.hold is None else min(w.hold, stable))
-            and w.state in ("Working", "Unreachable")
+            and w.state in ("Working", "Unordered", "Unreachable")
         }
 
     def rang(self) -> bool:

@@ -13,7 +13,18 @@ from txlog.model.entry import KIND_SKIP, Item, Run, Span
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, content_hash
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added, Held, QueuedMeta, Record, Recovered, Stable, Stamped, ViewAccepted, ViewInstalled
+from txlog.model.records import (
+    Abandoned,
+    Added,
+    Held,
+    QueuedMeta,
+    Record,
+    Recovered,
+    Stable,
+    Stamped,
+    ViewAccepted,
+    ViewInstalled,
+)
 from txlog.model.view import View
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
@@ -56,6 +67,7 @@ class Agreement:
         self.keys = Keys(key_retention_ms)
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
+        self.abandoned: list[Abandoned] = list(recovered.abandoned)
         self.own_synced = 0
         self.cut_to = ENDLESS
         """The least index that the log was cut behind since the core's effects were drained."""
@@ -77,6 +89,7 @@ class Agreement:
 
     def _recover(self, recovered: Recovered) -> None:
         at = index = 0
+        self._settled = self.settled_at
         unsettled: dict[Origin, int] = {}
         for span in recovered.log_spans:
             origin = Origin(span.node, span.birth)
@@ -353,6 +366,7 @@ class Agreement:
         hashes = self._chain_of(cut, spans, stamps)
         if hashes is None or (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
             return False
+        self._abandon(view, cut)
         for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
             if count:
                 queue.untake(count)
@@ -375,6 +389,15 @@ class Agreement:
         stamped += self._stamp_late()
         self.records.append(ViewAccepted(view, cut, spans, hashes, stamped))
         return True
+
+    def _abandon(self, view: View, cut: int) -> None:
+        """Workers may have executed what is cut off, and stay (``None``). The journal has it as well."""
+        history = self.history
+        if cut < history.length and view.keeps_abandoned:
+            end = history.length
+            value = history.hash_at(cut) if cut else b""
+            kept = Abandoned(cut, value, history.spans(cut, end), history.hashes(cut, end), self.keys.behind(cut))
+            self.abandoned.append(kept)
 
     def install(self) -> None:
         """Everybody has accepted: what the view closes is stable."""

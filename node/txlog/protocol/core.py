@@ -205,6 +205,15 @@ class Core(Submitting):
         return [Send(step, message, None, node) for step in self._steps_to(node)]
 
     @property
+    def executes_to_end(self) -> bool:
+        """Workers execute up to the log's end, not only to the stable index: a member is silent, and the view's
+        strategy is ``None``."""
+        view = self.views.accepted
+        if view is None or view.strategy != "None" or self.settings.majority or not self.views.at_work:
+            return False
+        return any(not self.is_present(p) for p in self.peers)
+
+    @property
     def wants_backup(self) -> bool:
         """A member is silent: before its term is over, a backup of an up-to-date worker must stand (rule 23)."""
         views, view = self.views, self.views.accepted

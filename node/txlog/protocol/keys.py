@@ -67,6 +67,14 @@ class Keys:
                     self.logged[gone.key] = gone.replaced
             self.waiting[gone.key] = gone.first
 
+    def behind(self, index: int) -> list[tuple[str, Txid]]:
+        """The keys of the entries behind ``index``; all of them may still leave the log."""
+        return [(one.key, one.first.txid) for one in self._unsettled if one.at > index]
+
+    def is_repeat(self, first_stamp: int, stamp: int) -> bool:
+        """Whether a transaction of this stamp repeats one of the same key that stands before it in the log."""
+        return stamp - first_stamp <= self._retention
+
     def known(self, key: str, stamp: int) -> First | None:
         """Which transaction a retry made now would repeat, as far as this master knows."""
         before = self.logged.get(key)

@@ -112,7 +112,8 @@ class Loop:
     ``view_changed(old, new, end, cut)``: a view was accepted; the log ended at ``end`` and was cut behind ``cut``.
 
     ``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
-    over the log's index. All of them are durable facts.
+    over the log's index. All of them are durable facts. ``executable``: how far workers may execute: ``stable``, or the
+    log's end (``None``, while a member is silent).
 
     When a view with another branch is accepted, the log is cut at once, and ``synced``, ``stable`` and what was known
     of workers fall with it in the same call: from then on an index above the cut means nothing, until the base of that
@@ -136,6 +137,7 @@ class Loop:
         self.counts = Counts()
         self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
         self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
+        self.executable = Watermark()
         self.log_index = 0
         self.cuts = 0
         self.dead: BaseException | None = None
@@ -191,6 +193,10 @@ class Loop:
         """Where workers may execute to; released, so durable."""
         return self.position_at(self.stable.value)
 
+    def executable_position(self) -> Position:
+        """Up to where pages and doorbells go."""
+        return self.position_at(self.executable.value)
+
     def log_position(self) -> Position:
         """The end of the log that may be shown; see :meth:`_known`."""
         agreement = self.agreement
@@ -236,6 +242,8 @@ class Loop:
             self.synced.move(own)
         if cut < self.stable.value:
             self.stable.move(cut)
+        if cut < self.executable.value:
+            self.executable.move(cut)
         self.stable_moved()
         self.log_cut()
 
@@ -551,8 +559,16 @@ class Loop:
                 self.stable_moved()
             if marks.synced > self.synced.value:
                 self.synced.move(marks.synced)
+        self._move_executable()
         if self._others and (marks is not None or released.added):
             self._tell_others()
+
+    def _move_executable(self) -> None:
+        index, agreement = self.stable.value, self.agreement
+        if agreement is not None and agreement.view.strategy == "None" and self.core.executes_to_end:
+            index = max(index, self._known(agreement))
+        if index != self.executable.value:
+            self.executable.move(index)
 
     def _tell_others(self) -> None:
         waiting, self._others = self._others, []
@@ -638,6 +654,7 @@ class Loop:
         self.given_up = True
         for mark in (self.accepted, self.quorum, self.synced, self.stable, self.applied, self.applied_all):
             mark.give_up()
+        self.executable.give_up()
         others, self._others = self._others, []
         for one in others:
             if not one.future.done():

@@ -19,6 +19,7 @@ from txlog.runtime.loop import Loop
 
 TOPIC = "workers"
 STATES = ("Unknown", "Working", "Unreachable", "Blocked", "Diverged", "Ahead", "NeedsRestore", "Refused")
+"""Of a report. Shown is ``Unordered``, too: a worker that works, and has executed in another order."""
 BODY_CHARACTERS_MAX = 2000
 BACK_OFF_S = (0.25, 2.0)
 STALE_S = 30.0
@@ -32,6 +33,8 @@ class Marker(msgspec.Struct, frozen=True):
     index: int
     hash: str
     fence: int = 0
+    unordered: list[str] = []
+    """Places ``index:hash`` where it stood before it was set on the log without going back (``None``)."""
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,7 +72,7 @@ class WorkerState(msgspec.Struct, rename="camel"):
             "url": self.url,
             "engine": self.engine,
             "position": self.position,
-            "state": self.state,
+            "state": "Unordered" if self.is_unordered and self.state == "Working" else self.state,
             "error": self.error,
             "hold": self.hold,
             "reportedAt": self.reported_at or None,
@@ -78,6 +81,11 @@ class WorkerState(msgspec.Struct, rename="camel"):
             "txid": self.txid,
             "tookMs": self.took_ms,
         }
+
+    @property
+    def is_unordered(self) -> bool:
+        """It has executed some transactions in another order than the log's: digests may differ."""
+        return self.position is not None and bool(self.position.unordered)
 
     @property
     def index(self) -> int:
@@ -232,6 +240,11 @@ class Registry:
             return True
         return self._loop.position_at(position.index).hash.hex() == position.hash
 
+    def unordered(self) -> list[str]:
+        """The workers of all data centres that are known to be unordered."""
+        groups = [(self.data_center, self.workers), *self.elsewhere.items()]
+        return [f"{dc}/{w.name}" for dc, workers in groups for w in workers.values() if w.is_unordered]
+
     def refused_here(self, txid: str) -> list[WorkerState]:
         """The workers of this data centre that refuse this transaction."""
         return [w for w in self.workers.values() if w.state == "Blocked" and w.txid == txid]
@@ -268,7 +281,8 @@ class Registry:
 
     def is_behind(self, worker: WorkerState) -> bool:
         """Below the stable index (or its hold) and not stopped for a reason that only a person can remove."""
-        upto = self._loop.stable.value if worker.hold is None else min(worker.hold, self._loop.stable.value)
+        end = self._loop.executable.value
+        upto = end if worker.hold is None else min(worker.hold, end)
         return worker.index < upto or worker.position is None
 
     def ring(self) -> float:

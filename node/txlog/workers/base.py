@@ -21,13 +21,16 @@ SYSTEM = "urn:txlog:system"
 
 
 class MarkerPosition(NamedTuple):
-    """What a worker stores of itself: how far it is, and the fence that an apply must find there.
+    """What a worker stores of itself: how far it is, and the fence that an apply must find there. ``unordered``: places
+    (index, chain hash) on abandoned orders where it stood before it was set on the log again without going back: the
+    masters know from them what it has executed besides (``splitRecovery: None``).
 
     The fence grows whenever somebody takes a worker away from whoever applied to it before (:mod:`txlog.apply`,
     a duty to go back): an apply that still expects the old one changes nothing."""
 
     position: Position
     fence: int
+    unordered: tuple[tuple[int, bytes], ...] = ()
 
 
 NOTHING = MarkerPosition(Position(0, 0, NO_HASH), 0)

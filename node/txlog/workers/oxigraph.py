@@ -39,7 +39,9 @@ from txlog.workers.netting import JOIN, update_texts
 _UPDATE = {"Content-Type": "application/sparql-update"}
 _QUERY = {"Content-Type": "application/sparql-query", "Accept": "text/csv"}
 
-_MARKER = re.compile(rf"^{SYSTEM}:(\d{{1,19}}):([0-9a-f]{{{2 * HASH_BYTES}}}):(\d{{1,19}}):(\d{{1,19}})$")
+_HASH = f"[0-9a-f]{{{2 * HASH_BYTES}}}"
+_PATHS = rf"((?::u\d{{1,19}}-{_HASH})*)"
+_MARKER = re.compile(rf"^{SYSTEM}:(\d{{1,19}}):({_HASH}):(\d{{1,19}}):(\d{{1,19}}){_PATHS}$")
 _LOADING = re.compile(rf"^{SYSTEM}:loading:(\d{{1,19}}):([0-9a-f]{{{2 * HASH_BYTES}}}):(\d{{1,19}}):(\d{{1,19}})$")
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
@@ -65,7 +67,8 @@ _NO_SYSTEM = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 def marker_name(marker: MarkerPosition) -> str:
     """The graph that says it."""
     epoch, index, chain = marker.position.epoch, marker.position.index, marker.position.hash
-    return f"{SYSTEM}:{index}:{chain.hex()}:{marker.fence}:{epoch}"
+    paths = "".join(f":u{at}-{value.hex()}" for at, value in marker.unordered)
+    return f"{SYSTEM}:{index}:{chain.hex()}:{marker.fence}:{epoch}{paths}"
 
 
 def parse_marker(name: str) -> MarkerPosition | None:
@@ -73,7 +76,9 @@ def parse_marker(name: str) -> MarkerPosition | None:
     found = _MARKER.match(name)
     if found is None:
         return None
-    return MarkerPosition(Position(int(found[4]), int(found[1]), bytes.fromhex(found[2])), int(found[3]))
+    paths = [path.split("-") for path in found[5].split(":u")[1:]]
+    unordered = tuple((int(at), bytes.fromhex(value)) for at, value in paths)
+    return MarkerPosition(Position(int(found[4]), int(found[1]), bytes.fromhex(found[2])), int(found[3]), unordered)
 
 
 def _loading_name(loading: Loading) -> str:
@@ -218,7 +223,7 @@ class OxigraphAdapter:
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         move = []
         if found is not None:
-            raised = MarkerPosition(found.position, found.fence + 1)
+            raised = found._replace(fence=found.fence + 1)
             move = [f"DROP GRAPH <{marker_name(found)}>", f"CREATE GRAPH <{marker_name(raised)}>"]
         return _update([*move, _DROP_ALL_LOCKS, *(f"CREATE GRAPH {name}" for name in _mine(token))])
 

@@ -41,6 +41,8 @@ class Branch:
         self.moved: set[Number] = set()
         """Views that it has grown from by a merge."""
         self._retention = retention
+        self.keeps_keys = retention >= 1 << 40
+        """For longer than any run: of one key, one transaction counts."""
         self._first_of_key: dict[str, tuple[Txid, int]] = {}
 
     def hash_at(self, index: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import Item
+from txlog.model.entry import KIND_SKIP, Item
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.history import History
@@ -19,6 +19,12 @@ class Worker:
         self.index = 0
         self.hash = b""
         self.effects: dict[Txid, int] = {}
+        self.paths: list[tuple[int, bytes]] = []
+        """Where it stood on orders that were abandoned, and did not go back (``None``)."""
+        self.seen: set[Txid] = set()
+        self.keys: dict[str, Txid] = {}
+        self.births: set[int] = set()
+        """Of its master's disks whose log it has executed."""
         self.backups: list[tuple[int, bytes, dict[Txid, int]]] = [(0, b"", {})]
 
     def back_up(self) -> tuple[int, bytes]:
@@ -31,25 +37,53 @@ class Worker:
         on_chain = [b for b in self.backups if not b[0] or (b[0] <= history.length and history.hash_at(b[0]) == b[1])]
         self.index, self.hash, effects = max(on_chain, key=lambda b: b[0])
         self.effects = dict(effects)
+        self.paths, self.seen, self.keys = [], set(effects), {}
+
+    def unorder(self, at: int, value: bytes) -> None:
+        """Set on the log as it is; what it has executed besides, its masters know from where it stood."""
+        self.paths.append((self.index, self.hash))
+        self.index, self.hash = at, value
 
     def is_on(self, history: History) -> bool:
         """Whether its position is on this log (protocol section 4)."""
         return not self.index or (self.index <= history.length and history.hash_at(self.index) == self.hash)
 
-    def execute(self, branch: Branch, origin: Origin, seq: int, item: Item, noop: Txid | None, value: bytes) -> None:
-        """One entry, as its master serves it from the log of its view."""
+    def execute(
+        self,
+        branch: Branch,
+        origin: Origin,
+        seq: int,
+        item: Item,
+        noop: Txid | None,
+        value: bytes,
+        *,
+        to_end: bool = False,
+        passes: bool = False,
+    ) -> None:
+        """One entry, as its master serves it from the log of its view. ``to_end``: not only what is stable;
+        ``passes``: it was executed before, or one of its key was."""
         self.index += 1
         self.hash = value
-        if self.index > branch.settled:
-            self._wrong("15", f"executes {self.index}, no stable log has that")
+        if self.index > (len(branch.entries) if to_end else branch.settled):
+            self._wrong("15", f"executes {self.index}, no {'log' if to_end else 'stable log'} has that")
             return
         entry = branch.entries[self.index - 1]
         if entry.txid != Txid(origin, seq) or branch.hash_at(self.index) != value:
             self._wrong("14", f"executes {origin}.{seq} at {self.index}, the log has {entry.txid}")
         if content_hash(item.kind, item.key, item.payload) != entry.content:
             self._wrong("8", f"executes {entry.txid} with another payload than was accepted")
-        if noop != entry.counts_instead:
+        if self.index <= branch.settled and noop != entry.counts_instead:
             self._wrong("16", f"executes {entry.txid} with {noop} instead, by the log it is {entry.counts_instead}")
+        if passes:
+            if noop is None and item.kind != KIND_SKIP and entry.txid not in self.seen and item.key not in self.keys:
+                self._wrong("16", f"passes over {entry.txid}, which it never executed")
+            self.seen.add(entry.txid)
+            return
+        self.seen.add(entry.txid)
+        if noop is None and item.key and item.kind != KIND_SKIP:
+            first = self.keys.setdefault(item.key, entry.txid)
+            if self.paths and first != entry.txid and branch.keeps_keys:
+                self._wrong("16", f"executes {entry.txid}, and {first} of the same key before")
         if noop is None:
             self.effects[entry.txid] = self.effects.get(entry.txid, 0) + 1
             if self.effects[entry.txid] > 1:

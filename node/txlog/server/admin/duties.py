@@ -1,4 +1,5 @@
-"""What somebody outside of the masters has to do for this data centre: a split backup, a worker that must go back.
+"""What somebody outside of the masters has to do for this data centre: a split backup, a worker that must go back, or
+(``None``) be set on the log as it is.
 
 Nothing is recorded. The list follows from what is durable elsewhere: the view and who is silent in it, and the position
 that each worker holds inside itself. So it is the same at every master of the data centre, after any crash, and a duty
@@ -14,6 +15,7 @@ import msgspec
 
 from txlog.model.errors import BadInput, NotFound
 from txlog.model.hashes import NO_HASH
+from txlog.protocol.unordered import trace
 from txlog.runtime.registry import WorkerState
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, read_body
@@ -31,6 +33,12 @@ class _Told(msgspec.Struct, forbid_unknown_fields=True):
     message: str = ""
 
 
+class Place(msgspec.Struct, frozen=True):
+    epoch: int
+    index: int
+    hash: str
+
+
 class Duty(msgspec.Struct, frozen=True):
     """``id`` names the cause: the view in which somebody is silent, or the worker and where it stands. ``error``: what
     was last told to have gone wrong with it."""
@@ -40,6 +48,10 @@ class Duty(msgspec.Struct, frozen=True):
     why: str
     worker: str | None = None
     error: str | None = None
+    to: Place | None = None
+    """``unorder``: where the worker is set on the log."""
+    lacks: bool = False
+    """``restore``: only because this master never had the order that the worker executed; another one may have."""
 
     def view(self) -> dict[str, Any]:
         return msgspec.structs.asdict(self)
@@ -63,15 +75,51 @@ class Duties:
             found.append(self._duty(f"backup-{number_text(core.views.number)}", "backup", why))
         if core.views.at_work and core.views.ahead is None:
             for worker in self._site.registry.workers.values():
-                if self._site.registry.is_off(worker):
-                    why = f"{worker.name} stands on another branch than the log"
-                    found.append(self._duty(_restore_id(worker), "restore", why, worker.name))
+                found += self._of_worker(worker)
         known = {duty.id for duty in found}
         self._errors = {name: error for name, error in self._errors.items() if name in known}
         return found
 
-    def _duty(self, name: str, kind: str, why: str, worker: str | None = None) -> Duty:
-        return Duty(name, kind, why, worker, self._errors.get(name))
+    def _of_worker(self, worker: WorkerState) -> list[Duty]:
+        view, off = self._site.loop.core.views.accepted, self._site.registry.is_off(worker)
+        if view is None or not (off or worker.is_unordered):
+            return []
+        if view.strategy != "None":
+            why = "stands on another branch than the log" if off else f"is unordered, which {view.strategy} cannot use"
+            return [self._duty(_restore_id(worker), "restore", f"{worker.name} {why}", worker.name)]
+        to, place = self._place_for(worker), worker.position
+        if to is None or place is None:
+            why = f"{worker.name} stands on another branch than the log, which this master never had"
+            return [self._duty(_restore_id(worker), "restore", why, worker.name, lacks=True)]
+        if not off:
+            return []
+        why = f"{worker.name} stands on another branch than the log, and does not go back (splitRecovery None)"
+        return [self._duty(f"unorder-{worker.name}-{place.index}-{place.hash[:8]}", "unorder", why, worker.name, to)]
+
+    def _place_for(self, worker: WorkerState) -> Place | None:
+        """The last place on the log up to which it has executed everything; None when that is not known here."""
+        agreement, place = self._site.loop.agreement, worker.position
+        if agreement is None or place is None:
+            return None
+        texts = [*place.unordered, f"{place.index}:{place.hash}"]
+        named = [(int(index), bytes.fromhex(value)) for index, _, value in (text.partition(":") for text in texts)]
+        paths = [trace(agreement, index, value) for index, value in named]
+        known = [path.at for path in paths if path is not None]
+        if len(known) < len(paths):
+            return None
+        at = max(known)
+        return Place(agreement.view.epoch, at, agreement.history.hash_at(at).hex())
+
+    def _duty(
+        self,
+        name: str,
+        kind: str,
+        why: str,
+        worker: str | None = None,
+        to: Place | None = None,
+        lacks: bool = False,
+    ) -> Duty:
+        return Duty(name, kind, why, worker, self._errors.get(name), to, lacks)
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"duties": [...], "state", "dataCenter"}``."""

@@ -81,6 +81,10 @@ class LiveSettings:
         if state != "Joined":
             who = f"{self._site.config.node} is {state}"
             raise Conflict(f"splitRecovery cannot be changed now: {who}; wait until every master is Joined")
+        unordered = self._site.registry.unordered()
+        if unordered and self._live.preferences.split_recovery == "None":
+            what = f"{', '.join(unordered)} executed in another order than the log's"
+            raise Conflict(f"splitRecovery cannot be changed now: {what}; first: txlog worker rebuild NAME")
 
     async def _take(self, new: Live) -> None:
         config = self._site.config

@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from txlog.model.entry import Item, Position
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, NotAcceptable, Unavailable
 from txlog.model.hashes import NO_HASH
+from txlog.model.ids import Origin, Txid
+from txlog.model.view import Number
 from txlog.protocol.agreement import Agreement
+from txlog.protocol.unordered import PassOver, trace
 from txlog.runtime.loop import Loop
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, bytes_answer, encode_json, number_of
@@ -27,12 +30,14 @@ PAGE_BYTES = 1 << 20
 PAGE_BYTES_MAX = 8 << 20
 """What a reader may ask for in one page; it is in memory twice while it is sent."""
 PAGE_ENTRIES_MAX = 50_000
+PLACES_MAX = 1000
 
 
 class Pages:
     def __init__(self, site: Site) -> None:
         self._loop: Loop = site.loop
         self._site = site
+        self._over: tuple[tuple[str, int, Number], PassOver] | None = None
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/txlog/log", self.get)]
@@ -46,9 +51,10 @@ class Pages:
         hash_text = query.get("hash")
         agreement = self._agreement()
         start = self._start(agreement, after, hash_text)
+        over = self._pass_over(agreement, query.get("unordered", ""))
         cuts = self._loop.cuts
-        entries = await self._entries(agreement, after, min(upto, self._loop.stable.value), bytes_max, cuts)
-        page = LogPage(start, entries, self._loop.stable_position())
+        entries = await self._entries(agreement, after, min(upto, self._loop.executable.value), bytes_max, cuts, over)
+        page = LogPage(start, entries, self._loop.executable_position())
         if readable:
             return bytes_answer(encode_json(readable_page(page)), "application/json")
         return bytes_answer(encode_page(page), MEDIA_TYPE)
@@ -69,23 +75,40 @@ class Pages:
                 given = b""
             if len(given) != len(NO_HASH):
                 raise BadInput(f"hash={hash_text[:40]}: {2 * len(NO_HASH)} hexadecimal digits")
-        stable = self._loop.stable.value
-        if given is None and after > stable:
+        end = self._loop.executable.value
+        if given is None and after > end:
             return Position(agreement.view.epoch, after, NO_HASH)
-        if after > stable:
-            raise LogAhead(f"index {after} is above this master's stable index {stable}; ask again later")
+        if after > end:
+            raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
         mine = agreement.history.hash_at(after)
         if given is not None and given != mine and not (after == 0 and given == NO_HASH):
             raise LogDiverged(f"at index {after} this log's hash is {mine.hex()}, not {given.hex()}: another branch")
         return Position(agreement.view.epoch, after, mine)
 
-    async def _entries(self, agreement: Agreement, after: int, upto: int, bytes_max: int, cuts: int) -> list[PageEntry]:
+    def _pass_over(self, agreement: Agreement, text: str) -> PassOver | None:
+        """What a worker that stood at these places has executed. The last answer is kept: it asks page by page."""
+        if not text:
+            return None
+        about = (text, self._loop.cuts, agreement.view.number)
+        if self._over is not None and self._over[0] == about:
+            return self._over[1]
+        paths = [trace(agreement, *_place_in(place)) for place in text.split(",")[:PLACES_MAX]]
+        known = [path for path in paths if path is not None]
+        if len(known) < len(paths):
+            raise Unavailable("UnknownBranch", f"{text[:200]}: an order that this master never had; ask another one")
+        self._over = (about, PassOver(known))
+        return self._over[1]
+
+    async def _entries(
+        self, agreement: Agreement, after: int, upto: int, bytes_max: int, cuts: int, over: PassOver | None = None
+    ) -> list[PageEntry]:
         entries: list[PageEntry] = []
         size = 0
         index = after
         began = time.monotonic()
         while index < upto and size < bytes_max and len(entries) < PAGE_ENTRIES_MAX:
-            step = self._step(agreement, index, min(upto, index + STEP_ENTRIES), min(STEP_BYTES, bytes_max - size))
+            room = min(STEP_BYTES, bytes_max - size)
+            step = self._step(agreement, index, min(upto, index + STEP_ENTRIES), room, over)
             entries += step
             index += len(step)
             size += sum(len(entry.payload) + 60 for entry in step)
@@ -96,7 +119,9 @@ class Pages:
                 began = time.monotonic()
         return entries
 
-    def _step(self, agreement: Agreement, after: int, upto: int, bytes_max: int) -> list[PageEntry]:
+    def _step(
+        self, agreement: Agreement, after: int, upto: int, bytes_max: int, over: PassOver | None
+    ) -> list[PageEntry]:
         """At least one entry behind ``after``."""
         spans = agreement.history.spans(after, upto)
         wanted: dict[tuple[str, int], list[int]] = {}
@@ -123,6 +148,8 @@ class Pages:
                     noop = f"key {noops[index]}"
                 elif skips:
                     noop = self._skip(agreement, f"{span.node}.{span.birth:016x}.{seq}")
+                if over is not None and not noop:
+                    noop = _executed(over, agreement, index, Txid(Origin(span.node, span.birth), seq), item)
                 entries.append(
                     PageEntry(
                         index,
@@ -142,6 +169,23 @@ class Pages:
     def _skip(self, agreement: Agreement, txid: str) -> str:
         at = agreement.skips.get(txid, 0)
         return "skip" if 0 < at <= self._loop.stable.value else ""
+
+
+def _place_in(text: str) -> tuple[int, bytes]:
+    index, _, value = text.partition(":")
+    try:
+        found = int(index), bytes.fromhex(value)
+    except ValueError:
+        found = -1, b""
+    if found[0] < 0 or len(found[1]) != len(NO_HASH):
+        raise BadInput(f"unordered={text[:80]}: expected INDEX:HASH,... as a worker's position shows them")
+    return found
+
+
+def _executed(over: PassOver, agreement: Agreement, index: int, txid: Txid, item: Item) -> str:
+    if over.executed(index, txid.origin, txid.seq):
+        return "executed"
+    return "executed key" if item.key and over.repeats(agreement, txid, item.key, item.stamp) else ""
 
 
 def _wants_json(request: Request) -> bool:

@@ -54,13 +54,13 @@ class Workers:
         loop, registry = self._loop, self._registry
         if self._site.closing:
             seconds = min(seconds, CLOSING_S)
-        if loop.stable.value <= after and registry.tick == tick:
-            future = loop.wait_index(loop.stable, after + 1)
+        if loop.executable.value <= after and registry.tick == tick:
+            future = loop.wait_index(loop.executable, after + 1)
             registry.listen(future)
             await loop.within(future, seconds)
         return json_answer(
             {
-                "stable": _place(loop.stable_position()),
+                "stable": _place(loop.executable_position()),
                 "tick": registry.tick,
                 "workers": [worker.view() for worker in registry.workers.values()],
             }

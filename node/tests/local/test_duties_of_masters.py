@@ -1,0 +1,27 @@
+"""What several masters of a data centre list, as one list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txlog.local.duties import restores
+
+
+def restore(worker: str, lacks: bool = False) -> dict[str, Any]:
+    return {"id": f"restore-{worker}", "kind": "restore", "worker": worker, "lacks": lacks}
+
+
+UNORDER = {"id": "unorder-w-1", "kind": "unorder", "worker": "w-1", "lacks": False}
+
+
+def test_a_worker_goes_back_when_a_master_knows_that_it_must_or_nobody_knows_better() -> None:
+    for lists, wanted in (
+        ([[restore("w-1")], []], ["w-1"]),
+        ([[restore("w-1", True)], [UNORDER]], []),
+        ([[restore("w-1", True)], []], []),
+        ([[restore("w-1", True)], [restore("w-1", True)]], ["w-1"]),
+        ([[restore("w-1", True)]], ["w-1"]),
+        ([[restore("w-1", True), restore("w-2")], [restore("w-2")]], ["w-2"]),
+        ([[], []], []),
+    ):
+        assert list(restores([{"duties": duties} for duties in lists])) == wanted
