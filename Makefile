@@ -48,7 +48,7 @@ test: native lint types ## all tests, on the real components
 
 SEEDS ?= 1000
 START ?= 0
-simulate: native ## the masters under simulated faults: SEEDS=n [START=n]
+simulate: native ## the masters under simulated faults: SEEDS=n [START=n, or random for seeds that nobody has tried]
 	@$(BIN)/python -m txlog_simulation --seeds $(SEEDS) --start $(START)
 
 mutants: native ## take each safeguard out of the code; the simulator must notice

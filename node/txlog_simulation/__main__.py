@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 
 from txlog.native import prefer_native
@@ -10,11 +11,20 @@ from txlog_simulation import patching
 from txlog_simulation.mutant_table import MUTANTS
 
 
+def _start(text: str) -> int:
+    """Any seed from a million on, so that the fixed ones are not drawn again; it is told at once, to be repeated."""
+    if text != "random":
+        return int(text)
+    start = 1_000_000 + secrets.randbelow(1 << 40)
+    print(f"seeds from {start} on", flush=True)
+    return start
+
+
 def main(arguments: list[str]) -> int:
     """The exit code: 0, or 1 when something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m txlog_simulation")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--start", type=_start, default=0, help="the first seed; random: any, which is printed")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one for each processor")
     parser.add_argument("--profile", default="", help="only this mix of faults")
     parser.add_argument("--mutant", default="", help="with this safeguard taken out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import sys
 import textwrap
 import time
@@ -94,7 +95,7 @@ LISTED = (
     "crash between accept and install",
     *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
-RARE_FROM_SEEDS = 1500
+RARE_FROM_SEEDS = 5000
 RARE = ("nested split",)
 CRASH_POINTS_FROM_SEEDS = 5000
 CRASH_POINTS = tuple(f"crash after {step} of {kind}" for kind in CHANGE_RECORDS for step in CHANGE_STEPS)
@@ -128,6 +129,7 @@ class Sum:
     judged: int = 0
     twice: int = 0
     healed_ms_max: int = 0
+    cluster_ms: int = 0
     met: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     profiles: Counter[str] = field(default_factory=Counter)
@@ -141,6 +143,7 @@ class Sum:
         self.faults += result.faults
         self.judged += result.judged
         self.healed_ms_max = max(self.healed_ms_max, result.healed_ms if result.judged else 0)
+        self.cluster_ms += result.cluster_ms
         self.met += result.met
         self.refused += result.refused
         self.profiles[result.profile] += 1
@@ -182,6 +185,8 @@ def _results(job: Job) -> Iterator[tuple[Result, list[str]]]:
     context = multiprocessing.get_context("fork")  # a patched import stays patched in the children
     with context.Pool(job.jobs) as pool:
         yield from pool.imap(_one, seeds, chunksize=4)
+        pool.close()
+        pool.join()  # what they have cost is known when they have ended
 
 
 def run_all(job: Job) -> int:
@@ -259,6 +264,12 @@ def _print_table(total: Sum, missed: list[str]) -> None:
         print(f"{'VIOLATION':<18} seed {seed}: {text.splitlines()[0][:200]}")
 
 
+def _cpu_s() -> float:
+    """Of this process and of those that it has waited for."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
 def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str, object]:
     first = total.failed[0] if total.failed else None
     return {
@@ -276,6 +287,8 @@ def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str
         "run_twice": sum(1 for s in range(job.start, job.start + total.seeds) if s % TWICE_EVERY == 0),
         "never_met": missed,
         "seeds_per_s": round(total.seeds / max(took_s, 1e-9), 1),
+        "simulated_hours": round(total.cluster_ms / 3_600_000, 2),
+        "simulated_days_per_cpu_hour": round(total.cluster_ms / 86_400_000 / max(_cpu_s() / 3600, 1e-9), 2),
         "seconds": round(took_s, 1),
         "processes": job.jobs,
     }

@@ -1,5 +1,9 @@
 """Safeguards of the changes of views (protocol sections 3 and 4), each taken out of the shipped code.
 
+Without a row: that a coordinator's own number is durable (it accepts first, durably, before anybody hears of it, and
+its own report goes to nobody else), and that it is above every one seen (whoever promised more refuses, and the promise
+is asserted). Without either, 50 seeds saw nothing: the other safeguard does the same.
+
 A mutant names the profile whose mix of faults tries its rule; see ``mutant_table.py`` for the rest. Imports nothing of
 ``txlog``.
 """
@@ -90,36 +94,6 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         counts=HARM,
     ),
     Mutant("report-before-durable", "34", True, _before_durable("Report"), profile="outbids", counts=HARM),
-    Mutant(
-        "ballot-not-durable",
-        "34",
-        True,
-        (
-            Edit(
-                COORDINATING,
-                "        self._promise(number)\n        self._reported",
-                "        self.promised, self._incoming = number, None\n        self._reported",
-            ),
-            *_before_durable("Accept"),  # the coordinator accepts first, durably, which is enough by itself
-        ),
-        profile="duels",
-        counts=HARM,
-    ),
-    Mutant(
-        "number-below-what-was-seen",
-        "34",
-        True,
-        (
-            Edit(
-                COORDINATING,
-                "        epoch = max(view.epoch + 1, self.highest[0])\n"
-                "        ballot = self.highest[1] + 1 if self.highest[0] == epoch else 1\n",
-                "        epoch, ballot = view.epoch + 1, 1\n",
-            ),
-            _NO_PROMISE_ASSERTION,
-        ),
-        profile="duels",
-    ),
     Mutant(
         "install-after-a-stop",
         "34",
@@ -443,8 +417,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "23",
         False,
         (Edit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
-        profile="splits",
-        counts=HARM,
+        test="node/tests/protocol/test_masters_change_views.py::test_rule_23_a_backup_of_an_earlier_silence_is_none_for_the_next",
     ),
     Mutant(
         "lagger-by-its-log",
@@ -457,8 +430,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "if not any(_leads_on(one, other, own) for other in leaves)]",
             ),
         ),
-        profile="splits,flaps",
-        counts=HARM,
+        test="node/tests/protocol/test_closing.py::test_rule_25_the_same_as_the_model",
     ),
     Mutant(
         "ancestors-vote",
@@ -521,7 +493,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "apart_at = self.apart_at",
             ),
         ),
-        profile="flaps",
+        test="node/tests/protocol/test_closing.py::test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it",
     ),
     Mutant(
         "answer-to-an-earlier-process",

@@ -32,7 +32,8 @@ STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "rele
 
 @dataclass
 class Result:
-    """What a run came to. ``judged``: whether liveness was asked for. ``healed_ms``: how long that took."""
+    """What a run came to. ``judged``: whether liveness was asked for. ``healed_ms``: how long that took.
+    ``cluster_ms``: how much time of a cluster passed."""
 
     seed: int
     profile: str
@@ -46,6 +47,7 @@ class Result:
     healed_ms: int
     trace_digest: str
     trace: list[str]
+    cluster_ms: int
 
 
 class World:
@@ -126,6 +128,7 @@ class World:
             healed_ms,
             trace.digest() if trace.wanted else "",
             trace.lines,
+            self.now_ms,
         )
 
     def _until(self, end_ms: int) -> None:
