@@ -427,6 +427,7 @@ class World:
     def lose(self, machine: Machine) -> None:
         """Its disk is not what it was: from here on only safety is asked of this run."""
         machine.damaged = self.damaged = True
+        machine.rejoined = True  # its worker may have executed what nobody knows any more
 
     def gone(self, machine: Machine, birth: int, start: int) -> None:
         """A process has ended. Its supervisor may notice, and tell whom it reaches, some of them late."""
