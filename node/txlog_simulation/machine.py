@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
-from txlog.journal import Sync as JournalSync
 from txlog.journal.memory import Crashed
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull, PeerFault, Refused
+from txlog.model.errors import Fatal, JournalDamaged, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
@@ -29,6 +27,7 @@ from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
 from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS, WORKER
+from txlog_simulation.watched import Guard, WatchedJournal
 
 if TYPE_CHECKING:
     from txlog_simulation.world import World
@@ -38,68 +37,6 @@ MONO_BASE_MS = 1000
 DOWN, UP, PAUSED, ENDED = "down", "up", "paused", "ended"
 NEVER_WITHOUT_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat", "OtherCluster", "Misplaced")
 """Reasons to refuse a peer that no network and no crash may bring about."""
-
-
-class WatchedSync:
-    """Tells the machine when the fsync has returned."""
-
-    def __init__(self, journal: WatchedJournal, inner: JournalSync, count: int) -> None:
-        self.journal = journal
-        self.inner = inner
-        self.count = count
-
-    def run(self) -> None:
-        """See ``Sync.run``."""
-        self.inner.run()
-        self.journal.machine.durable(self.count)
-
-
-class WatchedJournal:
-    """The journal that the executor gets: every record passes here, every step may be the process's last."""
-
-    def __init__(self, machine: Machine, inner: Journal) -> None:
-        self.machine = machine
-        self.inner = inner
-        self.read = inner.read
-        self.room = True
-
-    @property
-    def dirty(self) -> bool:
-        """See the journal."""
-        return self.inner.dirty
-
-    def has_room_for(self, length: int) -> bool:
-        """See the journal."""
-        self.room = self.inner.has_room_for(length)
-        return self.room
-
-    def append(self, record: Record) -> None:
-        """See the journal."""
-        try:
-            self.inner.append(record)
-        except JournalFull as full:
-            world = self.machine.world
-            world.met["room for work asked for too small"] += self.room
-            if not self.room:
-                world.findings.add(ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}")
-            raise
-        self.machine.appended(record)
-        trap = self.machine.traps.pop(type(record).__name__, None)
-        if trap is not None:
-            trap()
-        self.machine.step("append")
-
-    def begin_sync(self) -> WatchedSync | None:
-        """See the journal."""
-        inner = self.inner.begin_sync()
-        if inner is None:
-            return None
-        return WatchedSync(self, inner, len(self.machine.pending))
-
-    def end_sync(self, sync: Sync) -> None:
-        """See the journal."""
-        assert isinstance(sync, WatchedSync)
-        self.inner.end_sync(sync.inner)
 
 
 class Machine:
@@ -148,7 +85,7 @@ class Machine:
         self.hunted = False
         self.down_ms = 0
         self.disk.on_error = self._disk_failed
-        self._guard = _Guard(self)
+        self._guard = Guard(self)
 
     # Time
 
@@ -761,52 +698,6 @@ class Machine:
             self.executor.backup_done(index, value or agreement.history.start_hash)
             self._turn_by(self.executor.poll(self.now()))
             self._flush()
-
-
-class _Guard:
-    """Ends the process as its exception says: a simulated crash, by name, or by our own mistake."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, _: object) -> bool:
-        machine = self.machine
-        world = machine.world
-        match wrong:
-            case None:
-                return True
-            case Crashed():
-                machine.crash(f"at step {wrong}")
-                back_ms = machine.down_ms or machine.rng.choice((5, 50, 300))
-                machine.down_ms = 0
-                world.at(world.now_ms + back_ms, machine.start, machine.life)
-            case JournalBroken() if "the disk failed" in str(wrong):
-                machine.crash("by a failed fsync")
-                world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
-            case JournalFull() | JournalBroken() if self.machine.disk.full:
-                # a record larger than the promised room, or the reserve used up: it ends, and holds the log
-                world.met["ended for a full disk"] += 1
-                machine.crash("for a full disk")
-                world.at(world.now_ms + machine.rng.choice((50, 300)), machine.start, machine.life)
-            case Fatal() | JournalFault():
-                reason = getattr(wrong, "reason", type(wrong).__name__)
-                machine.end(reason, str(wrong))
-                if not machine.damaged and not (world.forged and reason == "Forked"):
-                    world.findings.add(PROCESS, "2", f"{machine.name} ends without cause: {wrong}")
-            case AssertionError() if world.old and "rule 13" in str(wrong):
-                # A master with an old disk asked, and nobody answered: it makes stamps below its forgotten promise.
-                world.met["stopped by rule 13 against an old disk"] += 1
-                machine.end("AssertionError", str(wrong))
-            case Exception():
-                where = "".join(traceback.format_exception(wrong)[-3:])
-                machine.end(type(wrong).__name__, str(wrong))
-                world.findings.add(PROCESS, "31", f"{machine.name} breaks: {type(wrong).__name__} {wrong}\n{where}")
-            case _:
-                return False
-        return True
 
 
 def submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:
