@@ -95,7 +95,8 @@ def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_on
         assert not story.wrong()
         splits = story.report()
         assert {(split["strategy"], tuple(split["restoredWorkers"])) for split in splits} == {("None", ())}
-        assert [split["unorderedWorkers"] for split in splits if split["unorderedWorkers"]] == [["us-worker-1"]]
+        # A master killed before anybody heard it at work in the new view is silent for its term: another split.
+        assert {name for split in splits for name in split["unorderedWorkers"]} == {"us-worker-1"}
         states = {name: worker.state for name, worker in cluster.workers().items()}
         assert states == {"uk-worker-1": "Working", "us-worker-1": "Unordered"}
 
