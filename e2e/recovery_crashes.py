@@ -8,7 +8,7 @@ step        when
 suspected   a side misses the other, and no backup was begun
 backing up  the process that makes a split backup runs
 isolated    both sides go on alone
-rejoining   the links are healed, and some master has stopped its view
+rejoining   the links are healed, and some master has left its state: it has stopped its view, or is in the next one
 restoring   the process that makes a worker anew runs
 =========== ==================================================================================================
 
@@ -97,7 +97,7 @@ class Attempt:
             self.story.heal()
         began = time.monotonic()
         if self.step == "rejoining":
-            self._wait("a view is stopped", lambda: "Rejoining" in self._states(), pause_s=0.005)
+            self._wait("a view is stopped", lambda: set(self._states()) - {"Isolated"} != set(), pause_s=0.005)
             self._kill()
         elif self.step == "restoring":
             self._kill_while("--restore=")
@@ -234,7 +234,7 @@ def _all(cluster: Cluster, report: Report, only: list[str]) -> None:
         attempt = Attempt(cluster, step, role)
         try:
             took = attempt.run()
-        except NotMet as why:
+        except (NotMet, CannotMeasure) as why:
             report.must(f"{role} killed while {step}", False, str(why))
             cluster.wait_settled(SETTLE_S)
             continue
