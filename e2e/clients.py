@@ -12,7 +12,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bench.cluster import Cluster
@@ -56,44 +56,25 @@ def client_of(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-class Clients:
-    """``count`` clients over all masters. :meth:`begin` and :meth:`end` bound a stretch of load; the history grows
-    over all stretches."""
+class Crowd:
+    """Threads, one for each client, from :meth:`begin` to :meth:`end`. ``_run(client)`` is what one does until
+    ``_over`` is set. ``wrong``: what must not happen to any of them."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        count: int = 8,
-        pause_s: float = 0.03,
-        seed: int = 1,
-        homes: Mapping[int, Sequence[str]] | None = None,
-    ) -> None:
-        """``homes``: the masters that a client uses, where that is not all of them."""
-        self.cluster = cluster
-        self._homes = homes or {}
-        self.history: list[Operation] = []
-        self.repeats = 0
-        self.retries = 0
+    def __init__(self, clients: Iterable[int], name: str) -> None:
         self.wrong: list[str] = []
-        self._count = count
-        self._pause_s = pause_s
-        self._seed = seed
-        self._numbers = [0] * count
-        self._lock = threading.Lock()
+        self._clients = list(clients)
+        self._name = name
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def set_up(self) -> None:
-        """Every client's counter at 0."""
-        for client in range(self._count):
-            body = set_up_of(client).encode()
-            self._write(client, f"setup-{client}", body, "application/sparql-update", "synced", "")
+    def _run(self, client: int) -> None:
+        raise NotImplementedError
 
     def begin(self) -> None:
         self._over.clear()
         self._threads = [
-            threading.Thread(target=self._run, args=(client,), name=f"client-{client}", daemon=True)
-            for client in range(self._count)
+            threading.Thread(target=self._run, args=(client,), name=f"{self._name}-{client}", daemon=True)
+            for client in self._clients
         ]
         for thread in self._threads:
             thread.start()
@@ -106,6 +87,38 @@ class Clients:
             if thread.is_alive():
                 self.wrong.append(f"{thread.name} does not end")
         self._threads = []
+
+
+class Clients(Crowd):
+    """``count`` clients over all masters. :meth:`begin` and :meth:`end` bound a stretch of load; the history grows
+    over all stretches."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        count: int = 8,
+        pause_s: float = 0.03,
+        seed: int = 1,
+        homes: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
+        """``homes``: the masters that a client uses, where that is not all of them."""
+        super().__init__(range(count), "client")
+        self.cluster = cluster
+        self._homes = homes or {}
+        self.history: list[Operation] = []
+        self.repeats = 0
+        self.retries = 0
+        self._count = count
+        self._pause_s = pause_s
+        self._seed = seed
+        self._numbers = [0] * count
+        self._lock = threading.Lock()
+
+    def set_up(self) -> None:
+        """Every client's counter at 0."""
+        for client in range(self._count):
+            body = set_up_of(client).encode()
+            self._write(client, f"setup-{client}", body, "application/sparql-update", "synced", "")
 
     def during(self, seconds: float) -> None:
         """Load for so long."""

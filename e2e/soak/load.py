@@ -7,14 +7,13 @@ Idempotency-Key and is repeated under it until somebody acknowledges it.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from e2e.clients import GIVE_UP_S, WAIT_S, Clients, quads_of
+from e2e.clients import GIVE_UP_S, WAIT_S, Clients, Crowd, quads_of
 from e2e.history import Operation, Outcome
 from e2e.soak.running import Arena
 from txlog.client import MasterUnreachable, Write, Written
@@ -33,36 +32,17 @@ _line = msgspec.json.Encoder().encode
 _answer = msgspec.json.Decoder(Written).decode
 
 
-class Bulk:
+class Bulk(Crowd):
     """Clients ``FIRST_BULK``…: ``per_s`` transactions a second in all, while nothing breaks."""
 
     def __init__(self, homes: dict[int, Sequence[str]], per_s: float, seed: int) -> None:
+        super().__init__(homes, "bulk")
         self.history: list[Operation] = []
         self.retries = 0
-        self.wrong: list[str] = []
         self._homes = homes
         self._pause_s = BATCH * len(homes) / per_s
         self._seed = seed
         self._numbers = dict.fromkeys(homes, 0)
-        self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
-
-    def begin(self) -> None:
-        self._over.clear()
-        self._threads = [
-            threading.Thread(target=self._run, args=(client,), name=f"bulk-{client}", daemon=True)
-            for client in self._homes
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def end(self) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(GIVE_UP_S + 2 * WAIT_S)
-            if thread.is_alive():
-                self.wrong.append(f"{thread.name} does not end")
-        self._threads = []
 
     def _run(self, client: int) -> None:
         draw = random.Random(f"{self._seed}.{client}.{self._numbers[client]}")

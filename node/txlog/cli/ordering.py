@@ -40,7 +40,7 @@ def found(
                 if client.status().node not in member:
                     continue
                 client.found(member)
-                view = _founded_view(client, wait)
+                view = _installed_view(client, None, [], wait)
             except TxLogError as why:
                 refused = refused if isinstance(why, Unavailable) else why
                 continue
@@ -50,17 +50,6 @@ def found(
             out.print(f"founded: {', '.join(view['members'])}", highlight=False)
         return
     raise refused or NotFound(f"none of {', '.join(member)} answers")
-
-
-def _founded_view(client: MasterClient, wait: float) -> dict[str, Any]:
-    until = time.monotonic() + wait
-    while True:
-        status = client.status()
-        if status.view.installed:
-            return {"number": status.view.number, "members": [str(one["node"]) for one in status.members]}
-        if time.monotonic() > until:
-            raise Unavailable("NotFounded", f"not founded after {wait:g} s; txlog status says what is missing")
-        time.sleep(PAUSE_S)
 
 
 def force_view(
@@ -82,7 +71,7 @@ def force_view(
         told = client.force_view(without)
         for one in told["mayMiss"]:
             err.print(_missing(one), highlight=False)
-        view = _next_view(client, str(told["view"]), without, wait)
+        view = _installed_view(client, told["view"], without, wait)
     if json:
         show_json({**told, "next": view})
     else:
@@ -112,7 +101,8 @@ def _missing(one: dict[str, Any]) -> str:
     return f"{one['node']}: all that was heard of it is here, up to its transaction {held}"
 
 
-def _next_view(client: MasterClient, left: str, without: list[str], wait: float) -> dict[str, Any]:
+def _installed_view(client: MasterClient, left: str | None, without: list[str], wait: float) -> dict[str, Any]:
+    """The view that follows ``left`` and has none of these, as soon as it is installed."""
     until = time.monotonic() + wait
     while True:
         status = client.status()
@@ -121,6 +111,5 @@ def _next_view(client: MasterClient, left: str, without: list[str], wait: float)
         if view.number != left and view.installed and not set(members) & set(without):
             return {"number": view.number, "members": members}
         if time.monotonic() > until:
-            why = view.holding or status.state
-            raise Unavailable("NoView", f"no view without {', '.join(without)} after {wait:g} s: {why}")
+            raise Unavailable("NoView", f"the view is not there after {wait:g} s: {view.holding or status.state}")
         time.sleep(PAUSE_S)

@@ -35,8 +35,6 @@ UNVOUCHED_MS: Final = 30_000
 PATIENCE_MAX: Final = 8
 """Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
 NEVER: Final = 1 << 60
-ORDERED: Final = "ordered"
-"""Why a member is gone: the operator says so, and has said what may be missing."""
 
 
 class Standing:
@@ -242,7 +240,7 @@ class Standing:
         for member in members:
             assert member is not None
             heard = self._starts.get(member.origin, 0)
-            self.departures[member.node] = Departure(member.node, member.birth, heard, ORDERED)
+            self.departures[member.node] = Departure(member.node, member.birth, heard, "ordered")
 
     def _depart(self, departure: Departure) -> None:
         member = self.accepted.member(departure.node) if self.accepted is not None else None

@@ -14,7 +14,7 @@ from txlog.model.ids import Origin
 from txlog.model.view import Member, View
 from txlog.protocol.changes import fits, is_ordered
 from txlog.protocol.coordinating import Coordinating
-from txlog.protocol.standing import CAUGHT_UP, NEVER, ORDERED, SILENT_ROUNDS, UNVOUCHED_MS
+from txlog.protocol.standing import CAUGHT_UP, NEVER, SILENT_ROUNDS, UNVOUCHED_MS
 from txlog.wire.messages import (
     Departure,
     Who,
@@ -99,7 +99,7 @@ class Views(Coordinating):
         if member.node == self.settings.node:
             return None
         found = self.departures.get(member.node)
-        if found is not None and found.why == ORDERED and self.around.both_ways(member.node):
+        if found is not None and found.why == "ordered" and self.around.both_ways(member.node):
             del self.departures[member.node]  # it is back: the order was about one that is gone
         elif found is not None and fits(found, member, self._starts.get(member.origin, 0)):
             tried_ms = self._unvouched.get(found, -NEVER)
