@@ -201,8 +201,11 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(CLOSING, "    base.put_all(base.queue(cells), cells)\n    return base\n", "    return base\n"),
-            Edit(CLOSING, "outside = [r for r in reports if r not in winner.reports]", "outside = reports"),
+            Edit(
+                CLOSING,
+                "    base.put_all(base.queue(cells, branch.view.floor), cells)\n    return base\n",
+                "    return base\n",
+            ),
         ),
         profile="views",
         counts=HARM,
@@ -373,8 +376,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 MEMBERSHIP,
-                "                if self.around.both_ways(member.node) and member.node not in nodes:",
-                "                if False:",
+                "heard = self.around.both_ways(member.node) and member.node not in nodes",
+                "heard = False",
             ),
             Edit(
                 MEMBERSHIP,

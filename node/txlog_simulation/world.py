@@ -405,6 +405,7 @@ class World:
         self.mirrors[origin] = machine.mirror
         kept = max(mirror.held.get(origin, 0) for mirror in self.mirrors.values())
         del self.transactions.made.get(origin, [])[kept:]
+        self._forget_unknown_views()
 
     def wipe(self, machine: Machine) -> None:
         """Its disk is empty: it comes back with a new birth, as a learner that must be taken in. What only it held has
@@ -418,11 +419,15 @@ class World:
             told = self.transactions.accepted
             told[machine.origin] = min(told.get(machine.origin, 0), kept)
         machine.empty()
+        self._forget_unknown_views()
+        machine.rejoined = True  # its worker may have executed what nobody knows any more
+
+    def _forget_unknown_views(self) -> None:
+        """What nobody has accepted or grown from any more has never been: its number may be given again."""
         views = [view for mirror in self.mirrors.values() if (view := mirror.accepted) is not None]
         known = {number for view in views for number in (*view.history, view.number)}
         self.log.forget_all_but(known)
         self.views.forget_all_but(known)
-        machine.rejoined = True  # its worker may have executed what nobody knows any more
 
     def lose(self, machine: Machine) -> None:
         """Its disk is not what it was: from here on only safety is asked of this run."""

@@ -210,6 +210,32 @@ def test_what_comes_from_outside_may_have_stamps_that_fall() -> None:
     assert [t.name for t in waiting_of(closed_of(masters))] == [(D.origin, 1), (D.origin, 2)]
 
 
+def test_what_was_fetched_of_another_branch_is_none_of_the_queue() -> None:
+    """c1 and c2 had new stamps when this view took c in, which went on beside it; c3 and c4 were fetched from there."""
+    view = view_of((3, 1, "a"), "abc", [FIRST.number], floor=60)
+    fetched = [tx("c3", 62), tx("c4", 90)]
+    masters = [
+        Master(A, view, [a1], [tx("c1", 61), tx("c2", 70), tx("a2", 80)]),
+        Master(B, view, [a1], [tx("c1", 61), tx("c2", 70), *fetched, tx("d1", 30)]),
+    ]
+    closed = closed_of(masters)
+    assert [t.name for t in base_of(closed, [a1])] == [(A.origin, 1), (C.origin, 1), (C.origin, 2), (A.origin, 2)]
+    assert [t.name for t in waiting_of(closed)] == [(D.origin, 1), (C.origin, 3), (C.origin, 4)]
+    assert min(t.stamp for t in waiting_of(closed)) == closed.view.floor + 1 == 91
+
+
+def test_a_merge_takes_no_stamp_that_a_branch_only_fetched() -> None:
+    """In b's view d3 has a stamp of a third branch, below the one that d2 has in d's own."""
+    one = view_of((3, 1, "b"), "bd", [FIRST.number], "Simple", floor=60)
+    other = view_of((3, 2, "d"), "d", [FIRST.number], "Simple")
+    own = [tx("d1", 50), tx("d2", 66), tx("d3", 67)]
+    mine = [tx("b1", 55)]
+    masters = [Master(B, one, mine, [tx("d1", 61), tx("d2", 70), tx("d3", 62)]), Master(D, other, own, [])]
+    closed = closed_of(masters, own=own)
+    assert base_of(closed, own) == [own[0], *mine, *own[1:]]
+    assert closed.waiting == []
+
+
 def test_a_gap_inside_the_view_is_refused() -> None:
     """Hold means every earlier seq too, so such a report is none of a sound master."""
     with pytest.raises(Unclosed, match=r"would follow"):

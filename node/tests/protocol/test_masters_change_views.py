@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from core_cluster import Cluster, update
 
@@ -295,6 +297,25 @@ def test_rule_22_a_view_changes_around_a_lost_link(lost: set[tuple[str, str]]) -
     assert_same_logs(cluster, 2)
 
 
+def test_rule_22_laggers_at_the_end_of_a_chain_are_let_in_one_after_the_other() -> None:
+    """a and c hear b only. a went on alone, so b and c lag behind it: b alone first, since a does not hear of c."""
+    cluster = Cluster("abc", idle_interval_ms=100).founded()
+    cluster.submit("c", "x")
+    cluster.run(300)
+    cluster.cut = {("a", "c"), ("c", "a")}
+    for node in ("b", "c"):
+        start = cluster.core(node).start
+        cluster.crash(node)
+        cluster.executors["a"].prove_down(node, cluster.journals[node].birth, start)
+    run_until_in_view(cluster, "a")
+    cluster.submit("a", "y")
+    cluster.run(100)
+    cluster.start("b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
 # Crashes between any two steps
 
 
@@ -348,6 +369,23 @@ def test_rule_23_a_backup_of_an_earlier_silence_is_none_for_the_next() -> None:
     assert views.number == before, "it went on without a backup"
     cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
     run_until_in_view(cluster, "a")
+
+
+def test_rule_23_a_backup_of_the_one_that_is_left_behind_is_none() -> None:
+    cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=500).founded()
+    views, before = cluster.core("b").views, cluster.core("b").views.number
+    patient = cluster.core("a").settings
+    cluster.core("a").adopt(replace(patient, max_peer_lag_ms=60_000))  # it stays in the view
+    cluster.cut = {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
+    agreement = cluster.core("a").views.agreement
+    assert agreement is not None
+    cluster.run(450)
+    cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.cut -= {("a", "b")}  # it is heard again, by b alone, and hears nobody
+    cluster.run(8000)
+    assert views.number == before, "it went on without a backup"
+    cluster.executors["c"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    run_until_in_view(cluster, "b", "c")
 
 
 # Orders of the operator

@@ -271,6 +271,49 @@ def test_refused_heard_both_ways(gone: list[Departure]) -> None:
     assert refused(b, propose([A, B], gone)) == ("HeardBothWays", "c")
 
 
+def test_one_that_lags_goes_along_without_others_of_its_old_view() -> None:
+    """The view that takes it in has grown from its own; c, which only b hears, is let in after it."""
+    b = Lone()
+    b.hear("c")
+    assert refused(b, propose([A, B], number=(4, 1, "a"), view=(3, 1, "a"))) == ("HeardBothWays", "c")
+    grown = View(2, 1, "a", [A], VIEW.cluster_id, 0, base(), VIEW.origins, [VIEW.number])
+    b.receive("a", wire.Known("a", 1, 1, list(CONFIGURED), [], grown, True, [0, 0, 0]))
+    assert refused(b, propose([A, B], number=(4, 1, "a"))) == ("HeardBothWays", "c"), "it lags behind another view"
+    assert isinstance(b.ask("a", propose([A, B], number=(4, 1, "a"), view=(2, 1, "a"))), Report)
+
+
+def test_rule_23_a_backup_is_wanted_also_when_the_view_is_stopped() -> None:
+    """Whoever proposed the next one may never be heard again; without a backup this one would wait for ever."""
+    b = Lone()
+    b.ask("a", propose([A, B], [DOWN]))
+    for node in ("a", "c"):
+        b.hear(node)
+    b.pass_ms(100)
+    assert not b.core.wants_backup
+    b.hear("a")
+    b.pass_ms(390)
+    assert not b.core.wants_backup
+    b.pass_ms(200)
+    assert b.core.wants_backup
+    b.core.backup_done(0, chain_start(VIEW.cluster_id))
+    assert not b.core.wants_backup
+
+
+def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> None:
+    """There it may have another stamp, and a would order it by the one that it has here."""
+    grown = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [(1, 0, "c")], known=[1, 0, 0])
+    b = Lone()
+    b.hear("a")
+    b.receive("c", wire.Known("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
+    b.said.clear()
+    b.pass_ms(50)
+    assert not any(isinstance(message, wire.FetchRuns) for _, message in b.said)
+    b.pass_ms(450)  # a is silent: nobody else can bring it
+    b.receive("c", wire.Known("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
+    b.pass_ms(50)
+    assert ("c", wire.FetchRuns(Span("a", 1, 1, 1))) in b.said
+
+
 def test_a_silent_one_may_go_when_nobody_hears_it() -> None:
     b = Lone()
     b.hear("c")

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from txlog_simulation.mutant_table import MUTANTS
 from txlog_simulation.patching import Edit, PatchMissesError, patched
-from txlog_simulation.plan import PROFILES, draw
+from txlog_simulation.plan import PROFILES, Fault, Work, draw
 from txlog_simulation.runner import LISTED
 from txlog_simulation.world import run
 
@@ -117,3 +118,39 @@ def test_a_view_of_everybody_that_not_everybody_accepts_binds_nobody_to_its_base
     result = run(draw(19, "flaps"))
     assert result.violations == []
     assert result.judged
+
+
+def test_a_view_that_only_an_old_image_forgot_may_have_its_number_given_again() -> None:
+    """b alone accepts a view; its disk goes back to before that, and later it gives the same number to another one."""
+    drawn = draw(5022, "damage")
+    faults = (
+        Fault(199, "old-image", 1, 0, 300, 51),
+        Fault(336, "crash", 0, 1, 150, 26),
+        Fault(1544, "crash", 0, 1, 150, 30),
+    )
+    work = (Work(626, 1, 1, False, False, False), Work(771, 1, 8, False, False, False))
+    quiet = {"loss": 0.0, "repeat": 0.0, "jitter_ms": 0, "reorder": False, "disk_ms": 0, "far_ms": 1, "near_ms": 1}
+    plan = replace(
+        drawn,
+        masters=2,
+        centres=(0, 0),
+        weights=(1, 1),
+        clock_offsets_ms=(0, 0),
+        clock_rates=(1.0, 1.0),
+        round_timeout_ms=124,
+        idle_interval_ms=93,
+        majority=False,
+        proofs=1.0,
+        supervised=False,
+        safety_ms=1600,
+        max_peer_lag_ms=60_000,
+        strategy="Smart",
+        links=(),
+        faults=faults,
+        work=work,
+        **quiet,
+    )
+    result = run(plan)
+    assert result.met["old-image"] == 1
+    assert result.met["view accepted"] >= 4, "two founded, then b alone, twice"
+    assert result.violations == []

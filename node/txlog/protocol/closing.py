@@ -104,11 +104,10 @@ def close(
         forks = _forks(branches, own)
         forks = sorted(forks, key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
     winner = forks[0]
-    outside = [r for r in reports if r not in winner.reports]
     merged = len(forks) > 1 and _shared_strategy(forks) == "Simple"
     base = _merged(own, forks) if merged else _closed(own, winner)
     floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), base.highest])
-    rest = _gathered([p for r in outside for p in r.pending] + [p for r in reports for p in r.parked])
+    rest = _gathered([p for r in reports for p in [*r.pending, *r.parked]])
     waiting = _waiting(rest, base, floor)
     origins = _origins(own, members, base, waiting, rest)
     known = {Origin(w.node, w.birth): w.first_seq + len(w.stamps) - 1 for w in waiting}
@@ -328,14 +327,21 @@ class Base:
                 raise Unclosed(f"nobody who reports names {origin}.{seq} in full")
             self.put(origin, seq, cell)
 
-    def queue(self, cells: Cells) -> list[Name]:
-        """What these hold that is not in it, in key order."""
-        rows = [
-            (cell.stamp, origin, seq)
-            for origin, mine in cells.items()
-            for seq, cell in mine.items()
-            if seq > self.last(origin)
-        ]
+    def queue(self, cells: Cells, floor: int) -> list[Name]:
+        """What these hold that is not in it, in key order. ``floor``: of their view, in whose queue the stamps of each
+        origin grow from above it. Where they do not, that one and those behind it came from another branch: they were
+        fetched there while this view was stopped, with the stamps that they have there."""
+        rows: list[tuple[int, Origin, int]] = []
+        for origin, mine in cells.items():
+            last = mine.get(self.last(origin))
+            before = max(floor, last.stamp) if last is not None else floor
+            for seq in sorted(mine):
+                if seq <= self.last(origin):
+                    continue
+                if mine[seq].stamp <= before:
+                    break
+                before = mine[seq].stamp
+                rows.append((before, origin, seq))
         return [(origin, seq) for _, origin, seq in sorted(rows)]
 
 
@@ -359,7 +365,7 @@ def _closed(own: History, branch: Branch) -> Base:
     base.put_all(branch.log, cells)
     if branch.log and base.hash != branch.hashes[-1]:
         raise Unclosed(f"the log of view {branch.number}, {branch.length} long, cannot be put together here")
-    base.put_all(base.queue(cells), cells)
+    base.put_all(base.queue(cells, branch.view.floor), cells)
     return base
 
 
@@ -370,11 +376,16 @@ def _merged(own: History, forks: list[Branch]) -> Base:
     shortest = min(own.length, *(base.length for base in closed))
     while cut < shortest and all(_base_hash(base, cut + 1, own) == own.hash_at(cut + 1) for base in closed):
         cut += 1
-    cells = _gathered([p for fork in forks for r in fork.reports for p in r.pending])
+    cells: Cells = {}
     names: set[Name] = set()
-    for base in closed:
-        mine = _names(base.spans)
-        names |= {*_names(own.spans(min(cut, base.cut), base.cut)), *mine[max(0, cut - base.cut) :]}
+    for base, fork in zip(closed, forks, strict=True):
+        for origin, told in _gathered([p for r in fork.reports for p in r.pending]).items():
+            known = cells.setdefault(origin, {})
+            for seq, mine in told.items():
+                if seq <= base.last(origin):  # what it only holds for another branch counts there
+                    known[seq] = min(mine, known.get(seq, mine))
+        behind = _names(base.spans)[max(0, cut - base.cut) :]
+        names |= {*_names(own.spans(min(cut, base.cut), base.cut)), *behind}
     merged = Base(own, cut)
     rows: list[tuple[int, Origin, int]] = []
     for origin, seq in names:

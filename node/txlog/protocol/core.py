@@ -219,7 +219,12 @@ class Core(Submitting):
         views, view = self.views, self.views.accepted
         if view is None or self.agreement is None or self.settings.majority or view.strategy == "None":
             return False
-        return views.at_work and views.backup_at < 0 and any(not self.is_present(p) for p in self.peers)
+        if views.backup_at >= 0 or self.closing:
+            return False
+        if views.at_work:
+            return any(not self.is_present(p) for p in self.peers)
+        silent_ms = self.settings.round_timeout_ms  # nobody posts while the view is stopped
+        return any(self.around.silent_ms(p.node) > silent_ms for p in self.peers)
 
     def backup_done(self, index: int, value: bytes) -> None:
         """A verified backup stands at this position. :class:`Conflict` when that is not on the stable part of the

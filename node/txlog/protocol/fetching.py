@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from txlog.model.entry import Span
+from txlog.model.ids import Origin
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.standing import Standing
 from txlog.wire.messages import (
@@ -37,6 +38,11 @@ class Fetching(Standing):
         source = sources[self._turn % len(sources)]
         self.sends.append((source, FetchRuns(Span(span.node, span.birth, span.first_seq, count))))
 
+    def _comes_by_itself(self, agreement: Agreement, origin: Origin) -> bool:
+        """A member of the view at work brings its own, with the stamps of this view; elsewhere they may have others."""
+        inside = self.at_work and self.ahead is None and agreement.takes_part(origin)
+        return inside and self.around.both_ways(origin.node)
+
     def _missed(self, agreement: Agreement) -> tuple[list[str], Span | None]:
         accept = self._incoming
         if accept is not None:
@@ -49,6 +55,6 @@ class Fetching(Standing):
             for origin, seq in holds.items():
                 queue = agreement.by_origin.get(origin)
                 held = queue.held if queue is not None else 0
-                if seq > held and origin != self.origin:
+                if seq > held and origin != self.origin and not self._comes_by_itself(agreement, origin):
                     return [node], Span(origin.node, origin.birth, held + 1, seq - held)
         return [], None

@@ -75,17 +75,18 @@ class Membership(Fetching):
                 continue
             one = gone.get((member.node, member.birth))
             if one is None:
-                if self.around.both_ways(member.node) and member.node not in nodes:  # else its new birth is heard
+                heard = self.around.both_ways(member.node) and member.node not in nodes  # else its new birth is heard
+                if heard and not self._lags_behind(proposal):
                     return "HeardBothWays", member.node, f"{member.node} is heard here"
                 if proposal.view != self.number:
                     continue  # it is not in the coordinator's view
                 return "LeftOut", member.node, f"{member.node} is left out without a reason"
-            heard = self._starts.get(member.origin, 0)
-            if not fits(one, member, heard):
+            start = self._starts.get(member.origin, 0)
+            if not fits(one, member, start):
                 return (
                     "StaleProof",
                     member.node,
-                    f"{member.node} start {heard} was heard, {one.start} is said to be gone",
+                    f"{member.node} start {start} was heard, {one.start} is said to be gone",
                 )
             if one.why in ("silent", "ordered") and self.around.both_ways(member.node):
                 return "HeardBothWays", member.node, f"{member.node} is heard here"
@@ -93,6 +94,11 @@ class Membership(Fetching):
         if few and not is_ordered(proposal.gone):
             return "NoMajority", "", "these members have no more than half of the weight"
         return None
+
+    def _lags_behind(self, proposal: Propose) -> bool:
+        """This master is taken in again by a view that has grown from its own. Who else was in that one is let in
+        after it, by whoever hears it then: at the end of a chain of masters that is this one alone."""
+        return self.ahead is not None and proposal.view >= self.ahead.number
 
     def _refuse(self, peer: str, number: Number, why: str, about: str, text: str) -> None:
         self.sends.append((peer, Refuse(number, self.promised, why, about, text)))

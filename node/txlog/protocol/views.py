@@ -105,9 +105,12 @@ class Views(Coordinating):
             tried_ms = self._unvouched.get(found, -NEVER)
             tried = self.around.now_ms - tried_ms <= UNVOUCHED_MS
             return found if not tried or self._all_here(self.around.reachable()) else None
-        if self.around.silent_ms(member.node) > self._term_ms and self._may_part:
+        if self._is_silent(member) and self._may_part:
             return Departure(member.node, member.birth, self._starts.get(member.origin, 0), "silent")
         return None
+
+    def _is_silent(self, member: Member) -> bool:
+        return self.around.silent_ms(member.node) > self._term_ms
 
     @property
     def _term_ms(self) -> int:
@@ -123,7 +126,8 @@ class Views(Coordinating):
         agreement, view = self.agreement, self.accepted
         if self.settings.majority or agreement is None or view is None or view.strategy == "None":
             return True
-        others = [self._candidates.get(m.node) for m in view.members if self.around.is_heard(m.node)]
+        stay = [m for m in view.members if self.around.is_heard(m.node) and not self._is_silent(m)]
+        others = [self._candidates.get(m.node) for m in stay]  # what one that is left behind has saved is on its side
         return self.backup_at >= 0 or any(who is not None and who.backup >= 0 for who in others)
 
     def _is_ready(self, who: Who) -> bool:

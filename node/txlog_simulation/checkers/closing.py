@@ -130,9 +130,21 @@ class _Model:
         return sum(self.weights[node] for node in counted), len(self.log[n]), -first
 
     def _whole(self, n: Number) -> list[Tx]:
-        """The longest log of a branch, then what its members hold in its queue, in key order."""
+        """The longest log of a branch, then what its members hold in its queue, in key order. In a queue the stamps of
+        each origin grow: what falls below what it follows, and all behind that, is of another branch."""
         inside = {t[1:] for t in self.log[n]}
-        return self.log[n] + sorted({t for m in self.by[n] for t in m.queue if t[1:] not in inside})
+        before = {t.origin: t.stamp for t in self.log[n]}
+        least: dict[Name, Tx] = {}
+        for one in (t for m in self.by[n] for t in m.queue if t[1:] not in inside):
+            least[one[1:]] = min(one, least.get(one[1:], one))
+        found: list[Tx] = []
+        for one in sorted(least.values(), key=lambda t: (t.origin, t.seq)):
+            if one.stamp <= before.get(one.origin, self.view[n].floor):
+                before[one.origin] = 1 << 64
+                continue
+            before[one.origin] = one.stamp
+            found.append(one)
+        return self.log[n] + sorted(found)
 
     def base(self) -> list[Tx]:
         branches = [self._whole(n) for n in self.order]
@@ -160,11 +172,9 @@ class _Model:
         last: dict[Origin, int] = {}
         for one in base:
             last[one.origin] = one.seq
-        winner = {m.node for m in self.by[self.order[0]]}
         least: dict[Name, Tx] = {}
         for master in masters:
-            outside = [] if master.node in winner else [*master.log, *master.queue]
-            for one in [*outside, *master.parked]:
+            for one in [*master.log, *master.queue, *master.parked]:
                 if one[1:] not in inside:
                     least[one[1:]] = min(one, least.get(one[1:], one))
         highest: dict[Origin, int] = {}
