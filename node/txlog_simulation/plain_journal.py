@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from txlog.model.entry import KIND_SKIP, Item, Run, Span
+from txlog.model.entry import NOT_FOR_WORKERS, Item, Run, Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import (
@@ -177,7 +177,7 @@ def _abandoned(found: Recovered, cut: int, items: dict[Origin, list[tuple[Item, 
         bytes(found.log_hashes[HASH_BYTES * (cut - 1) : HASH_BYTES * cut]) if cut else b"",
         [Span(txid.origin.node, txid.origin.birth, txid.seq, 1) for txid in gone],
         bytes(found.log_hashes[HASH_BYTES * cut :]),
-        [(item.key, txid) for txid, item in held if item.key and item.kind != KIND_SKIP],
+        [(item.key, txid) for txid, item in held if item.key and item.kind not in NOT_FOR_WORKERS],
     )
 
 

@@ -35,17 +35,13 @@ _NO_SETTLED_CHECK = (
     Edit(AGREEMENT, "        assert self.settled_at <= cut <=", "        assert 0 <= cut <="),
 )
 _MAJORITY_CHECKS = (
-    Edit(
-        MEMBERSHIP, "few = self.settings.majority and not self._is_majority(", "few = False and not self._is_majority("
-    ),
+    Edit(MEMBERSHIP, "few = self.majority and not self._is_majority(", "few = False and not self._is_majority("),
     Edit(
         COORDINATING,
-        "if self.settings.majority and not self._is_majority(know)",
+        "if self.majority and not self._is_majority(know)",
         "if False and not self._is_majority(know)",
     ),
-    Edit(
-        VIEWS, "if self.settings.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"
-    ),
+    Edit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"),
 )
 
 

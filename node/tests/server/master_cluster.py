@@ -60,14 +60,15 @@ class Cluster:
         (folder / "token").write_bytes(TOKEN + b"\n")
         self.ports = free_ports(count)
         self.nodes = [f"uk-{at + 1}" for at in range(count)]
-        self.configs = [self._config(at, changes) for at in range(count)]
+        self.configs = [self.config(at, changes) for at in range(count)]
         self.apps: list[App | None] = [None] * count
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * count
         self.ended: list[BaseException] = []
         self.logs = [io.StringIO() for _ in range(count)]
         self.session = ClientSession()
 
-    def _config(self, at: int, changes: dict[str, Any]) -> dict[str, Any]:
+    def config(self, at: int, changes: dict[str, Any]) -> dict[str, Any]:
+        """What the manifests would tell this one of all that are known now."""
         peers = [
             {"node": node, "data_center": "uk", "url": f"http://127.0.0.1:{port}"}
             for node, port in zip(self.nodes, self.ports, strict=True)

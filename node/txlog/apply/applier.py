@@ -19,7 +19,7 @@ from typing import Protocol
 
 from txlog.apply.log import LogSource
 from txlog.apply.outcome import Held, Outcome, Refusal, State
-from txlog.model.entry import KIND_SKIP, LogEntry, Position
+from txlog.model.entry import NOT_FOR_WORKERS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.workers.base import (
     NOTHING,
@@ -429,4 +429,4 @@ class _Run:
 
 
 def _is_noop(entry: LogEntry) -> bool:
-    return bool(entry.noop) or entry.kind == KIND_SKIP
+    return bool(entry.noop) or entry.kind in NOT_FOR_WORKERS

@@ -9,7 +9,7 @@ from txlog.journal.index import OriginIndex, Place
 from txlog.journal.order import HOLE, subtract
 from txlog.journal.reader import Head, Reader, Unreadable
 from txlog.journal.scan import Bad, Scan
-from txlog.model.entry import KIND_SKIP, Span
+from txlog.model.entry import NOT_FOR_WORKERS, Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Abandoned, Damage, KeySeen, QueuedMeta, Recovered
@@ -139,7 +139,7 @@ def _abandoned(found: Scan) -> list[Abandoned]:
 def _keys_in(found: Scan, span: Span) -> Iterator[tuple[str, Txid]]:
     origin = Origin(span.node, span.birth)
     for seq, named in sorted(found.named.get(origin, {}).items()):
-        if span.first_seq <= seq < span.first_seq + span.count and named.kind != KIND_SKIP:
+        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in NOT_FOR_WORKERS:
             yield named.key, Txid(origin, seq)
 
 

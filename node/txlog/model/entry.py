@@ -12,7 +12,11 @@ KIND_QUADS = 2
 """Payload: quads to delete and to add, see :mod:`txlog.model.quads`."""
 KIND_SKIP = 3
 """The key is the txid of a transaction that every worker passes over; the payload says why (UTF-8)."""
-KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP)
+KIND_CONFIG = 4
+"""The key is a change of the configuration (:mod:`txlog.model.configuration`); the payload says why (UTF-8)."""
+KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP, KIND_CONFIG)
+NOT_FOR_WORKERS = (KIND_SKIP, KIND_CONFIG)
+"""Workers only move their position over them, and their keys are no idempotency keys."""
 
 
 class Item(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -9,6 +9,7 @@
     ├── Refused                   right input, wrong moment or place; says what to do next
     │   ├── NotFound              404
     │   ├── Conflict              409
+    │   │   └── ChangePending     409: a change of the configuration is not in effect yet; one at a time
     │   ├── TooLarge              413
     │   ├── Unsupported           415
     │   ├── NotAcceptable         406
@@ -69,6 +70,10 @@ class Conflict(Refused):
     status = 409
 
 
+class ChangePending(Conflict):
+    """Ask again when it is in effect."""
+
+
 class TooLarge(Refused):
     status = 413
 
@@ -104,7 +109,8 @@ class LogNeedsRestore(Refused):
 
 
 class Unavailable(Refused):
-    """``reason`` is a stable word (QueueFull, DiskFull, NotFounded, Starting, Closing, NoWorker, Damaged)."""
+    """``reason`` is a stable word (QueueFull, DiskFull, NotFounded, Starting, Closing, Muted, Removed, NoWorker,
+    Damaged)."""
 
     status = 503
 

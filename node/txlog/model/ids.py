@@ -11,6 +11,10 @@ NODE_ID = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 _TXID = re.compile(r"^([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)\.([0-9a-f]{16})\.([1-9][0-9]{0,18})$")
 
 
+ViewNumber = tuple[int, int, str]
+"""Of a view: epoch, ballot, coordinator."""
+
+
 class Origin(NamedTuple):
     """A master's node id together with the birth of its journal.
 

@@ -6,12 +6,13 @@ from hashlib import blake2b
 
 import msgspec
 
-from txlog.model.ids import Origin
+from txlog.model.configuration import Configuration
+from txlog.model.ids import Origin, ViewNumber
 
-Number = tuple[int, int, str]
-"""Of a view: epoch, ballot, coordinator. Views are ordered by it."""
+Number = ViewNumber
+
 NO_VIEW: Number = (0, 0, "")
-"""Below every view: of a master that has none."""
+"""Epoch, ballot, coordinator: views are ordered by it. Below every view: of a master that has none."""
 
 
 class Member(msgspec.Struct, array_like=True, frozen=True):
@@ -44,7 +45,12 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     is held of a master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in
     stamp order (``Simple``). ``silent``: masters that are out because nobody heard them. ``prefers``: the strategy that
     each member prefers, in their order, as they reported it; empty where nobody was asked yet. ``forced``: members of
-    the view before that the operator let go (``txlog force-view``)."""
+    the view before that the operator let go (``txlog force-view``).
+
+    ``founding``: the first configuration, the same in all views of a cluster; what is in force at a place in the log is
+    that and the changes up to there. ``majority``: the ``splitMode`` of this view is ``Majority``; it follows the
+    configuration in a view of everybody. ``majority_before``: that of the view before, which binds until this one is
+    installed."""
 
     epoch: int
     ballot: int
@@ -64,6 +70,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     silent: list[str] = []
     prefers: list[str] = []
     forced: list[str] = []
+    founding: Configuration | None = None
+    majority: bool = False
+    majority_before: bool = False
 
     @property
     def number(self) -> Number:
@@ -74,6 +83,15 @@ class View(msgspec.Struct, array_like=True, frozen=True):
         """Up to where the log of a master in this view never changes again, when it is ``stable`` up to there."""
         apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at
         return stable if apart_at < 0 else min(stable, apart_at)
+
+    def is_majority(self, installed: bool) -> bool:
+        """Whether a view that follows this one needs more than half of the votes."""
+        return self.majority or (self.majority_before and not installed)
+
+    @property
+    def chain(self) -> list[Number]:
+        """The views that it has grown from, and itself."""
+        return [*self.history, self.number]
 
     def has(self, origin: Origin) -> bool:
         """Whether this master, with this birth, is a member."""
@@ -105,7 +123,25 @@ def founding_id(members: list[Member]) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def founding_view(ballot: int, coordinator: str, members: list[Member], strategy: str) -> View:
-    """View 1 of a cluster of these masters."""
+def founding_view(
+    ballot: int, coordinator: str, members: list[Member], strategy: str, first: Configuration | None = None
+) -> View:
+    """View 1 of a cluster of these masters, with the first configuration."""
     origins = [(m.node, m.birth) for m in members]
-    return View(1, ballot, coordinator, members, founding_id(members), 0, bytes(16), origins, [], 0, strategy)
+    majority = first is not None and first.majority
+    return View(
+        1,
+        ballot,
+        coordinator,
+        members,
+        founding_id(members),
+        0,
+        bytes(16),
+        origins,
+        [],
+        0,
+        strategy,
+        founding=first,
+        majority=majority,
+        majority_before=majority,
+    )

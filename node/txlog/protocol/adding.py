@@ -16,7 +16,7 @@ class Adding(MasterState):
         agreement = self.agreement
         if agreement is None or not self.founding.admitted or not self.views.at_work or self.views.ahead is not None:
             return
-        present = self.peers if self.settings.majority else [p for p in self.peers if self.is_present(p)]
+        present = self.peers if self.views.majority else [p for p in self.peers if self.is_present(p)]
         known = (self._rounds.version, [p.slot for p in present])
         if known == self._advanced:
             return

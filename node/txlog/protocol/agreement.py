@@ -9,7 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from txlog.model.entry import KIND_SKIP, Item, Run, Span
+from txlog.model.configuration import Configuration
+from txlog.model.entry import KIND_CONFIG, KIND_SKIP, Item, Run, Span
 from txlog.model.errors import Fatal, PeerFault
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, content_hash
 from txlog.model.ids import Origin, Txid
@@ -26,6 +27,7 @@ from txlog.model.records import (
     ViewInstalled,
 )
 from txlog.model.view import View
+from txlog.protocol.configurations import Configurations
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
 from txlog.protocol.queue import ENDLESS, OriginQueue, Prefix, head_within, ranks_of
@@ -49,9 +51,17 @@ class Agreement:
     greatest stamp seen, made or promised: a new stamp lies above it (rule 4). ``log_key`` is at or above the key of the
     log's last entry: stamp and rank of its origin. ``late``: own transactions, behind those of the own queue, that came
     while no view was in force and have no stamp yet. ``noops``: index → txid that counts instead. ``skips``: txid →
-    index of the entry that says to pass over it."""
+    index of the entry that says to pass over it. ``configured``: what the manifests say, where no founding
+    record does."""
 
-    def __init__(self, own: Origin, view: View, recovered: Recovered, key_retention_ms: int) -> None:
+    def __init__(
+        self,
+        own: Origin,
+        view: View,
+        recovered: Recovered,
+        key_retention_ms: int,
+        configured: Configuration | None = None,
+    ) -> None:
         self.view = view
         self.installed = recovered.installed is not None
         self.stable = recovered.stable
@@ -64,7 +74,9 @@ class Agreement:
         self._number(self.history.origins)
         self.own = self.by_origin[own]
         self.late: list[tuple[Late, bytes]] = []
-        self.keys = Keys(key_retention_ms)
+        first = view.founding or configured or Configuration([], False, key_retention_ms)
+        self.configurations = Configurations(first)
+        self.keys = Keys(first.key_retention_ms)
         self.noops: dict[int, Txid] = {}
         self.skips: dict[str, int] = {}
         self.abandoned: list[Abandoned] = list(recovered.abandoned)
@@ -112,6 +124,9 @@ class Agreement:
             origin = Origin(seen.span.node, seen.span.birth)
             if seen.kind == KIND_SKIP:
                 self.skips.setdefault(seen.key, seen.index)
+            elif seen.kind == KIND_CONFIG:
+                self.configurations.held[Txid(origin, seen.span.first_seq)] = seen.key
+                self._enter_change(seen.index, Txid(origin, seen.span.first_seq), seen.key, seen.stamp)
             else:
                 self._note_key(seen.index, seen.key, First(Txid(origin, seen.span.first_seq), seen.stamp, seen.content))
         self.keys.settle(self.settled_at)
@@ -123,7 +138,7 @@ class Agreement:
         assert meta.first_seq == queue.held + 1, (meta.node, meta.first_seq, queue.held)
         stamped = meta.stamps.index(0) if 0 in meta.stamps else len(meta.stamps)
         queue.extend(meta.stamps[:stamped], meta.contents[:stamped], meta.keys[:stamped], meta.kinds[:stamped])
-        self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, meta.contents)
+        self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, meta.contents, meta.kinds)
         self.last_stamp = max(self.last_stamp, queue.last_stamp)
         for offset in range(stamped, len(meta.stamps)):
             assert queue is self.own, "only own transactions may wait for a stamp"
@@ -166,7 +181,8 @@ class Agreement:
         self.late += [
             (Late(i.kind, i.key, len(i.payload)), content) for i, content in zip(items, contents, strict=True)
         ]
-        self._note_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], contents)
+        kinds = [item.kind for item in items]
+        self._note_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], contents, kinds)
         self._say_held(Run(origin.node, origin.birth, first, items), contents)
 
     def hold_foreign(self, run: Run, fetched: bool = False) -> bool:
@@ -202,9 +218,10 @@ class Agreement:
     def _hold(self, queue: OriginQueue, run: Run, contents: list[bytes]) -> None:
         stamps = [item.stamp for item in run.items]
         keys = [item.key for item in run.items]
-        queue.extend(stamps, contents, keys, [item.kind | len(item.payload) << 8 for item in run.items])
+        kinds = [item.kind | len(item.payload) << 8 for item in run.items]
+        queue.extend(stamps, contents, keys, kinds)
         self.last_stamp = max(self.last_stamp, stamps[-1])
-        self._note_waiting(queue.origin, run.first_seq, keys, stamps, contents)
+        self._note_waiting(queue.origin, run.first_seq, keys, stamps, contents, kinds)
         self._say_held(run, contents)
 
     def _say_held(self, run: Run, contents: list[bytes]) -> None:
@@ -216,12 +233,20 @@ class Agreement:
             self.records.append(Held(run, b"".join(contents)))
 
     def _note_waiting(
-        self, origin: Origin, first_seq: int, keys: list[str], stamps: list[int], contents: list[bytes]
+        self,
+        origin: Origin,
+        first_seq: int,
+        keys: list[str],
+        stamps: list[int],
+        contents: list[bytes],
+        kinds: list[int],
     ) -> None:
         if not any(keys):
             return
         for offset, key in enumerate(keys):
-            if key:
+            if key and kinds[offset] & 255 == KIND_CONFIG:
+                self.configurations.held[Txid(origin, first_seq + offset)] = key
+            elif key:
                 first = First(Txid(origin, first_seq + offset), stamps[offset], contents[offset])
                 self.keys.waiting.setdefault(key, first)
 
@@ -295,9 +320,16 @@ class Agreement:
             if queue.kind(seq) == KIND_SKIP:
                 self.skips.setdefault(queue.key(seq), index)
                 self.keys.waiting.pop(queue.key(seq), None)
+            elif queue.kind(seq) == KIND_CONFIG:
+                self._enter_change(index, Txid(queue.origin, seq), queue.key(seq), queue.stamp(seq))
             else:
                 first = First(Txid(queue.origin, seq), queue.stamp(seq), queue.content(seq))
                 self._note_key(index, queue.key(seq), first)
+
+    def _enter_change(self, index: int, txid: Txid, key: str, stamp: int) -> None:
+        """A change of the configuration takes effect at its place in the log, or never."""
+        if self.configurations.enter(index, txid, key, self.view.chain):
+            self.keys.retain(index, stamp, self.configurations.last.key_retention_ms)
 
     def _note_key(self, index: int, key: str, first: First) -> None:
         counts = self.keys.entered(index, key, first)
@@ -366,6 +398,9 @@ class Agreement:
         hashes = self._chain_of(cut, spans, stamps)
         if hashes is None or (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
             return False
+        if self.view.founding is None and view.founding is not None and not self.history.length:
+            self.configurations.begin(view.founding)
+            self.keys.begin(view.founding.key_retention_ms)
         self._abandon(view, cut)
         for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
             if count:
@@ -425,6 +460,7 @@ class Agreement:
 
     def _forget_behind(self, cut: int) -> None:
         self.keys.cut(cut)
+        self.configurations.cut(cut)
         self.noops = {index: txid for index, txid in self.noops.items() if index <= cut}
         self.skips = {txid: index for txid, index in self.skips.items() if index <= cut}
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from txlog.model.configuration import Configuration
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, origin_tag
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
 from txlog.model.records import Stamped
 from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.protocol.configurations import Configurations
 from txlog.protocol.history import History
 from txlog.wire.messages import Departure, Outline, Pending, Report
 
@@ -30,7 +32,8 @@ class Unclosed(Exception):
 
 class Closed(NamedTuple):
     """The next view, and how the log of whoever computed it becomes its base: cut behind ``cut``, then ``spans`` with
-    ``stamps``. ``waiting``: the new queue. ``branches``: the views that were brought together, the winner first."""
+    ``stamps``. ``waiting``: the new queue. ``branches``: the views that were brought together, the winner first.
+    ``majority``: under each configuration of ``jointly`` its members have to have one."""
 
     view: View
     cut: int
@@ -38,6 +41,8 @@ class Closed(NamedTuple):
     stamps: list[int]
     waiting: list[Stamped]
     branches: list[Number]
+    majority: bool
+    jointly: list[Configuration]
 
 
 class Cell(NamedTuple):
@@ -92,12 +97,17 @@ def close(
     own: History,
     weights: dict[str, int],
     majority: bool,
+    configurations: Configurations | None = None,
 ) -> Closed:
     """The view of this number, of these members, all of whom have sent one of these reports. ``own``: the log that
-    the reports' ``shared`` places are in; ``weights``: of all configured masters, in order of precedence."""
+    the reports' ``shared`` places are in; ``weights``: of all configured masters, in order of precedence;
+    ``configurations``: those along ``own``, which say so wherever the cluster has a founding configuration."""
     branches = branches_of(reports, own)
     if not branches:
         raise Unclosed("nobody who reports has a view")
+    if configurations is not None and configurations.last.masters:
+        shared = min(branch.shared for branch in branches)
+        weights = {m.node: m.weight for m in configurations.place(shared).members}
     if majority:
         forks = [max(branches, key=lambda b: b.number)]
     else:
@@ -111,9 +121,13 @@ def close(
     waiting = _waiting(rest, base, floor)
     origins = _origins(own, members, base, waiting, rest)
     known = {Origin(w.node, w.birth): w.first_seq + len(w.stamps) - 1 for w in waiting}
-    out = {m.node for m in members} < set(weights)
+    along = _along(configurations, base, winner, reports)
+    if along is not None:
+        weights = {m.node: m.weight for m in along.last.masters}
+    out = bool(set(weights) - {m.node for m in members})
     epoch, ballot, coordinator = number
-    silent = _silent(winner, gone, members)
+    silent = [node for node in _silent(winner, gone, members) if node in weights]
+    mode, mode_before = _mode(winner, along, out)
     prefers = _prefers(members, reports)
     view = View(
         epoch,
@@ -134,8 +148,51 @@ def close(
         silent,
         prefers,
         sorted(one.node for one in gone if one.why == "ordered"),
+        winner.view.founding,
+        mode,
+        mode_before,
     )
-    return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks])
+    stable = max(report.stable for report in winner.reports)
+    jointly = along.jointly(stable) if along is not None else []
+    needed = mode_before if winner.view.founding is not None else majority
+    return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks], needed, jointly)
+
+
+def is_majority_change(reports: list[Report], configured: bool) -> bool:
+    """Whether all views that are reported had ``splitMode: Majority``: then there is one line of them. ``configured``:
+    what holds where no founding record says it."""
+    views = [(report.view, report.installed) for report in reports if report.view is not None]
+    return all(view.is_majority(installed) if view.founding is not None else configured for view, installed in views)
+
+
+def _along(
+    configurations: Configurations | None, base: Base, winner: Branch, reports: list[Report]
+) -> Configurations | None:
+    """The configurations along the base."""
+    if configurations is None or not configurations.last.masters:
+        return None
+    along = configurations.copy(base.cut)
+    held = {Txid(Origin(c.node, c.birth), c.seq): c.key for r in reports for c in r.changes}
+    held.update(configurations.held)
+    index = base.cut
+    for span in base.spans:
+        origin = Origin(span.node, span.birth)
+        for seq in range(span.first_seq, span.first_seq + span.count) if held else ():
+            key = held.get(Txid(origin, seq))
+            if key is not None:
+                along.enter(index + seq - span.first_seq + 1, Txid(origin, seq), key, winner.view.chain)
+        index += span.count
+    return along
+
+
+def _mode(winner: Branch, along: Configurations | None, out: bool) -> tuple[bool, bool]:
+    """The ``splitMode`` of the next view, and what binds until it is installed. It follows the configuration where
+    nobody is out, who could go on under the other one."""
+    before = winner.view
+    installed = any(report.installed for report in winner.reports)
+    binding = before.is_majority(installed)
+    kept = before.majority if installed else before.majority and before.majority_before
+    return (kept if out or along is None else along.last.majority), binding
 
 
 def _prefers(members: list[Member], reports: list[Report]) -> list[str]:

@@ -11,7 +11,7 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.changes import Change, is_ordered
-from txlog.protocol.closing import Unclosed, close, outline
+from txlog.protocol.closing import Unclosed, close, is_majority_change, outline
 from txlog.protocol.history import History
 from txlog.protocol.membership import Membership
 from txlog.protocol.reports import checkpoints_of
@@ -60,7 +60,7 @@ class Coordinating(Membership):
     def _close(self, change: Change) -> None:
         agreement = self.agreement
         assert agreement is not None
-        needs_word = not (self.settings.majority or self._all_here(change.reports))
+        needs_word = not (self.majority or self._all_here(change.reports))
         unvouched = change.unvouched() if needs_word else None
         if unvouched is not None:
             self._unvouched[unvouched] = self.around.now_ms
@@ -68,11 +68,11 @@ class Coordinating(Membership):
             return
         reports = [change.reports[m.node] for m in change.members]
         know = [r.node for r in reports if r.view is not None]
-        if self.settings.majority and not self._is_majority(know) and not is_ordered(change.gone):
+        if self.majority and not self._is_majority(know) and not is_ordered(change.gone):
             self._give_up("those who know the log have no more than half of the weight")
             return
         try:
-            weights = {m.node: m.weight for m in self.settings.members}
+            weights = {m.node: m.weight for m in self.configured}
             closed = close(
                 change.number,
                 change.members,
@@ -80,10 +80,15 @@ class Coordinating(Membership):
                 reports,
                 agreement.history,
                 weights,
-                self.settings.majority,
+                is_majority_change(reports, self.settings.majority),
+                agreement.configurations,
             )
         except Unclosed as why:
             self._give_up(str(why))
+            return
+        few = closed.majority and not all(one.has_majority(know) for one in closed.jointly)
+        if few and not is_ordered(change.gone):
+            self._give_up("those who know the log have no more than half of the weight, as it was or as it will be")
             return
         change.closed = closed
         stamps = array("Q", closed.stamps).tobytes()

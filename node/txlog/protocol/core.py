@@ -12,8 +12,8 @@ from txlog.model.errors import Conflict, PeerFault
 from txlog.model.records import Recovered
 from txlog.model.view import NO_VIEW
 from txlog.protocol.events import Now, Send, Settings
+from txlog.protocol.following import Following
 from txlog.protocol.greetings import known_to, who_now
-from txlog.protocol.submitting import Submitting
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Forward, Known, Message, Post, Runs, Who
 
@@ -21,9 +21,10 @@ LOOK_MS: Final = 20
 """While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
 
 
-class Core(Submitting):
+class Core(Following):
     """One master, layer upon layer, each a file: ``state.py`` ← ``adding.py`` ← ``hearing.py`` ← ``posting.py`` ←
-    ``leaving.py`` ← ``submitting.py``; here: who is listened to, and what is done when time passes."""
+    ``leaving.py`` ← ``configuring.py`` ← ``submitting.py`` ← ``following.py``; here: who is listened to, and what is
+    done when time passes."""
 
     def __init__(self, settings: Settings, recovered: Recovered, now: Now) -> None:
         super().__init__(settings, recovered, now)
@@ -60,6 +61,7 @@ class Core(Submitting):
 
     def _on_change(self, peer: str, message: Message, now: Now) -> None:
         """A message of a change of views, from ``peer`` itself or forwarded for it."""
+        self.check_listed(peer)
         self._stirred = True
         views = self.views
         if not self.founding.admitted and views.accepted is not None:
@@ -92,7 +94,7 @@ class Core(Submitting):
 
     def _on_forward(self, peer: str, forward: Forward, now: Now) -> None:
         """Rule 22: on to whom it is for, or one step farther; each message passes a master once."""
-        if not forward.path or len(forward.path) > len(self.settings.members):
+        if not forward.path or len(forward.path) > len(self.views.configured):
             raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
         if forward.target == self.settings.node:
             message = wire.decode(peer, forward.message)
@@ -116,7 +118,14 @@ class Core(Submitting):
     def _on_who(self, peer: str, who: Who) -> None:
         if peer == self.settings.node or who.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
-        self.founding.check_members(peer, who.members)
+        if not who.cluster:
+            self.founding.check_members(peer, who.members)
+        try:
+            self.check_listed(peer)
+        except PeerFault:
+            if who.cluster:
+                self._say([(peer, known_to(who, self.views, self.peers))])  # so that it knows
+            raise
         self._stirred = True
         self._say([(peer, known_to(who, self.views, self.peers))])
         self.views.on_who(who)
@@ -124,6 +133,7 @@ class Core(Submitting):
     def _on_known(self, peer: str, known: Known) -> None:
         if known.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
+        self._check_removed(known)
         self.founding.on_known(known, self._own_seq(), self._last_stamp())
         self._stirred = True
         self.views.on_known(known)
@@ -142,6 +152,7 @@ class Core(Submitting):
         if agreement is None or not self.founding.admitted or not self.views.at_work:
             return min(wake, self.founding.next_ms(now.mono), self._leave_stopped(now))
         self._advance()
+        self._follow_configuration(now)
         self._gather()
         wake = min(wake, self.founding.next_ms(now.mono), self._leave_when_held(now))
         if not self.views.at_work:
@@ -158,12 +169,12 @@ class Core(Submitting):
     def _ask_around(self, now: Now) -> int:
         """Tell the others where this master is, and ask where they are, while that is not settled."""
         views = self.views
-        if len(self.settings.members) == 1 or (views.left != NO_VIEW and views.left == views.number and self.closing):
+        if len(self.views.configured) == 1 or (views.left != NO_VIEW and views.left == views.number and self.closing):
             return 1 << 60
         silent = any(not self.is_present(p) for p in self.peers)
         if not silent:
             views.backup_at = -1
-        outside = len(self.peers) + 1 < len(self.settings.members)
+        outside = len(self.peers) + 1 < len(self.views.configured)
         if self.founding.finished and views.is_settled and not silent and not outside:
             return now.mono + self.settings.round_timeout_ms
         every = (
@@ -209,7 +220,7 @@ class Core(Submitting):
         """Workers execute up to the log's end, not only to the stable index: a member is silent, and the view's
         strategy is ``None``."""
         view = self.views.accepted
-        if view is None or view.strategy != "None" or self.settings.majority or not self.views.at_work:
+        if view is None or view.strategy != "None" or self.views.majority or not self.views.at_work:
             return False
         return any(not self.is_present(p) for p in self.peers)
 
@@ -217,7 +228,7 @@ class Core(Submitting):
     def wants_backup(self) -> bool:
         """A member is silent: before its term is over, a backup of an up-to-date worker must stand (rule 23)."""
         views, view = self.views, self.views.accepted
-        if view is None or self.agreement is None or self.settings.majority or view.strategy == "None":
+        if view is None or self.agreement is None or self.views.majority or view.strategy == "None":
             return False
         if views.backup_at >= 0 or self.closing:
             return False

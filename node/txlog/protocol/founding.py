@@ -15,6 +15,7 @@ from txlog.model.ids import Origin
 from txlog.model.records import Record, Recovered, ViewAccepted, ViewInstalled
 from txlog.model.view import Member, View, founding_view
 from txlog.protocol.events import Settings
+from txlog.protocol.standing import first_configuration
 from txlog.protocol.views import Views
 from txlog.wire.messages import Begin, Found, Founded, Known, KnownBirth, Message
 
@@ -53,7 +54,7 @@ class Founding:
 
     @property
     def others(self) -> list[str]:
-        return [m.node for m in self.settings.members if m.node != self.settings.node]
+        return [m.node for m in self.views.configured if m.node != self.settings.node]
 
     @property
     def _asked_to_agree(self) -> list[str]:
@@ -84,7 +85,8 @@ class Founding:
     # What others say
 
     def check_members(self, peer: str, members: list[tuple[str, str, int]]) -> None:
-        if [tuple(m) for m in members] != self._members:
+        """Before there is a founding record the manifests say who begins, all the same; then the log does."""
+        if not self.founded and [tuple(m) for m in members] != self._members:
             raise PeerFault(
                 peer,
                 "OtherMembers",
@@ -94,7 +96,8 @@ class Founding:
     def on_known(self, known: Known, own_seq: int, last_stamp: int) -> None:
         """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows. What
         it told an earlier process may be older than what it has heard since."""
-        self.check_members(known.node, known.members)
+        if not known.installed and (known.accepted is None or not known.accepted.history):
+            self.check_members(known.node, known.members)
         if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):
             return
         for heard in known.of_you:
@@ -227,4 +230,6 @@ class Founding:
             accepted.append(self.views.accepted)
         same = [v for v in accepted if v.members == members]
         ballot = max((v.ballot for v in same), default=max((v.ballot + 1 for v in accepted), default=1))
-        return founding_view(ballot, self.settings.node, members, self.settings.strategy)
+        return founding_view(
+            ballot, self.settings.node, members, self.settings.strategy, first_configuration(self.settings)
+        )

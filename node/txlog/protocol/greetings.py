@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from txlog.model.configuration import Configuration
 from txlog.protocol.peers import Peer
 from txlog.protocol.views import Views
 from txlog.wire.messages import Known, KnownBirth, Who
@@ -40,7 +41,16 @@ def known_to(who: Who, views: Views, peers: list[Peer]) -> Known:
         views.accepted,
         views.installed,
         held,
+        _configuration(views),
     )
+
+
+def _configuration(views: Views) -> Configuration | None:
+    """What is in force here."""
+    agreement, view = views.agreement, views.accepted
+    if agreement is None or view is None or view.founding is None:
+        return None
+    return agreement.configurations.place(agreement.stable).configuration
 
 
 def _heard_of(node: str, same_view: bool, views: Views, peers: list[Peer]) -> list[KnownBirth]:

@@ -28,6 +28,15 @@ class Entered(NamedTuple):
     counts: bool
 
 
+class Retention(NamedTuple):
+    """From this entry of the log on (its index and stamp) keys are kept for another time; ``before``: for how long they
+    were until there."""
+
+    at: int
+    stamp: int
+    before: int
+
+
 class Keys:
     """``logged``: per key the first entry of the log, replaced by one that comes later than the retention.
     ``waiting``: keys of held transactions that are not in the log yet; a hint for retries, never a decision.
@@ -38,13 +47,15 @@ class Keys:
         self.logged: dict[str, First] = {}
         self.waiting: dict[str, First] = {}
         self._unsettled: deque[Entered] = deque()
+        self._changes: list[Retention] = []
+        self._longest = self._retention
 
     def entered(self, index: int, key: str, first: First) -> Txid | None:
         """An entry with this key enters the log. The txid that counts instead, when this one is a no-op."""
         if self.waiting.get(key, first).txid == first.txid:
             self.waiting.pop(key, None)
         before = self.logged.get(key)
-        if before is not None and first.stamp - before.stamp <= self._retention:
+        if before is not None and self.is_repeat(before.stamp, first.stamp):
             self._unsettled.append(Entered(index, key, first, before, False))
             return before.txid
         self.logged.pop(key, None)
@@ -59,6 +70,8 @@ class Keys:
 
     def cut(self, index: int) -> None:
         """The entries behind ``index`` have left the log; they wait again."""
+        while self._changes and self._changes[-1].at > index:
+            self._retention = self._changes.pop().before
         while self._unsettled and self._unsettled[-1].at > index:
             gone = self._unsettled.pop()
             if gone.counts:
@@ -73,12 +86,28 @@ class Keys:
 
     def is_repeat(self, first_stamp: int, stamp: int) -> bool:
         """Whether a transaction of this stamp repeats one of the same key that stands before it in the log."""
-        return stamp - first_stamp <= self._retention
+        if stamp - first_stamp > self._retention:
+            return False
+        # what was over when the time became longer does not come back: it may be forgotten
+        between = (one for one in self._changes if first_stamp <= one.stamp <= stamp)
+        return all(one.stamp - first_stamp <= one.before for one in between)
+
+    def retain(self, index: int, stamp: int, retention_ms: int) -> None:
+        """Behind this entry of the log keys are kept for so long."""
+        if retention_ms << LOGICAL_BITS != self._retention:
+            self._changes.append(Retention(index, stamp, self._retention))
+            self._retention = retention_ms << LOGICAL_BITS
+            self._longest = max(self._longest, self._retention)
+
+    def begin(self, retention_ms: int) -> None:
+        """The log is empty, and this is how long keys are kept from its beginning on."""
+        assert not self.logged
+        self._retention = self._longest = retention_ms << LOGICAL_BITS
 
     def known(self, key: str, stamp: int) -> First | None:
         """Which transaction a retry made now would repeat, as far as this master knows."""
         before = self.logged.get(key)
-        if before is not None and stamp - before.stamp <= self._retention:
+        if before is not None and self.is_repeat(before.stamp, stamp):
             return before
         return self.waiting.get(key)
 
@@ -86,6 +115,6 @@ class Keys:
         """Drop what no later entry can repeat any more. Stamps grow along the log, and so along the dict."""
         while self.logged:
             key = next(iter(self.logged))
-            if stamp - self.logged[key].stamp <= self._retention:
+            if stamp - self.logged[key].stamp <= self._longest:
                 return
             del self.logged[key]

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from txlog.protocol.agreement import Agreement
-from txlog.protocol.events import Marks, Settings
+from txlog.protocol.events import ConfiguredMember, Marks
 from txlog.protocol.peers import Peer
 
 
-def marks_now(last: Marks, agreement: Agreement, peers: list[Peer], settings: Settings) -> Marks:
+def marks_now(
+    last: Marks, agreement: Agreement, peers: list[Peer], node: str, configured: tuple[ConfiguredMember, ...]
+) -> Marks:
     """The marks of this instant; ``last`` itself when nothing has changed."""
     own, synced, stable = agreement.last_own, agreement.own_synced, agreement.stable
     if not agreement.installed:
         quorum = last.quorum
-    elif own == synced and len(peers) + 1 == len(settings.members):
+    elif own == synced and len(peers) + 1 == len(configured):
         quorum = own
     else:  # what is stable in a smaller view may be at less than half of what is configured
-        quorum = max(_quorum(agreement, peers, settings), last.quorum)
+        quorum = max(_quorum(agreement, peers, node, configured), last.quorum)
     log = agreement.history.length if agreement.installed else stable  # no use of a base before its install
     if (own, quorum, synced, log, stable) == last:
         return last
     return Marks(own, quorum, synced, log, stable)
 
 
-def _quorum(agreement: Agreement, peers: list[Peer], settings: Settings) -> int:
+def _quorum(agreement: Agreement, peers: list[Peer], node: str, configured: tuple[ConfiguredMember, ...]) -> int:
     """The last own seq held by more than half of all configured weight."""
     slot = agreement.slots[agreement.own.origin]
-    total = mine = 0
-    for member in settings.members:
-        total += member.weight
-        if member.node == settings.node:
-            mine = member.weight
+    weight_of = {m.node: m.weight for m in configured}
+    total, mine = sum(weight_of.values()), weight_of.get(node, 0)
     weights = [(agreement.last_own, mine)]
-    weights += [(max(p.held(slot), p.held_of_mine), p.weight) for p in peers]
+    weights += [(max(p.held(slot), p.held_of_mine), weight_of.get(p.node, 0)) for p in peers]
     most = 0
     for seq, _ in weights:
         if seq > most and 2 * sum(weight for held, weight in weights if held >= seq) > total:

@@ -16,7 +16,7 @@ from txlog.model.view import NO_VIEW, Number
 from txlog.protocol.changes import fits, is_ordered
 from txlog.protocol.closing import latest_view
 from txlog.protocol.fetching import Fetching
-from txlog.protocol.reports import parked_of, pending_of
+from txlog.protocol.reports import changes_of, parked_of, pending_of
 from txlog.wire.messages import (
     Accept,
     Accepted,
@@ -81,6 +81,10 @@ class Membership(Fetching):
                 if proposal.view != self.number:
                     continue  # it is not in the coordinator's view
                 return "LeftOut", member.node, f"{member.node} is left out without a reason"
+            if one.why == "removed":
+                if proposal.view == self.number and self._is_still_configured(member.node):
+                    return "NotRemoved", member.node, f"{member.node} is a master of the cluster, as far as known here"
+                continue
             start = self._starts.get(member.origin, 0)
             if not fits(one, member, start):
                 return (
@@ -90,7 +94,7 @@ class Membership(Fetching):
                 )
             if one.why in ("silent", "ordered") and self.around.both_ways(member.node):
                 return "HeardBothWays", member.node, f"{member.node} is heard here"
-        few = self.settings.majority and not self._is_majority([m.node for m in proposal.members])
+        few = self.majority and not self._is_majority([m.node for m in proposal.members])
         if few and not is_ordered(proposal.gone):
             return "NoMajority", "", "these members have no more than half of the weight"
         return None
@@ -99,6 +103,11 @@ class Membership(Fetching):
         """This master is taken in again by a view that has grown from its own. Who else was in that one is let in
         after it, by whoever hears it then: at the end of a chain of masters that is this one alone."""
         return self.ahead is not None and proposal.view >= self.ahead.number
+
+    def _is_still_configured(self, node: str) -> bool:
+        """At the end of this master's log."""
+        agreement = self.agreement
+        return agreement is None or agreement.configurations.last.master(node) is not None
 
     def _refuse(self, peer: str, number: Number, why: str, about: str, text: str) -> None:
         self.sends.append((peer, Refuse(number, self.promised, why, about, text)))
@@ -143,6 +152,7 @@ class Membership(Fetching):
             parked_of(agreement),
             heard,
             self.settings.strategy,
+            changes_of(agreement, shared.index),
         )
 
     def on_accept(self, peer: str, accept: Accept) -> None:

@@ -6,6 +6,7 @@ from txlog.protocol.agreement import Agreement
 from txlog.protocol.queue import OriginQueue
 from txlog.wire.messages import (
     Checkpoint,
+    HeldChange,
     Pending,
 )
 
@@ -28,6 +29,17 @@ def pending_of(agreement: Agreement) -> list[Pending]:
     for slot, queue in enumerate(agreement.queues):
         first = agreement.history.seq_within(slot, agreement.settled_at) + 1
         found += _named(queue, first, min(queue.held, queue.limit))
+    return found
+
+
+def changes_of(agreement: Agreement, shared: int) -> list[HeldChange]:
+    """The changes of the configuration that are held, but for those that stand in the log up to ``shared``."""
+    found: list[HeldChange] = []
+    for txid, key in sorted(agreement.configurations.held.items()):
+        queue = agreement.by_origin.get(txid.origin)
+        in_log = queue is not None and txid.origin in agreement.slots and txid.seq <= queue.in_log
+        if not in_log or agreement.history.index_of(txid.origin, txid.seq) > shared:
+            found.append(HeldChange(txid.origin.node, txid.origin.birth, txid.seq, key))
     return found
 
 

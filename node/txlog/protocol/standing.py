@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Left, Record, Recovered
 from txlog.model.view import NO_VIEW, Number, View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.changes import Change, fits
-from txlog.protocol.events import Settings
+from txlog.protocol.events import ConfiguredMember, Settings
 from txlog.protocol.surroundings import Surroundings
 from txlog.wire.messages import (
     Accept,
@@ -35,6 +36,12 @@ UNVOUCHED_MS: Final = 30_000
 PATIENCE_MAX: Final = 8
 """Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
 NEVER: Final = 1 << 60
+
+
+def first_configuration(settings: Settings) -> Configuration:
+    """What the manifests say; it is that of the cluster until the founding record, and in it."""
+    masters = [Master(m.node, m.data_center, m.weight) for m in settings.members]
+    return Configuration(masters, settings.majority, settings.key_retention_ms)
 
 
 class Standing:
@@ -134,13 +141,39 @@ class Standing:
         self._tries = 0
         self.agreement.install()
 
+    @property
+    def majority(self) -> bool:
+        """``splitMode: Majority`` binds the next view."""
+        if self.accepted is None or self.accepted.founding is None:
+            return self.settings.majority
+        return self.accepted.is_majority(self.installed)
+
+    @property
+    def configured(self) -> tuple[ConfiguredMember, ...]:
+        """The masters of the cluster, in order of precedence: as the log says where it is stable, or, before there is
+        one, as the manifests do."""
+        agreement = self.agreement
+        members = agreement.configurations.place(agreement.stable).members if agreement is not None else ()
+        return members or self.settings.members
+
+    @property
+    def jointly(self) -> list[Configuration]:
+        """The configuration in force, and every one that may follow: a majority is one under each (rule 20)."""
+        agreement = self.agreement
+        if agreement is not None and agreement.configurations.last.masters:
+            return agreement.configurations.jointly(agreement.stable)
+        return [first_configuration(self.settings)]
+
     def _is_majority(self, nodes: list[str]) -> bool:
-        weights = {m.node: m.weight for m in self.settings.members}
-        return 2 * sum(weights.get(node, 0) for node in nodes) > sum(weights.values())
+        return all(one.has_majority(nodes) for one in self.jointly)
+
+    def is_configured(self, node: str) -> bool:
+        """Whether this is a master of the cluster, or one soon, if what is pending takes effect."""
+        return any(one.master(node) is not None for one in self.jointly)
 
     def _all_here(self, nodes: Iterable[str]) -> bool:
         """Whoever may know more than these is one of them; what a lost disk knew besides, nobody knows any more."""
-        return {m.node for m in self.settings.members} <= set(nodes)
+        return {m.node for m in self.configured} <= set(nodes)
 
     @property
     def _patience_ms(self) -> int:
@@ -187,7 +220,7 @@ class Standing:
         if view.has(self.origin) or view.number == self.number or view.number in line:
             self.apart.pop(known.node, None)
             return
-        if mine is None or mine.number in view.history or self.settings.majority:
+        if mine is None or mine.number in view.history or self.majority:
             if view.number <= self.number or (self.ahead is not None and view.number < self.ahead.number):
                 return
             self.ahead = view

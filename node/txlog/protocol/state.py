@@ -57,7 +57,7 @@ class MasterState:
             if self.agreement.cut_to != ENDLESS:  # equal numbers would not be the same log
                 self.agreement.cut_to = ENDLESS
                 self._marks = self._marks._replace(log=-1)
-            marks = marks_now(self._marks, self.agreement, self.peers, self.settings)
+            marks = marks_now(self._marks, self.agreement, self.peers, self.settings.node, self.views.configured)
             if marks is not self._marks:
                 self._marks = self._effects.marks = marks
         effects = self._effects

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import Item
+from txlog.model.entry import KIND_CONFIG, Item
 from txlog.model.errors import Conflict, Refused, Unavailable
 from txlog.model.ids import Txid
+from txlog.protocol.configuring import Configuring
 from txlog.protocol.events import Accepted, Now, Submission
-from txlog.protocol.leaving import Leaving
 
 
-class Submitting(Leaving):
+class Submitting(Configuring):
     """All of one batch are taken, or refused together when this master takes no work."""
 
     def submit(self, batch: list[Submission], now: Now, room_for_work: bool) -> list[Accepted | Refused]:
@@ -30,7 +30,17 @@ class Submitting(Leaving):
         stamp = agreement.last_stamp
         seq = agreement.last_own
         fresh: dict[str, Accepted] = {}
+        muted = self._takes_no_writes()
+        changed = False
         for one in batch:
+            if one.kind == KIND_CONFIG:
+                wrong = self._refuses_change(one, changed)
+                changed = True
+            else:
+                wrong = muted
+            if wrong is not None:
+                answers.append(wrong)
+                continue
             before = self._repeats(one, stamp, fresh)
             if before is not None:
                 answers.append(before)
@@ -40,7 +50,7 @@ class Submitting(Leaving):
             items.append(Item(0 if stopped else stamp, one.kind, one.key, one.payload))
             contents.append(one.content)
             answer = Accepted(Txid(agreement.own.origin, seq), repeat=False)
-            if one.key:
+            if one.key and one.kind != KIND_CONFIG:
                 fresh[one.key] = answer
             answers.append(answer)
         if items and stopped:
@@ -71,7 +81,7 @@ class Submitting(Leaving):
         return None
 
     def _repeats(self, one: Submission, stamp: int, fresh: dict[str, Accepted]) -> Accepted | Refused | None:
-        if not one.key:
+        if not one.key or one.kind == KIND_CONFIG:
             return None
         agreement = self.agreement
         assert agreement is not None

@@ -65,7 +65,7 @@ class Views(Coordinating):
         if absent:
             self.holding = f"waiting for {', '.join(absent)}"
             return
-        if self.settings.majority and not self._is_majority(nodes) and not is_ordered(gone):
+        if self.majority and not self._is_majority(nodes) and not is_ordered(gone):
             self.holding = "those who are here have no more than half of the weight"
             return
         if now_ms - self._wish_ms >= self._rank(nodes) * self._patience_ms:
@@ -88,12 +88,19 @@ class Views(Coordinating):
                 stay[member.node] = member
             else:
                 gone.append(departure)
-        for configured in self.settings.members:
+        gone += self._removed_elsewhere(view)
+        for configured in self.configured:
             who = self._candidates.get(configured.node)
             if who is not None and configured.node not in stay and self._is_ready(who):
                 stay[who.node] = Member(who.node, who.birth, configured.weight, configured.data_center)
-        order = {m.node: place for place, m in enumerate(self.settings.members)}
+        order = {m.node: place for place, m in enumerate(self.configured)}
         return sorted(stay.values(), key=lambda m: order.get(m.node, len(order))), gone
+
+    def _removed_elsewhere(self, view: View) -> list[Departure]:
+        """Members of other branches that this one does without for good: their views need not wait for them."""
+        apart = [member for other in self.apart.values() for member in other.members]
+        found = {m.origin: m for m in apart if not view.has(m.origin) and not self.is_configured(m.node)}
+        return [Departure(o.node, o.birth, self._starts.get(o, 0), "removed") for o in sorted(found)]
 
     def _departure(self, member: Member) -> Departure | None:
         if member.node == self.settings.node:
@@ -115,7 +122,7 @@ class Views(Coordinating):
     @property
     def _term_ms(self) -> int:
         """How long a member may be silent."""
-        if self.settings.majority:
+        if self.majority:
             return SILENT_ROUNDS * self.settings.round_timeout_ms
         none = self.accepted is not None and self.accepted.strategy == "None"
         return self.settings.none_split_delay_ms if none else self.settings.max_peer_lag_ms
@@ -124,7 +131,7 @@ class Views(Coordinating):
     def _may_part(self) -> bool:
         """No backup, no going on (rule 23)."""
         agreement, view = self.agreement, self.accepted
-        if self.settings.majority or agreement is None or view is None or view.strategy == "None":
+        if self.majority or agreement is None or view is None or view.strategy == "None":
             return True
         stay = [m for m in view.members if self.around.is_heard(m.node) and not self._is_silent(m)]
         others = [self._candidates.get(m.node) for m in stay]  # what one that is left behind has saved is on its side
@@ -161,5 +168,14 @@ class Views(Coordinating):
             return True
         if [(m.node, m.birth) for m in wanted] != [(m.node, m.birth) for m in view.members]:
             return True
+        if self._mode_changes(view, wanted):
+            return True
         waiting = [self._candidates.get(m.node) for m in wanted]
         return any(who is not None and who.stopped and who.view == view.number for who in waiting)
+
+    def _mode_changes(self, view: View, wanted: list[Member]) -> bool:
+        """``splitMode`` was changed, and everybody is here: the same members anew, under the other one."""
+        agreement = self.agreement
+        if agreement is None or view.founding is None or not self._all_here(m.node for m in wanted):
+            return False
+        return agreement.configurations.place(agreement.stable).configuration.majority != view.majority

@@ -59,7 +59,7 @@ class Connectivity:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self._nodes = list(nodes)
+        self.nodes = list(nodes)
         self._start = start
         self._hears = hears
         self._clock = clock
@@ -80,7 +80,7 @@ class Connectivity:
             return  # a newer version's; only people miss it
         now = self._clock()
         for row in rows:
-            if row.node == self._node or row.node not in self._nodes:
+            if row.node == self._node or row.node not in self.nodes:
                 continue
             before = self._rows.get(row.node)
             # A master that lost its disk counts its starts anew: a row that is no longer fresh gives way.
@@ -93,7 +93,7 @@ class Connectivity:
 
     def rows(self) -> dict[str, frozenset[str] | None]:
         """What is known now, in the order of the configuration."""
-        found: dict[str, frozenset[str] | None] = dict.fromkeys(self._nodes)
+        found: dict[str, frozenset[str] | None] = dict.fromkeys(self.nodes)
         found.update((row.node, frozenset(row.hears)) for row, _ in self._fresh())
         found[self._node] = frozenset(self._hears())
         return found

@@ -94,8 +94,10 @@ class Executor:
                 room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
                 self.core.receive(peer, message, now, room)
             case FetchRuns():
+                self.core.check_listed(peer)
                 self._serve_runs(peer, message.span)
             case FetchOrder():
+                self.core.check_listed(peer)
                 self._serve_order(peer, message)
             case Notice():
                 self.notices.append((peer, message))

@@ -30,6 +30,17 @@ class Site:
         return self.loop.core.state
 
     @property
+    def masters(self) -> list[tuple[str, str]]:
+        """Node id and data centre of every master of the cluster, in order of precedence: as the log says, or the
+        manifests before."""
+        return [(m.node, m.data_center) for m in self.loop.core.views.configured]
+
+    @property
+    def others(self) -> list[str]:
+        """The node ids of the other masters."""
+        return [node for node, _ in self.masters if node != self.config.node]
+
+    @property
     def ready(self) -> bool:
         core = self.loop.core
         return not self.closing and core.agreement is not None and core.founding.admitted

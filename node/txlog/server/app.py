@@ -29,6 +29,7 @@ from txlog.runtime.registry import Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
+from txlog.server.admin.configuring import Configuring
 from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
@@ -131,6 +132,7 @@ class App:
         duties = Duties(self.site)
         self.splits = Splits(self.site)
         self.settings = LiveSettings(self.site, live, settings_of)
+        self.configuring = Configuring(self.site, self.links.follow)
         self.loop.view_changed = self.splits.noticed
         rooms = (
             self._writes,
@@ -145,6 +147,7 @@ class App:
             duties,
             self.splits,
             self.settings,
+            self.configuring,
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log)
@@ -164,7 +167,7 @@ class App:
         self._listening = await asyncio.get_running_loop().create_server(
             self._direct.connection, config.host, config.port, backlog=1024, reuse_address=True
         )
-        rooms = (self.feed, self.skipping, self.membership, self.splits)
+        rooms = (self.feed, self.skipping, self.membership, self.splits, self.configuring)
         forever = {**self.links.tasks(self.loop), **{n: task for room in rooms for n, task in room.tasks().items()}}
         for name, coroutine in forever.items():
             self._run(name, coroutine)

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import msgspec
 
+from txlog.model.configuration import Configuration
 from txlog.model.entry import Run, Span
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
@@ -89,7 +90,8 @@ class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
 
 class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """``of_you``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own view. ``held``:
-    last seq that the sender holds of each origin of that view."""
+    last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before a founding;
+    ``members`` counts until then."""
 
     node: str
     birth: int
@@ -99,6 +101,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     accepted: View | None
     installed: bool
     held: list[int]
+    configuration: Configuration | None = None
 
 
 class Found(msgspec.Struct, array_like=True, frozen=True, tag="found"):
@@ -119,7 +122,8 @@ class Departure(msgspec.Struct, array_like=True, frozen=True):
     """A member that is no more in its view, and how that is known. ``start``: of the process that ended.
 
     ``left``: it says so itself. ``down``: its supervisor proved that the process is gone. ``lost``: its node id speaks
-    with another birth. ``silent``: nobody knows; its term is over. ``ordered``: the operator says so."""
+    with another birth. ``silent``: nobody knows; its term is over. ``ordered``: the operator says so. ``removed``: the
+    configuration of the sender does without it."""
 
     node: str
     birth: int
@@ -161,12 +165,22 @@ class Pending(msgspec.Struct, array_like=True, frozen=True):
         return Origin(self.node, self.birth)
 
 
+class HeldChange(msgspec.Struct, array_like=True, frozen=True):
+    """A change of the configuration, by its transaction: its key."""
+
+    node: str
+    birth: int
+    seq: int
+    key: str
+
+
 class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a learner.
     ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log. ``hashes``: the
     chain hash behind each entry of it. ``pending``: per origin everything held that may still leave the log, in it or
     not. ``parked``: what is held of another branch. ``heard``: node, birth and start of each other member that it has
-    heard itself, at work in this view, since its own start. ``prefers``: its strategy for splits."""
+    heard itself, at work in this view, since its own start. ``prefers``: its strategy for splits. ``changes``: of the
+    configuration, those behind ``shared`` or waiting."""
 
     number: Number
     node: str
@@ -184,6 +198,7 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     parked: list[Pending]
     heard: list[tuple[str, int, int]]
     prefers: str
+    changes: list[HeldChange] = []
 
 
 class Refuse(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
+from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
 
@@ -20,7 +20,7 @@ FORMAT = 1
 MEDIA_TYPE = "application/x-txlog-page"
 """What ``Accept`` and ``Content-Type`` say of these bytes."""
 
-KIND_NAMES = {KIND_UPDATE: "update", KIND_QUADS: "quads", KIND_SKIP: "skip"}
+KIND_NAMES = {KIND_UPDATE: "update", KIND_QUADS: "quads", KIND_SKIP: "skip", KIND_CONFIG: "configuration"}
 
 
 class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):

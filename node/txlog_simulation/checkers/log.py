@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import KIND_SKIP, Span
+from txlog.model.entry import NOT_FOR_WORKERS, Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Stamped, ViewAccepted
@@ -64,7 +64,7 @@ class Branch:
         """The first entry with a key counts, decided along the stable log."""
         for at in range(self.settled, index):
             entry = self.entries[at]
-            if entry.kind != KIND_SKIP and entry.key:
+            if entry.kind not in NOT_FOR_WORKERS and entry.key:
                 first = self._first_of_key.get(entry.key)
                 if first is not None and entry.stamp - first[1] <= self._retention:
                     self.entries[at] = entry._replace(counts_instead=first[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import KIND_SKIP, Item
+from txlog.model.entry import NOT_FOR_WORKERS, Item
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.history import History
@@ -75,12 +75,17 @@ class Worker:
         if self.index <= branch.settled and noop != entry.counts_instead:
             self._wrong("16", f"executes {entry.txid} with {noop} instead, by the log it is {entry.counts_instead}")
         if passes:
-            if noop is None and item.kind != KIND_SKIP and entry.txid not in self.seen and item.key not in self.keys:
+            if (
+                noop is None
+                and item.kind not in NOT_FOR_WORKERS
+                and entry.txid not in self.seen
+                and item.key not in self.keys
+            ):
                 self._wrong("16", f"passes over {entry.txid}, which it never executed")
             self.seen.add(entry.txid)
             return
         self.seen.add(entry.txid)
-        if noop is None and item.key and item.kind != KIND_SKIP:
+        if noop is None and item.key and item.kind not in NOT_FOR_WORKERS:
             first = self.keys.setdefault(item.key, entry.txid)
             if self.paths and first != entry.txid and branch.keeps_keys:
                 self._wrong("16", f"executes {entry.txid}, and {first} of the same key before")

@@ -52,9 +52,12 @@ class Membership:
         self._site = site
         self._loop = site.loop
         self._send = send
-        self._nodes = [p.node for p in site.config.peers]
         core = site.loop.core
         self.connectivity = Connectivity(site.config.node, self._nodes, core.start, core.around.heard_itself)
+
+    @property
+    def _nodes(self) -> list[str]:
+        return [node for node, _ in self._site.masters]
 
     def routes(self) -> list[Route]:
         return [
@@ -73,10 +76,10 @@ class Membership:
             self.connectivity.told(body)
 
     async def _tell_for_ever(self) -> None:
-        others = [node for node in self._nodes if node != self._site.config.node]
         while True:
+            self.connectivity.nodes = self._nodes
             message = wire.encode(wire.Notice(TOPIC, self.connectivity.telling()))
-            for peer in others:
+            for peer in self._site.others:
                 self._send(peer, message)
             await asyncio.sleep(TELL_S)
 
@@ -173,7 +176,7 @@ class Membership:
             "ahead": number_text(ahead.number) if ahead is not None else None,
             "changing": number_text(views.change.number) if views.change is not None else None,
             "holding": views.holding,
-            "splitMode": self._site.config.split_mode,
+            "splitMode": "Majority" if views.majority else "Continue",
             "splitRecovery": views.accepted.strategy if views.accepted is not None else None,
             "splitBackupAt": views.backup_at if views.backup_at >= 0 else None,
             "out": [{"node": node, "why": why, "text": WHY[why]} for node, why in self.out().items()],

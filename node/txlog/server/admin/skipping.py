@@ -40,8 +40,6 @@ class Skipping:
         self._registry = site.registry
         self._send = send
         self._asked: set[str] = set()
-        self._others = [p.node for p in site.config.peers if p.node != site.config.node]
-        self._data_centers = {p.data_center for p in site.config.peers}
 
     def routes(self) -> list[Route]:
         return [Route("POST", "/txlog/skip/{txid}", self.post)]
@@ -63,7 +61,7 @@ class Skipping:
             changed.clear()
             if self._registry.workers:
                 message = wire.encode(wire.Notice(TOPIC, self._registry.telling()))
-                for peer in self._others:
+                for peer in self._site.others:
                     self._send(peer, message)
             await self._skip_when_due()
             try:
@@ -98,7 +96,7 @@ class Skipping:
         """The first of the configured order, and everybody is there (state Joined)."""
         if self._site.state != "Joined" or self._site.closing:
             return False
-        return self._site.config.peers[0].node == self._site.config.node
+        return self._site.masters[0][0] == self._site.config.node
 
     def _refused_everywhere(self) -> str | None:
         """The transaction that every reachable worker refuses, each with an answer of its own."""
@@ -106,7 +104,7 @@ class Skipping:
         heard = {self._registry.data_center: now}
         for data_center, at in self._registry.heard_from.values():
             heard[data_center] = max(heard.get(data_center, 0.0), at)
-        if any(now - heard.get(data_center, 0.0) > HEARD_S for data_center in self._data_centers):
+        if any(now - heard.get(data_center, 0.0) > HEARD_S for _, data_center in self._site.masters):
             return None  # silence is no answer
         workers = [*self._registry.workers.values()]
         workers += [w for dc in self._registry.elsewhere.values() for w in dc.values()]

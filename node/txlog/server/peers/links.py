@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from txlog.config.process import NodeConfig
+from txlog.config.process import NodeConfig, PeerConfig
+from txlog.model.configuration import Configuration
 from txlog.model.errors import PeerFault
 from txlog.runtime.events import EventLog
 from txlog.runtime.web import Request, Response, Route, TakenOver, json_answer, peer_fault_status
@@ -46,6 +47,7 @@ class Links:
         self._loop: Ears | None = None
         self._message_bytes_max = 2 * (config.limits.frame_bytes + config.limits.body_bytes) + (16 << 20)
         self._closing = False
+        self._added: dict[str, asyncio.Task[None]] = {}
 
     def send(self, peer: str, data: bytes) -> None:
         """Queue one message of the core. Never blocks."""
@@ -61,7 +63,21 @@ class Links:
         self._loop = loop
         for link in self.links.values():
             link.ears = loop
+        # A peer that comes later has its task from follow().
         return {f"peer-{node}": self._connect_for_ever(link) for node, link in self.links.items()}
+
+    def follow(self, configuration: Configuration) -> None:
+        """The log names these masters. Whom no manifest named is reached at the address that came with it."""
+        for master in configuration.masters:
+            if master.node == self._config.node or master.node in self.links or not master.urls:
+                continue
+            config = PeerConfig(
+                node=master.node, data_center=master.data_center, url=master.urls[0], weight=master.weight
+            )
+            link = self.links[master.node] = Link(config, self._faulty)
+            link.ears = self._loop
+            name = f"peer-{master.node}"
+            self._added[name] = asyncio.get_running_loop().create_task(self._connect_for_ever(link), name=name)
 
     # Outwards
 
@@ -216,6 +232,8 @@ class Links:
     async def close(self) -> None:
         """Let go of every connection; what does not take its last bytes is left after :data:`CLOSE_S`."""
         self._closing = True
+        for task in self._added.values():
+            task.cancel()
         open_ones = [f for link in self.links.values() for f in (link.outgoing, link.incoming) if f is not None]
         for frames in open_ones:
             frames.close("this master stops")

@@ -1,0 +1,235 @@
+"""Masters come, go and are muted by entries of the log (rule 20)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from core_cluster import Cluster, update
+from test_masters_change_views import assert_same_logs, forget, leave, run_until_in_view
+
+from txlog.model.configuration import LEAVING, MUTED, Configuration, Master
+from txlog.model.errors import BadInput, ChangePending, Fatal, Refused, Unavailable
+from txlog.model.ids import Origin
+from txlog.protocol.events import Accepted, ConfiguredMember
+from txlog_simulation.plain_journal import PlainJournal
+
+
+def configuration(cluster: Cluster, node: str) -> Configuration:
+    found = cluster.core(node).configuration
+    assert found is not None
+    return found
+
+
+def change(cluster: Cluster, at: str, wanted: Configuration) -> Accepted | Refused:
+    submission = cluster.core(at).prepare_change(wanted, "a test")
+    answer = cluster.executors[at].submit([submission], cluster.now(at))[0]
+    cluster.run(1)
+    return answer
+
+
+def with_role(now: Configuration, node: str, role: str) -> Configuration:
+    masters = [msgspec.structs.replace(m, role=role) if m.node == node else m for m in now.masters]
+    return msgspec.structs.replace(now, masters=masters)
+
+
+def add(cluster: Cluster, at: str, node: str, weight: int = 1) -> None:
+    now = configuration(cluster, at)
+    wanted = msgspec.structs.replace(now, masters=[*now.masters, Master(node, "uk", weight)])
+    assert isinstance(change(cluster, at, wanted), Accepted)
+
+
+def begin(cluster: Cluster, node: str, birth: int) -> None:
+    """A new master's manifest names itself and those that were there."""
+    cluster.journals[node] = PlainJournal(node, birth)
+    before = cluster.members
+    cluster.members = (*before, ConfiguredMember(node, "uk", 1))
+    cluster.start(node)
+    cluster.members = before
+
+
+def remove(cluster: Cluster, at: str, node: str) -> None:
+    assert isinstance(change(cluster, at, with_role(configuration(cluster, at), node, LEAVING)), Accepted)
+
+
+def run_until_removed(cluster: Cluster, node: str, within_ms: int = 5000) -> None:
+    end_ms = cluster.now_ms + within_ms
+    while not (cluster.core(node).removed and cluster.core(node).leave_done):
+        assert cluster.now_ms < end_ms, cluster.core(node).state
+        cluster.run(5)
+    cluster.crash(node)
+
+
+def test_a_third_master_comes_live() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    add(cluster, "a", "c")
+    cluster.submit("b", "y")
+    begin(cluster, "c", 33)
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit("c", "z")
+    assert_same_logs(cluster, 4)
+    assert cluster.core("a").state == "Joined"
+    assert [m.node for m in configuration(cluster, "c").masters] == ["a", "b", "c"]
+
+
+def test_it_may_run_before_it_is_added() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    begin(cluster, "c", 33)
+    cluster.run(500)
+    assert "NotListed" in cluster.faults["a"]
+    assert cluster.core("c").agreement is None
+    add(cluster, "b", "c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 1)
+
+
+def test_what_was_agreed_outlives_every_process() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    add(cluster, "a", "c", weight=2)
+    begin(cluster, "c", 33)
+    run_until_in_view(cluster, "a", "b", "c")
+    for node in "abc":
+        cluster.crash(node)
+    for node in "abc":
+        cluster.start(node)
+    run_until_in_view(cluster, "a", "b", "c")
+    for node in "abc":
+        assert [(m.node, m.weight) for m in configuration(cluster, node).masters] == [("a", 1), ("b", 1), ("c", 2)]
+        assert configuration(cluster, node).version == 1
+
+
+def test_a_removed_master_brings_everything_in_and_is_refused_by_name() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("c", "x", "y")
+    remove(cluster, "a", "c")
+    run_until_removed(cluster, "c")
+    run_until_in_view(cluster, "a", "b", within_ms=2000)
+    assert cluster.core("a").state == "Joined"
+    assert configuration(cluster, "b").removed == ["c"]
+    assert_same_logs(cluster, 4)
+    assert cluster.log("a")[-1] == "c3"
+    cluster.start("c")
+    with pytest.raises(Fatal, match="Removed"):
+        cluster.run(2000)
+    assert "Removed" in cluster.faults["a"] + cluster.faults["b"]
+
+
+def test_a_master_that_is_taken_out_takes_no_work_while_it_drains() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("c", "x")
+    cluster.cut |= {("c", "b"), ("b", "c")}
+    remove(cluster, "a", "c")
+    cluster.run(10)
+    refused = cluster.executors["c"].submit([update("late")], cluster.now("c"))[0]
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "Removed"
+
+
+def test_a_crash_while_it_drains_loses_nothing() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.cut |= {("c", "a"), ("c", "b")}
+    cluster.submit("c", "x")
+    remove(cluster, "a", "c")
+    cluster.crash("c")
+    cluster.cut.clear()
+    cluster.start("c")
+    run_until_removed(cluster, "c")
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    cluster.run(500)
+    assert "c1" in cluster.log("a")
+
+
+def test_a_muted_master_orders_and_takes_no_writes() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    assert isinstance(change(cluster, "b", with_role(configuration(cluster, "b"), "a", MUTED)), Accepted)
+    cluster.run(50)
+    refused = cluster.executors["a"].submit([update("x")], cluster.now("a"))[0]
+    assert isinstance(refused, Unavailable)
+    assert refused.reason == "Muted"
+    cluster.submit("c", "y")
+    cluster.run(50)
+    assert cluster.marks["c"].synced == 1
+    # the muted one itself may be asked to be heard again
+    assert isinstance(change(cluster, "a", with_role(configuration(cluster, "a"), "a", "member")), Accepted)
+    cluster.run(50)
+    cluster.submit("a", "z")
+    assert_same_logs(cluster, 4)
+
+
+def test_a_second_change_is_refused_while_one_is_pending() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    now = configuration(cluster, "a")
+    cluster.cut |= {("c", "a"), ("c", "b"), ("b", "a")}
+    assert isinstance(change(cluster, "a", with_role(now, "c", MUTED)), Accepted)
+    refused = change(cluster, "a", with_role(now, "b", MUTED))
+    assert isinstance(refused, ChangePending)
+    with pytest.raises(BadInput, match="less than half"):
+        cluster.core("a").prepare_change(msgspec.structs.replace(now, masters=now.masters[:2], majority=True), "")
+
+
+def test_of_two_changes_at_once_the_first_in_the_log_counts() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    for node, other in (("a", "b"), ("b", "c")):
+        submission = cluster.core(node).prepare_change(with_role(configuration(cluster, node), other, MUTED), "")
+        assert isinstance(cluster.executors[node].submit([submission], cluster.now(node))[0], Accepted)
+    cluster.run(200)
+    muted = {tuple(m.node for m in configuration(cluster, n).masters if m.role == MUTED) for n in "abc"}
+    assert len(muted) == 1
+    assert len(muted.pop()) == 1
+    for node in "abc":
+        agreement = cluster.core(node).agreement
+        assert agreement is not None
+        assert list(agreement.configurations.noops) == [2]
+    assert_same_logs(cluster, 2)
+
+
+def test_the_split_mode_follows_in_a_view_of_everybody() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    wanted = msgspec.structs.replace(configuration(cluster, "a"), majority=True)
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    assert isinstance(change(cluster, "a", wanted), Accepted)
+    cluster.run(500)
+    assert not cluster.core("a").views.majority  # c may have gone on alone, for all that is known
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.run(500)
+    assert all(cluster.core(node).views.majority for node in "abc")
+    cluster.cut |= {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
+    cluster.run(4000)
+    assert cluster.core("c").state == "Suspected"
+    run_until_in_view(cluster, "a", "b")
+
+
+def test_a_half_that_changes_the_weights_alone_is_no_majority() -> None:
+    """It could give itself the votes, and the others know nothing of it."""
+    cluster = Cluster("abcd", idle_interval_ms=100, majority=True).founded()
+    cluster.cut |= {(x, y) for x in "abcd" for y in "abcd" if (x in "ab") != (y in "ab")}
+    now = configuration(cluster, "a")
+    weights = {"a": 3, "b": 3, "c": 2, "d": 2}
+    masters = [msgspec.structs.replace(m, weight=weights[m.node]) for m in now.masters]
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    cluster.run(6000)
+    assert not cluster.core("a").agreement.history.length  # type: ignore[union-attr]
+    assert cluster.core("a").state == cluster.core("c").state == "Suspected"
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c", "d")
+    cluster.run(500)
+    assert configuration(cluster, "c").masters == masters
+
+
+def test_a_lost_disk_is_taken_in_again_under_the_configuration_of_the_log() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    add(cluster, "a", "c")
+    begin(cluster, "c", 33)
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit("c", "x")
+    cluster.run(200)
+    cluster.crash("b")
+    forget(cluster, "b")
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.run(300)
+    assert [m.node for m in configuration(cluster, "b").masters] == ["a", "b", "c"]
+    assert cluster.core("b").views.accepted.has(Origin("b", 77))  # type: ignore[union-attr]
+    assert_same_logs(cluster, 2)

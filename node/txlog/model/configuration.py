@@ -1,0 +1,111 @@
+"""What all masters of a cluster agree on besides the transactions: entries of the log (protocol section 3).
+
+A change is a transaction of kind ``KIND_CONFIG``. Its key is the change, so that it is part of the content hash and of
+the chain; its payload says why, for people. The configuration at a place in the log is the founding one, changed by
+every entry up to there that took effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from txlog.model.ids import NODE_ID, ViewNumber
+
+MEMBER: Final = "member"
+MUTED: Final = "muted"
+"""It takes no writes of clients; it orders, and feeds its workers, as before."""
+LEAVING: Final = "leaving"
+"""It takes no writes of clients any more; the last transaction that it makes takes it out for good."""
+ROLES: Final = (MEMBER, MUTED, LEAVING)
+
+MASTERS_MAX: Final = 64
+CHANGE_CHARACTERS_MAX: Final = 60_000
+"""Of a change as a key: what 64 masters with an address each take is well below."""
+_DATA_CENTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
+_URL = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+
+
+class Master(msgspec.Struct, array_like=True, frozen=True):
+    """``urls``: where the others reach it, unless they were told another address; the first counts."""
+
+    node: str
+    data_center: str
+    weight: int
+    role: str = MEMBER
+    urls: list[str] = []
+
+
+class Configuration(msgspec.Struct, array_like=True, frozen=True):
+    """``masters`` in order of precedence. ``majority``: ``splitMode: Majority``, else ``Continue``. ``version`` counts
+    the changes that took effect. ``removed``: node ids that were masters once."""
+
+    masters: list[Master]
+    majority: bool
+    key_retention_ms: int
+    version: int = 0
+    removed: list[str] = []
+
+    def master(self, node: str) -> Master | None:
+        """The master with this node id."""
+        return next((m for m in self.masters if m.node == node), None)
+
+    def has_majority(self, nodes: Iterable[str]) -> bool:
+        """Whether these have more than half of the vote weight."""
+        there = set(nodes)
+        return 2 * sum(m.weight for m in self.masters if m.node in there) > sum(m.weight for m in self.masters)
+
+    def problem(self) -> str:
+        """What is wrong with it; empty when nothing is."""
+        nodes = [m.node for m in self.masters]
+        total = sum(m.weight for m in self.masters)
+        for m in self.masters:
+            if not NODE_ID.fullmatch(m.node) or not _DATA_CENTER.fullmatch(m.data_center):
+                return f"{m.node[:80]!r} in data centre {m.data_center[:80]!r}: expected names as in uk-1, uk"
+            if nodes.count(m.node) > 1:
+                return f"{m.node} is there twice"
+            if m.role not in ROLES or not 0 <= m.weight <= 1000:
+                return f"{m.node}: role {m.role[:20]!r}, weight {m.weight}: one of {', '.join(ROLES)}; 0 to 1000"
+            if any(not _URL.fullmatch(url) for url in m.urls):
+                return f"{m.node}: {m.urls}: expected addresses as in http://host:7300"
+            if self.majority and 2 * m.weight >= total:
+                return f"{m.node} would have {m.weight} of all {total} votes; Majority needs less than half for each"
+        if not 1 <= len(nodes) <= MASTERS_MAX or not total:
+            return f"{len(nodes)} masters with {total} votes: 1 to {MASTERS_MAX} masters, one vote at least"
+        if self.key_retention_ms < 1:
+            return f"a keyRetention of {self.key_retention_ms} ms: more than nothing"
+        return ""
+
+
+class Change(msgspec.Struct, array_like=True, frozen=True):
+    """``configuration`` follows the one of version ``after``; ``view``: in which view it was made."""
+
+    view: ViewNumber
+    after: int
+    configuration: Configuration
+
+
+def key_of(change: Change) -> str:
+    """A change as the key of its transaction."""
+    return msgspec.json.encode(change).decode()
+
+
+def change_of(key: str) -> Change | None:
+    """The inverse of :func:`key_of`; None for what is none, which takes no effect."""
+    try:
+        return msgspec.json.decode(key, type=Change)
+    except msgspec.DecodeError:
+        return None
+
+
+def followed_by(now: Configuration, key: str, views: list[ViewNumber]) -> Configuration | None:
+    """What is in force behind this entry, where ``now`` was before it and the chain has grown through ``views``. None
+    when it is a no-op: made in a view that the chain does not know, or for a configuration that is not in force there,
+    because another change came first."""
+    change = change_of(key)
+    if change is None or change.after != now.version or change.view not in views or change.configuration.problem():
+        return None
+    return msgspec.structs.replace(change.configuration, version=now.version + 1)

@@ -1,0 +1,119 @@
+"""Changes of the configuration as one master makes and follows them (rule 20): one at a time, in effect where they are
+stable, and out of the cluster only with everything that was accepted here.
+"""
+
+from __future__ import annotations
+
+from txlog.model.configuration import (
+    CHANGE_CHARACTERS_MAX,
+    LEAVING,
+    MUTED,
+    Change,
+    Configuration,
+    change_of,
+    key_of,
+)
+from txlog.model.entry import KIND_CONFIG
+from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, PeerFault, Refused, Unavailable
+from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
+from txlog.protocol.events import Submission
+from txlog.protocol.leaving import Leaving
+from txlog.wire.messages import Known
+
+
+def change_submission(view: tuple[int, int, str], after: int, configuration: Configuration, why: str) -> Submission:
+    """A change as a transaction."""
+    key, payload = key_of(Change(view, after, configuration)), why.encode()
+    return Submission(KIND_CONFIG, key, payload, content_hash(KIND_CONFIG, key, payload))
+
+
+class Configuring(Leaving):
+    """What may be changed now, and who is listened to."""
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """In force where this master's log is stable; None before the cluster is founded."""
+        agreement = self.agreement
+        if agreement is None or self.views.accepted is None or self.views.accepted.founding is None:
+            return None
+        return agreement.configurations.place(agreement.stable).configuration
+
+    @property
+    def pending_change(self) -> Txid | None:
+        """A change that waits for its place, or whose place is not stable yet."""
+        agreement = self.agreement
+        if agreement is None:
+            return None
+        for txid in agreement.configurations.held:
+            queue = agreement.by_origin.get(txid.origin)
+            if queue is None or txid.origin not in agreement.slots or txid.seq > max(queue.limit, queue.in_log):
+                continue  # of another branch
+            if txid.seq > queue.in_log or agreement.history.index_of(txid.origin, txid.seq) > agreement.stable:
+                return txid
+        return None
+
+    def prepare_change(self, wanted: Configuration, why: str) -> Submission:
+        """What to submit so that this follows the configuration in force. :class:`BadInput` when it cannot be one,
+        :class:`ChangePending`, or :class:`Conflict` where there is nothing to be changed yet."""
+        now = self.configuration
+        if now is None:
+            raise Conflict("the cluster is not founded with a configuration in its log: nothing can be changed yet")
+        problem = wanted.problem()
+        if problem:
+            raise BadInput(problem)
+        return change_submission(self.views.number, now.version, wanted, why)
+
+    def _refuses_change(self, one: Submission, another: bool) -> Refused | None:
+        """One at a time (rule 20). ``another``: one came just before it."""
+        now, change = self.configuration, change_of(one.key)
+        if now is None or change is None or len(one.key) > CHANGE_CHARACTERS_MAX:
+            return Conflict("this is no change of the configuration in force")
+        pending = self.pending_change
+        if another:
+            return ChangePending("another change came with it; one at a time")
+        if pending is not None:
+            return ChangePending(f"{pending} changes the configuration and is not in effect yet; one at a time")
+        if change.after != now.version:
+            return ChangePending(f"it follows version {change.after}, in force is {now.version}: look again")
+        return None
+
+    def _takes_no_writes(self) -> Refused | None:
+        """Whether the configuration keeps clients away from this master, from where its log ends."""
+        agreement = self.agreement
+        assert agreement is not None
+        last = agreement.configurations.last
+        if not last.masters:
+            return None
+        mine = last.master(self.settings.node)
+        if mine is None or mine.role == LEAVING:
+            return Unavailable("Removed", "this master is taken out of the cluster; ask another one")
+        if mine.role == MUTED:
+            return Unavailable("Muted", "this master takes no writes (txlog peer unmute); ask another one")
+        return None
+
+    # Who may speak
+
+    def check_listed(self, peer: str) -> None:
+        """:class:`PeerFault` for strangers and removed masters, once there is a log to know them by."""
+        views = self.views
+        if self.configuration is None or views.is_configured(peer):
+            return
+        assert views.accepted is not None
+        if views.accepted.member(peer) is not None:
+            return  # it is on its way out
+        raise self._unlisted(peer)
+
+    def _unlisted(self, peer: str) -> PeerFault:
+        now = self.configuration
+        if now is not None and peer in now.removed:
+            return PeerFault(peer, "Removed", "it was taken out of this cluster for good")
+        return PeerFault(peer, "NotListed", "it is no master of this cluster; see txlog peer add")
+
+    def _check_removed(self, known: Known) -> None:
+        """:class:`Fatal` when the log that this one grew into does without this master."""
+        mine, theirs, told = self.views.accepted, known.accepted, known.configuration
+        if mine is None or theirs is None or told is None or not known.installed or theirs.has(self.views.origin):
+            return
+        if mine.number in theirs.chain and self.settings.node in told.removed:
+            raise Fatal("Removed", f"{known.node} says that {self.settings.node} was taken out of the cluster for good")

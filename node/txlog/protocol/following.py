@@ -1,0 +1,48 @@
+"""A master follows the configuration: where it is stable it is in effect (rule 20)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from txlog.model.configuration import LEAVING, Configuration
+from txlog.protocol.configurations import Placed
+from txlog.protocol.events import Now
+from txlog.protocol.submitting import Submitting
+
+_ENDLESS_MS: Final = 1 << 50
+"""A master that is taken out for good waits for those that stay, however long."""
+
+
+class Following(Submitting):
+    """``removed``: the log does without this master, for good."""
+
+    removed = False
+    _place: Placed | None = None
+
+    def _follow_configuration(self, now: Now) -> None:
+        """What became stable is in effect."""
+        agreement, view = self.agreement, self.views.accepted
+        if agreement is None or view is None or view.founding is None:
+            return
+        place = agreement.configurations.place(agreement.stable)
+        if place is not self._place:
+            self._place = place
+            self._stirred = True
+        mine = place.configuration.master(self.settings.node)
+        if mine is None:
+            if view.has(agreement.own.origin):
+                self.removed = True
+                self.leave(now, _ENDLESS_MS)
+        elif mine.role == LEAVING and self.views.at_work and not self.closing and self.pending_change is None:
+            self._take_myself_out(place.configuration, now)
+
+    def _take_myself_out(self, now_in_force: Configuration, now: Now) -> None:
+        """The last transaction that this master makes: whoever has it has all others before it (rule 13)."""
+        node = self.settings.node
+        rest = [m for m in now_in_force.masters if m.node != node]
+        removed = [*(one for one in now_in_force.removed if one != node), node]
+        wanted = msgspec.structs.replace(now_in_force, masters=rest, removed=removed)
+        if not wanted.problem():
+            self.submit([self.prepare_change(wanted, f"{node} has taken its last transaction")], now, not self.full)

@@ -1,0 +1,211 @@
+"""The configuration of the cluster: shown, changed by entries of the log, and followed by this process (rule 20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from txlog.config.values import duration_text, parse_duration
+from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
+from txlog.model.durability import Durability
+from txlog.model.errors import BadInput, Conflict, Fatal, NotFound, Refused, Unavailable
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+
+LOOK_S: Final = 0.1
+"""Between two looks at the configuration in force; the core has no event for it, and it changes a few times a year."""
+BODY_MAX: Final = 16 << 10
+_ADD = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
+_ALTER = '{"weight": 2} or {"muted": true}'
+_WHOLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h"}'
+MODES: Final = ("Continue", "Majority")
+T = TypeVar("T")
+
+
+class _Add(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    node: str
+    data_center: str
+    weight: int = 1
+    urls: list[str] = []
+
+
+class _Alter(msgspec.Struct, forbid_unknown_fields=True):
+    weight: int | None = None
+    muted: bool | None = None
+
+
+class _Whole(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    split_mode: str | None = None
+    key_retention: str | None = None
+
+
+class Configuring:
+    """``follow(configuration)`` is told what came into effect."""
+
+    def __init__(self, site: Site, follow: Callable[[Configuration], None]) -> None:
+        self._site = site
+        self._follow = follow
+        self._seen: Configuration | None = None
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/txlog/configuration", self.get),
+            Route("PATCH", "/txlog/configuration", self.patch),
+            Route("POST", "/txlog/peers", self.add),
+            Route("PATCH", "/txlog/peers/{node}", self.alter),
+            Route("DELETE", "/txlog/peers/{node}", self.remove),
+        ]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"configuration": self._look_for_ever()}
+
+    async def _look_for_ever(self) -> None:
+        loop = self._site.loop
+        while True:
+            now = loop.core.configuration
+            if now is not None and now is not self._seen:
+                self._seen = now
+                self._site.log.info("Configuration", **_view(now))
+                self._follow(now)
+            if loop.core.removed and loop.has_left:
+                node = self._site.config.node
+                what = f"{node} was taken out of the cluster for good, all that it had is in the log"
+                loop.end(Fatal("Removed", what))
+            await asyncio.sleep(LOOK_S)
+
+    # What is in force
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """See :meth:`view`; 409 before the cluster is founded."""
+        return json_answer(self.view())
+
+    def view(self) -> dict[str, Any]:
+        """``{"version", "splitMode", "keyRetention", "masters": [{"node", "dataCenter", "weight", "role", "urls",
+        "inView"}], "removed": [NODE...], "pending": TXID|null}``: as this master's log says where it is stable."""
+        core = self._site.loop.core
+        view = core.views.accepted
+        found = _view(self._in_force())
+        for one in found["masters"]:
+            one["inView"] = view is not None and view.member(one["node"]) is not None
+        pending = core.pending_change
+        return {**found, "pending": str(pending) if pending is not None else None}
+
+    def _in_force(self) -> Configuration:
+        now = self._site.loop.core.configuration
+        if now is None:
+            raise Conflict("the cluster is not founded yet, or this master has not joined it: nothing is in force here")
+        return now
+
+    # Changes
+
+    async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``splitMode`` and ``keyRetention`` of the whole cluster."""
+        told = await _told(request, _Whole, _WHOLE)
+        now = self._in_force()
+        majority, retention_ms = now.majority, now.key_retention_ms
+        if told.split_mode is not None:
+            if told.split_mode not in MODES:
+                raise BadInput(f"splitMode {told.split_mode[:20]!r}: one of {', '.join(MODES)}")
+            majority = told.split_mode == "Majority"
+        if told.key_retention is not None:
+            retention_ms = parse_duration(told.key_retention)
+        wanted = msgspec.structs.replace(now, majority=majority, key_retention_ms=retention_ms)
+        return await self._change(wanted, "splitMode or keyRetention")
+
+    async def add(self, request: Request, _: Mapping[str, str]) -> Response:
+        """A new master: it is let in once its process runs, reaches the others and has caught up."""
+        told = await _told(request, _Add, _ADD)
+        now = self._in_force()
+        if now.master(told.node) is not None:
+            raise Conflict(f"{told.node} is a master of this cluster already")
+        new = Master(told.node, told.data_center, told.weight, MEMBER, told.urls)
+        removed = [node for node in now.removed if node != told.node]
+        wanted = msgspec.structs.replace(now, masters=[*now.masters, new], removed=removed)
+        return await self._change(wanted, f"add {told.node}")
+
+    async def alter(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Another weight, or muted, or no longer."""
+        told = await _told(request, _Alter, _ALTER)
+        master = self._master(names["node"])
+        if told.muted is not None:
+            if master.role == LEAVING:
+                raise Conflict(f"{master.node} is being taken out")
+            master = msgspec.structs.replace(master, role=MUTED if told.muted else MEMBER)
+        if told.weight is not None:
+            master = msgspec.structs.replace(master, weight=told.weight)
+        return await self._change(self._with(master), f"alter {master.node}")
+
+    async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Out for good. It takes no more work, brings in what it has, then ends by name (``Removed``). One that is not
+        in the view can do nothing of that: ``?lost=true`` says that it is gone, with what only it had."""
+        master = self._master(names["node"])
+        now, view = self._in_force(), self._site.loop.core.views.accepted
+        in_view = view is not None and view.member(master.node) is not None
+        if request.query.get("lost", "false") != "true":
+            if not in_view:
+                raise Conflict(
+                    f"{master.node} is not in the view, so it cannot bring in what only it has; start it, or say "
+                    "that it is lost (lost=true, --lost)"
+                )
+            leaving = msgspec.structs.replace(master, role=LEAVING)
+            return await self._change(self._with(leaving), f"remove {master.node}")
+        if in_view:
+            raise Conflict(f"{master.node} is in the view; without lost=true it brings in what it has first")
+        rest = [m for m in now.masters if m.node != master.node]
+        wanted = msgspec.structs.replace(now, masters=rest, removed=[*now.removed, master.node])
+        return await self._change(wanted, f"{master.node} is lost")
+
+    def _master(self, node: str) -> Master:
+        now = self._in_force()
+        found = now.master(node)
+        if found is None:
+            there = ", ".join(m.node for m in now.masters)
+            raise NotFound(f"no master {node[:80]!r} in this cluster; there are {there}")
+        return found
+
+    def _with(self, master: Master) -> Configuration:
+        now = self._in_force()
+        masters = [master if m.node == master.node else m for m in now.masters]
+        return msgspec.structs.replace(now, masters=masters)
+
+    async def _change(self, wanted: Configuration, why: str) -> Response:
+        """In effect when it answers 200; 202 while it waits for its place in the log. 409 ``ChangePending``: one at a
+        time."""
+        loop = self._site.loop
+        submission = loop.core.prepare_change(wanted, why)
+        write = loop.write([submission], Durability.SYNCED)
+        reached = await loop.within(write.reached, self._site.config.write_timeout_s)
+        answer = write.answers[0] if write.answers else None
+        if isinstance(answer, Refused):
+            raise answer
+        if answer is None:
+            raise Unavailable("Starting", "this master did not take it in time; look at what is in force and ask again")
+        self._site.log.info("ConfigurationChanged", txid=str(answer.txid), why=why)
+        agreement = loop.core.agreement
+        if agreement is not None and answer.txid in agreement.configurations.noops.values():
+            raise Conflict("another change came first, or the view it was made in is no more: look, and ask again")
+        return json_answer({"txid": str(answer.txid), **self.view()}, 200 if reached else 202)
+
+
+def _view(now: Configuration) -> dict[str, Any]:
+    return {
+        "version": now.version,
+        "splitMode": MODES[now.majority],
+        "keyRetention": duration_text(now.key_retention_ms),
+        "masters": [
+            {"node": m.node, "dataCenter": m.data_center, "weight": m.weight, "role": m.role, "urls": m.urls}
+            for m in now.masters
+        ],
+        "removed": list(now.removed),
+    }
+
+
+async def _told(request: Request, form: type[T], example: str) -> T:
+    try:
+        return msgspec.json.decode(await read_body(request, BODY_MAX), type=form)
+    except msgspec.DecodeError as wrong:
+        raise BadInput(f"expected {example}: {wrong}") from None
