@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +66,16 @@ async def ask(cluster: Cluster, how: str, at: int, path: str, body: Any = None, 
         return told
 
 
+async def txlog(cluster: Cluster, *words: str) -> str:
+    """``txlog peer …``, as people give it; all masters are asked, the last first."""
+    urls = [word for at in reversed(range(len(cluster.nodes))) for word in ("--master", cluster.url(at))]
+    command = (sys.executable, "-m", "txlog.cli.main", "peer", *words, *urls)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    return said.decode()
+
+
 async def is_joined(cluster: Cluster, at: int, *members: str) -> bool:
     try:
         status = await cluster.get(at, "/txlog/status")
@@ -111,16 +123,17 @@ async def test_a_cluster_of_two_gets_a_third_and_lets_one_go_under_load(clusters
     again = await ask(cluster, "POST", 1, "/txlog/peers", {"node": "uk-3", "dataCenter": "uk"}, 409)
     assert again["error"] == "Conflict"
     # one takes no writes, and orders all the same
-    await ask(cluster, "PATCH", 2, "/txlog/peers/uk-1", {"muted": True})
+    said = await txlog(cluster, "mute", "uk-1")
+    assert "uk-1 is muted" in said
     await until(lambda: "503 Muted" in load.refused.get(0, []))
     muted = load.count[0]
     await load.more(1, 2)
     assert load.count[0] == muted
     assert (await cluster.get(0, "/txlog/status"))["state"] == "Joined"
-    await ask(cluster, "PATCH", 0, "/txlog/peers/uk-1", {"muted": False})
+    await txlog(cluster, "unmute", "uk-1")
     await load.more(0)
     # one goes for good, with all that it was given
-    await ask(cluster, "DELETE", 0, "/txlog/peers/uk-2")
+    assert "uk-2 is taken out" in await txlog(cluster, "remove", "uk-2")
     await until(lambda: cluster.process(1).poll() is not None)
     assert cluster.process(1).returncode == Fatal.EXIT_CODE
     said = (cluster.folder / "uk-2.log").read_text()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import txlog
-from txlog.cli import asking, backing, links, local, moving, ordering, restoring, setting, splits
+from txlog.cli import asking, backing, links, local, members, moving, ordering, restoring, setting, splits
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
 
@@ -27,6 +27,7 @@ restoring.add_to(app, asking.worker)
 splits.add_to(app)
 setting.add_to(app)
 ordering.add_to(app)
+members.add_to(app)
 app.add_typer(backing.app, name="backup")
 app.add_typer(links.app, name="link")
 app.add_typer(asking.journal, name="journal")

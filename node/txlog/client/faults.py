@@ -52,6 +52,7 @@ _PLAIN: dict[str, type[TxLogError]] = {
         *_LOG_REASONS.values(),
         *_BY_STATUS.values(),
         errors.Conflict,
+        errors.ChangePending,
         errors.SystemGraphNamed,
         errors.JournalFull,
         errors.JournalDamaged,

@@ -203,6 +203,38 @@ class MasterClient:
         found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])
         return found
 
+    # -- the configuration of the cluster
+
+    def configuration(self) -> dict[str, Any]:
+        """What is in force by its log: ``version``, ``splitMode``, ``keyRetention``, ``masters``, ``removed``,
+        ``pending``. :class:`Conflict` before it belongs to a cluster. The next four answer the same."""
+        found: dict[str, Any] = self._get("/txlog/configuration", dict[str, Any])
+        return found
+
+    def configure(self, split_mode: str | None, key_retention: str | None) -> dict[str, Any]:
+        """Change what is not None. :class:`BadInput`, :class:`ChangePending`."""
+        body = {"splitMode": split_mode, "keyRetention": key_retention}
+        return self._change("PATCH", "/txlog/configuration", body)
+
+    def add_peer(self, node: str, data_center: str, urls: Sequence[str], weight: int = 1) -> dict[str, Any]:
+        """Name a new master. :class:`Conflict` when it is one, :class:`ChangePending`."""
+        body = {"node": node, "dataCenter": data_center, "urls": list(urls), "weight": weight}
+        return self._change("POST", "/txlog/peers", body)
+
+    def alter_peer(self, node: str, *, muted: bool | None = None, weight: int | None = None) -> dict[str, Any]:
+        """Mute it or no longer, or give it another weight. :class:`NotFound`, :class:`ChangePending`."""
+        return self._change("PATCH", f"/txlog/peers/{quote(node)}", {"muted": muted, "weight": weight})
+
+    def remove_peer(self, node: str, *, lost: bool = False) -> dict[str, Any]:
+        """Take it out for good; it is among ``removed`` when it has brought in what it has. ``lost``: it is gone.
+        :class:`Conflict` when it is in the view and said to be lost, or is not and should bring in what it has."""
+        return self._change("DELETE", f"/txlog/peers/{quote(node)}{'?lost=true' if lost else ''}", {})
+
+    def _change(self, how: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        data = msgspec.json.encode({key: value for key, value in body.items() if value is not None})
+        found: dict[str, Any] = self._call(how, path, dict[str, Any], body=data)
+        return found
+
     # -- settings
 
     def settings(self) -> dict[str, Any]:

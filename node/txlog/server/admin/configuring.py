@@ -21,6 +21,7 @@ BODY_MAX: Final = 16 << 10
 _ADD = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
 _ALTER = '{"weight": 2} or {"muted": true}'
 _WHOLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h"}'
+RETENTION_MS_MIN: Final = 1000
 MODES: Final = ("Continue", "Majority")
 T = TypeVar("T")
 
@@ -112,7 +113,12 @@ class Configuring:
                 raise BadInput(f"splitMode {told.split_mode[:20]!r}: one of {', '.join(MODES)}")
             majority = told.split_mode == "Majority"
         if told.key_retention is not None:
-            retention_ms = parse_duration(told.key_retention)
+            try:
+                retention_ms = parse_duration(told.key_retention)
+            except ValueError as wrong:
+                raise BadInput(f"keyRetention: {wrong}") from None
+            if retention_ms < RETENTION_MS_MIN:
+                raise BadInput(f"a keyRetention of {told.key_retention[:20]}: a second at least")
         wanted = msgspec.structs.replace(now, majority=majority, key_retention_ms=retention_ms)
         return await self._change(wanted, "splitMode or keyRetention")
 
