@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from txlog.wire import messages as wire
+from txlog.wire.messages import Accept, Known, Post, Who
 from txlog_simulation.machine import UP
 from txlog_simulation.plan import Fault, Work
 
@@ -19,8 +21,10 @@ def begin(world: World, fault: Fault) -> None:
     if world.plan.masters < 3 and fault.kind != "succession":
         return
     match fault.kind:
-        case "outbid":
+        case "outbid" if fault.size % 2:
             _outbid(world, fault)
+        case "outbid":
+            _crossing(world, fault)
         case "succession":
             _succession(world, fault)
         case _:
@@ -64,6 +68,63 @@ def _outbid(world: World, fault: Fault) -> None:
     if fault.size % 3 == 2:
         machine[third].traps["Promised"] = stall
     machine[second].traps["ViewAccepted"] = spring
+
+
+def _crossing(world: World, fault: Fault) -> None:
+    """What makes an accept or an install do harm that comes behind a higher promise (rule 34). All are apart; the first
+    finds the second, which does not know that it is heard, and is cut off as soon as it has accepted (``size``:
+    installed) a view of the two. The third finds the second and has its report; while its own accept is on the way, the
+    first is back with the view that the second has stopped."""
+    first, second, third = 0, 1, 2
+    plan, machine = world.plan, world.machines
+    between, kind = _links(first, second), "ViewInstalled" if fault.size % 4 else "ViewAccepted"
+    for links in (between, _links(first, third), _links(second, third)):
+        world.hold_cut(links)
+    losing = world.network.losing
+    losing[first, second] = _tells_that_it_hears
+
+    def part() -> None:
+        world.hold_cut([(first, second)])
+        world.mend([(third, second)])
+        machine[second].traps["Promised"] = cross
+
+    def cross() -> None:
+        if world.healing:
+            return
+        world.met["crossing"] += 1
+        now_ms = world.now_ms
+        del losing[first, second]
+        losing[third, second] = lambda data: isinstance(wire.decode("", data), Accept)
+        world.mend([(first, second)])
+        world.at(now_ms + 45 + 2 * max(plan.near_ms, plan.far_ms), losing.clear)
+        if kind == "ViewAccepted":  # it would propose again at once
+            machine[second].traps[kind] = losing.clear
+            machine[first].traps["ViewInstalled"] = lambda: world.cut(between, world.now_ms + 3 * plan.round_timeout_ms)
+        for later_ms in (1, 1 + fault.size % 8):
+            for slot in (first, second):
+                _work(world, slot, now_ms + later_ms)
+
+    machine[first].traps[kind] = part
+    begin_ms = world.now_ms + 4 * plan.round_timeout_ms
+    world.at(begin_ms, world.mend, [(second, third)])  # it is told that the second hears nobody
+    world.at(begin_ms + 60, losing.update, {(second, third): _tells_whom_it_hears})
+    world.at(begin_ms + 60, world.mend, [(first, second)])
+    world.at(begin_ms + 120, world.mend, [(second, first)])
+
+
+def _tells_whom_it_hears(data: bytes) -> bool:
+    return isinstance(wire.decode("", data), Who | Post)
+
+
+def _tells_that_it_hears(data: bytes) -> bool:
+    """Whether the receiver can tell from this message that its sender hears it."""
+    match wire.decode("", data):
+        case Who(hears=hears):
+            return bool(hears)
+        case Known() | Post():
+            return True
+        case _:
+            return False
 
 
 def _succession(world: World, fault: Fault) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal.memory import Crashed
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import Fatal, JournalDamaged, PeerFault, Refused
+from txlog.model.errors import Conflict, Fatal, JournalDamaged, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
@@ -695,7 +695,12 @@ class Machine:
         index, value = self.worker.back_up()
         self.world.met["split backup"] += 1
         with self._guard:
-            self.executor.backup_done(index, value or agreement.history.start_hash)
+            try:
+                self.executor.backup_done(index, value or agreement.history.start_hash)
+            except Conflict:
+                if agreement.installed:
+                    raise
+                self.world.met["split backup refused"] += 1  # made on what an accept has cut off
             self._turn_by(self.executor.poll(self.now()))
             self._flush()
 

@@ -11,13 +11,15 @@ from txlog_simulation.plan import Plan
 
 class Network:
     """``deliver(at_ms, source, target, data)`` puts a message on the calendar. ``cuts`` counts per link (a pair, one
-    way) the reasons for which it is cut, ``slow`` those for which it is slow."""
+    way) the reasons for which it is cut, ``slow`` those for which it is slow; ``losing``: which messages are lost on
+    a link that chance is not left to."""
 
     def __init__(self, plan: Plan, rng: Random, met: Counter[str], deliver: Callable[[int, int, int, bytes], None]):
         self.plan = plan
         links = [(a, b) for a in range(plan.masters) for b in range(plan.masters)]
         self.cuts = dict.fromkeys(links, 0)
         self.slow = dict.fromkeys(links, 0)
+        self.losing: dict[tuple[int, int], Callable[[bytes], bool]] = {}
         self.healed = False
         self.sent = 0
         self._random = rng.random
@@ -32,6 +34,9 @@ class Network:
         link = (a, b)
         if self.cuts[link]:
             self._met["message cut off"] += 1
+            return
+        if self.losing and link in self.losing and self.losing[link](data):
+            self._met["message lost"] += 1
             return
         if self.healed:
             self._deliver(now_ms + self._base_ms[link], a, b, data)

@@ -77,8 +77,9 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "        if number != self.promised:\n            self._incoming = None\n            return\n",
                 "",
             ),
+            _NO_ORDER_ASSERTION,
         ),
-        profile="duels,outbids",
+        profile="outbids",
         counts=HARM,
     ),
     Mutant(
@@ -103,8 +104,19 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "        self.promised = self.number\n",
             ),
             Edit(COORDINATING, "if change.unaccepted or self.promised != change.number:", "if change.unaccepted:"),
+            Edit(  # else the view that was promised is refused now
+                MEMBERSHIP,
+                "        if number != self.promised:\n            self._refuse(",
+                "        if number < self.promised:\n            self._refuse(",
+            ),
+            Edit(
+                MEMBERSHIP,
+                "        if number != self.promised:\n            self._incoming = None\n",
+                "        if number < self.promised:\n            self._incoming = None\n",
+            ),
+            *_NO_SETTLED_CHECK,
         ),
-        profile="duels",
+        profile="outbids",
         counts=HARM,
     ),
     Mutant(

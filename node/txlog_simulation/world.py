@@ -459,6 +459,8 @@ class World:
 
     def hold_cut(self, links: list[tuple[int, int]]) -> None:
         """These links are cut until they are mended, or all is healed."""
+        if self.healing:
+            return
         for link in links:
             self.network.cuts[link] += 1
 
@@ -541,6 +543,7 @@ class World:
         self.healing = True
         self.note("run", "heal", "")
         self.network.healed = True
+        self.network.losing.clear()
         self.network.cuts = dict.fromkeys(self.network.cuts, 0)
         if self._links_cut:
             for link in self.plan.links:

@@ -11,7 +11,7 @@ from core_cluster import update
 from txlog.model.entry import KIND_UPDATE, Item, Run, Span
 from txlog.model.errors import Conflict, PeerFault, Unavailable
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
-from txlog.model.records import Held, Left, Promised, Record, Stamped, ViewAccepted, ViewInstalled
+from txlog.model.records import Added, Held, Left, Promised, Record, Stamped, ViewAccepted, ViewInstalled
 from txlog.model.view import NO_VIEW, Member, Number, View, founding_view
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Now, Settings
@@ -297,6 +297,21 @@ def test_rule_23_a_backup_is_wanted_also_when_the_view_is_stopped() -> None:
     assert b.core.wants_backup
     b.core.backup_done(0, chain_start(VIEW.cluster_id))
     assert not b.core.wants_backup
+
+
+def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> None:
+    """None of them stands on what is stable until the view is installed: each would be made for nothing."""
+    apart = msgspec.structs.replace(VIEW, apart_at=0)
+    added = Added(1, [Span("a", 1, 1, 1)], base((A, 1, 10)), 1)
+    b = Lone([ViewAccepted(apart), ViewInstalled(1, 1, "a"), held(A, 1, 10), added])
+    assert b.core.wants_backup
+    b.ask("a", propose([A, B], [DOWN]))
+    assert b.core.wants_backup
+    assert b.ask("a", accept((A, 1, 20))) == wire.Accepted(NEXT, "b", 2)
+    b.pass_ms(1000)
+    assert not b.core.wants_backup
+    b.receive("a", wire.Install(NEXT))
+    assert b.core.wants_backup
 
 
 def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> None:

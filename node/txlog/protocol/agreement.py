@@ -83,6 +83,9 @@ class Agreement:
         self.own_synced = 0
         self.cut_to = ENDLESS
         """The least index that the log was cut behind since the core's effects were drained."""
+        self.below_stable = False
+        """The accept of this view cut off what workers may have executed: until the install no position of theirs is
+        stable. Unknown after a restart."""
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
         self.records: list[Record] = []
@@ -412,6 +415,7 @@ class Agreement:
         self._number(origins)
         self.installed = False
         self.cut_to = min(self.cut_to, cut)
+        self.below_stable = cut < self.stable
         self.stable = min(self.stable, cut)
         self.own_synced = self._own_synced()
         stamped = self._restamp(spans, stamps)

@@ -230,12 +230,17 @@ class Core(Following):
         views, view = self.views, self.views.accepted
         if view is None or self.agreement is None or self.views.majority or view.strategy == "None":
             return False
-        if views.backup_at >= 0 or self.closing:
+        if views.backup_at >= 0 or self.closing or (not views.installed and self.agreement.below_stable):
             return False
-        if views.at_work:
-            return any(not self.is_present(p) for p in self.peers)
-        silent_ms = self.settings.round_timeout_ms  # nobody posts while the view is stopped
-        return any(self.around.silent_ms(p.node) > silent_ms for p in self.peers)
+        return bool(self.silent)
+
+    @property
+    def silent(self) -> list[str]:
+        """Members of the view that are not heard, or hear nobody. Nobody posts while the view is stopped."""
+        if self.views.at_work:
+            return sorted(p.node for p in self.peers if not self.is_present(p))
+        most_ms = self.settings.round_timeout_ms
+        return sorted(p.node for p in self.peers if self.around.silent_ms(p.node) > most_ms)
 
     def backup_done(self, index: int, value: bytes) -> None:
         """A verified backup stands at this position. :class:`Conflict` when that is not on the stable part of the

@@ -70,8 +70,7 @@ class Duties:
         core = self._site.loop.core
         found: list[Duty] = []
         if core.wants_backup:
-            silent = sorted(p.node for p in core.peers if not core.is_present(p))
-            why = f"split: {', '.join(silent)} silent in view {number_text(core.views.number)}"
+            why = f"split: {', '.join(core.silent)} silent in view {number_text(core.views.number)}"
             found.append(self._duty(f"backup-{number_text(core.views.number)}", "backup", why))
         if core.views.at_work and core.views.ahead is None:
             for worker in self._site.registry.workers.values():
