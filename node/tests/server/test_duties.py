@@ -48,7 +48,7 @@ async def test_a_split_waits_for_its_backup_and_each_side_goes_on_with_one(clust
         ({**done, "index": stable["index"] + 1}, 409),
     ):
         told = await cluster.post(0, path, None, status, json=wrong)
-        assert told["error"] == {400: "BadInput", 409: "Conflict"}[status]
+        assert told["error"] == {400: "BadInput", 409: "OffTheLog"}[status]
     await cluster.post(0, "/txlog/duties/backup-of-nothing", None, 404, json=done)
     core = cluster.app(0).loop.core
     await until(lambda: core.around.silent_ms("uk-2") > 3000)

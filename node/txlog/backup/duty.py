@@ -1,8 +1,8 @@
 """A duty of a data centre performed, as a process of its own: ``python -m txlog.backup.duty --config FILE.json`` with
-``--backup``, ``--restore WORKER``, ``--unorder WORKER`` or ``--release``.
+``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER`` or ``--release``.
 
 The last line on standard output is JSON: what was done, or ``{"error", "message"}`` with exit code 1. Doing it again
-finds what was done and says so: a split backup at the worker's very position, a worker that is on the log.
+finds what was done and says so: a split backup that helps, a worker that is on the log.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from txlog.backup.catalogue import COMPLETE, catalogue, newest, release
+from txlog.backup.catalogue import COMPLETE, catalogue, release
 from txlog.backup.chain import OnChain, chain_of, cluster_of
-from txlog.backup.creating import Order, create
 from txlog.backup.faults import BackupFault, NoSuchBackup
-from txlog.backup.job import READ_S, find_worker, workers_of
+from txlog.backup.job import READ_S, workers_of
 from txlog.backup.loading import Into
-from txlog.backup.manifest import place_of
 from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
-from txlog.backup.standing import Source, choose, marker_of, system_of
+from txlog.backup.splitting import back_up
+from txlog.backup.standing import Source, choose, system_of
 from txlog.backup.target import open_target
 from txlog.backup.unordering import unorder
 from txlog.client import MasterClient, Worker
@@ -33,32 +32,6 @@ from txlog.model.errors import NotFound, TxLogError
 from txlog.workers import ADAPTERS
 from txlog.workers.base import MarkerPosition
 from txlog.workers.transport import HttpTransport
-
-
-def back_up(config: DutyJobConfig) -> dict[str, Any]:
-    """A held backup of the worker of this data centre that is farthest, at the position where it stands."""
-    with ExitStack() as closing:
-        masters = _masters(config.masters, closing)
-        status = masters[0].status() if len(masters) == 1 else _first_status(masters)
-        if status.stable.index == 0:  # nothing was ever executed: an empty worker is the backup
-            return {"name": "", "index": 0, "hash": status.stable.hash}
-        cluster = cluster_of(masters)
-        target = open_target(config.target)
-        worker = find_worker(masters, None)
-        source = _source(worker, masters, closing)
-        place = place_of(marker_of(source).position)
-        for each in newest(target, cluster):
-            made = each.manifest
-            if made and each.held and made.why == "split" and made.place == place:
-                return {"name": made.name, "index": place.index, "hash": place.hash, "already": True}
-        made = create(source, target, Order(cluster, config.data_center, "split", "held"))
-        return {
-            "name": made.name,
-            "index": made.place.index,
-            "hash": made.place.hash,
-            "quads": made.quads,
-            "bytes": made.stored_bytes,
-        }
 
 
 def go_back(config: DutyJobConfig, name: str) -> dict[str, Any]:
@@ -145,16 +118,6 @@ def _masters(urls: Sequence[str], closing: ExitStack) -> list[MasterClient]:
     return [closing.enter_context(MasterClient(url)) for url in urls]
 
 
-def _first_status(masters: Sequence[MasterClient]) -> Any:
-    last: TxLogError | None = None
-    for master in masters:
-        try:
-            return master.status()
-        except TxLogError as error:
-            last = error
-    raise last or NotFound("no master was named")
-
-
 def _source(worker: Worker, masters: Sequence[MasterClient], closing: ExitStack) -> Source:
     transport = closing.enter_context(HttpTransport(worker.url, READ_S))
     return Source(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
@@ -186,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="txlog.backup.duty", description="a duty of a data centre")
     parser.add_argument("--config", type=Path, required=True, help="a DutyJobConfig as JSON")
     ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("--backup", action="store_true")
+    ways.add_argument("--backup", metavar="DUTY")
     ways.add_argument("--restore", metavar="WORKER")
     ways.add_argument("--unorder", metavar="WORKER")
     ways.add_argument("--release", action="store_true")
@@ -195,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = DutyJobConfig.model_validate_json(options.config.read_bytes())
         if options.backup:
-            told = back_up(config)
+            told = back_up(config, options.backup)
         elif options.restore:
             told = go_back(config, options.restore)
         elif options.unorder:

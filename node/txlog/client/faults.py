@@ -53,6 +53,7 @@ _PLAIN: dict[str, type[TxLogError]] = {
         *_BY_STATUS.values(),
         errors.Conflict,
         errors.ChangePending,
+        errors.OffTheLog,
         errors.SystemGraphNamed,
         errors.JournalFull,
         errors.JournalDamaged,

@@ -187,9 +187,17 @@ class MasterClient:
         answer: Any = self._get("/txlog/duties", object)
         return list(answer["duties"])
 
-    def duty_done(self, duty: str, index: int, value: str) -> bool:
-        """Report a duty as done at this position; whether it is still open."""
-        body = msgspec.json.encode({"state": "done", "index": index, "hash": value})
+    def duty_done(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
+        """Report a duty as done at this position, which a worker reached in that epoch; whether it is still open.
+        :class:`~txlog.model.errors.OffTheLog` for a backup that does not help this master."""
+        return self._report("done", duty, index, value, epoch)
+
+    def duty_begun(self, duty: str, index: int, value: str, epoch: int = -1) -> bool:
+        """Say that a backup at this position is about to be made. Answers and raises as :meth:`duty_done`."""
+        return self._report("begun", duty, index, value, epoch)
+
+    def _report(self, state: str, duty: str, index: int, value: str, epoch: int) -> bool:
+        body = msgspec.json.encode({"state": state, "index": index, "hash": value, "epoch": epoch})
         answer: Any = self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
         return bool(answer["open"])
 

@@ -92,12 +92,9 @@ class Duties:
     async def _back_up(
         self, data_center: str, duty: dict[str, Any], masters: Sequence[str], session: aiohttp.ClientSession
     ) -> None:
-        told = await self._run(data_center, duty["id"], "--backup", duty, masters, session)
-        if told is None:
-            return
-        done = {"state": "done", "index": told["index"], "hash": told["hash"]}
-        await _tell(session, masters, duty["id"], done)
-        self._note(data_center, duty, told)
+        told = await self._run(data_center, duty["id"], f"--backup={duty['id']}", duty, masters, session)
+        if told is not None and "index" in told:
+            self._note(data_center, duty, told)
 
     async def _unorder(
         self, data_center: str, duty: dict[str, Any], masters: Sequence[str], session: aiohttp.ClientSession
@@ -146,7 +143,7 @@ class Duties:
             return told
         pause = min(PAUSES_S[1], max(PAUSES_S[0], 2 * pause))
         self._pauses[name] = (time.monotonic() + pause, pause)
-        message = str(told.get("message", " ".join(said)))
+        message = f"{told['error']}: {told['message']}" if "message" in told else " ".join(said)
         log.error("%s of %s failed, again in %g s: %s", name, data_center, pause, message)
         if duty is not None and session is not None:
             await _tell(session, masters, duty["id"], {"state": "failed", "message": message})

@@ -74,6 +74,10 @@ class ChangePending(Conflict):
     """Ask again when it is in effect."""
 
 
+class OffTheLog(Conflict):
+    """A position that is not on the part of this master's log that every branch has: no backup there helps it."""
+
+
 class TooLarge(Refused):
     status = 413
 

@@ -30,7 +30,7 @@ from txlog.model.view import View
 from txlog.protocol.configurations import Configurations
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
-from txlog.protocol.queue import ENDLESS, OriginQueue, Prefix, head_within, ranks_of
+from txlog.protocol.queue import ENDLESS, OriginQueue, Prefix, head_within, in_key_order, ranks_of
 
 _RANK_MAX: Final = 256
 """Above the rank of every origin."""
@@ -371,6 +371,16 @@ class Agreement:
 
     def _own_synced(self) -> int:
         return self.history.seq_within(self.slots[self.own.origin], self.stable)
+
+    def hash_when_closed(self, index: int) -> bytes | None:
+        """The chain hash at ``index`` if the view were closed with what is held here: the log, then the queue in key
+        order. None above all that."""
+        beyond = index - self.history.length
+        if beyond <= 0:
+            return self.history.hash_at(index)
+        counts = [min(len(queue), beyond) for queue in self.queues]
+        prefix = in_key_order(self.queues, self.ranks, counts) if sum(counts) >= beyond else None
+        return self._chain(prefix.leaves[:beyond])[-HASH_BYTES:] if prefix is not None else None
 
     # VIEW
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from txlog.model.errors import Conflict, PeerFault
+from txlog.model.errors import OffTheLog, PeerFault
 from txlog.model.records import Recovered
 from txlog.model.view import NO_VIEW
 from txlog.protocol.events import Now, Send, Settings
@@ -242,12 +242,20 @@ class Core(Following):
         most_ms = self.settings.round_timeout_ms
         return sorted(p.node for p in self.peers if self.around.silent_ms(p.node) > most_ms)
 
-    def backup_done(self, index: int, value: bytes) -> None:
-        """A verified backup stands at this position. :class:`Conflict` when that is not on the stable part of the
-        log."""
+    def check_backup(self, index: int, value: bytes, epoch: int) -> None:
+        """:class:`OffTheLog` unless every branch that a split can make of this view has this position.
+
+        That is certain at or below the stable index. Another member's may be higher for now, and its workers stand
+        there: whatever was executed in this view or before (``epoch`` of the marker; -1: not known) is held here too,
+        so it is certain when closing the view gives the same hash."""
         agreement = self.agreement
-        if agreement is None or index > agreement.stable or agreement.history.hash_at(index) != value:
-            raise Conflict(f"position {index} is not on the stable part of this master's log")
+        near = agreement is not None and (index <= agreement.stable or 0 <= epoch <= agreement.view.epoch)
+        if agreement is None or not near or agreement.hash_when_closed(index) != value:
+            raise OffTheLog(f"position {index} is not on the part of this master's log that every branch has")
+
+    def backup_done(self, index: int, value: bytes, epoch: int = -1) -> None:
+        """A verified backup stands at this position. Raises as :meth:`check_backup`."""
+        self.check_backup(index, value, epoch)
         self.views.backup_at = max(self.views.backup_at, index)
 
     def adopt(self, settings: Settings) -> None:

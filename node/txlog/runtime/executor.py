@@ -140,9 +140,9 @@ class Executor:
         self.core.force_view(without)
         self._gather()
 
-    def backup_done(self, index: int, value: bytes) -> None:
+    def backup_done(self, index: int, value: bytes, epoch: int = -1) -> None:
         """See :meth:`Core.backup_done`."""
-        self.core.backup_done(index, value)
+        self.core.backup_done(index, value, epoch)
         self._gather()
 
     @property

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
-from txlog.model.errors import Conflict, PeerFault, Refused, Unavailable
+from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.view import View
 from txlog.protocol.agreement import Agreement
@@ -409,11 +409,9 @@ class Loop:
         self._note_departures()
         self._schedule()
 
-    def backup_done(self, index: int, value: bytes) -> None:
-        """See :meth:`Core.backup_done`; its :class:`Conflict` is the caller's answer."""
-        if index > self.stable.value:
-            raise Conflict(f"position {index} is above this master's stable index {self.stable.value}")
-        self.executor.backup_done(index, value)
+    def backup_done(self, index: int, value: bytes, epoch: int) -> None:
+        """See :meth:`Core.backup_done`; its :class:`OffTheLog` is the caller's answer."""
+        self.executor.backup_done(index, value, epoch)
         self._schedule()
 
     def count_fault(self, peer: str, reason: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from txlog.model.errors import BadInput, NotFound
+from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.protocol.unordered import trace
 from txlog.runtime.registry import WorkerState
@@ -23,13 +23,17 @@ from txlog.server.admin.membership import number_text
 
 BODY_MAX = 16 << 10
 SAID_MAX = 500
-_FORM = '{"state": "done", "index": N, "hash": "32 hexadecimal digits"} or {"state": "failed", "message": "..."}'
+_FORM = (
+    '{"state": "done" or "begun", "index": N, "hash": "32 hexadecimal digits", "epoch": N} or '
+    '{"state": "failed", "message": "..."}'
+)
 
 
 class _Told(msgspec.Struct, forbid_unknown_fields=True):
     state: str
     index: int = -1
     hash: str = ""
+    epoch: int = -1
     message: str = ""
 
 
@@ -127,27 +131,36 @@ class Duties:
         return json_answer({"duties": duties, "state": site.state, "dataCenter": site.config.data_center})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Done or failed. Answers ``{"open"}``: whether it is still to be done. 409 for a backup at a position that is
-        not on the stable part of this master's log."""
+        """Done, failed, or begun (a backup is about to be made there). Answers ``{"open"}``: whether it is still to be
+        done. 409 ``OffTheLog``, also the duty's ``error`` then, for a backup at a position that would not help."""
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_Told)
             digest = bytes.fromhex(told.hash)
         except (msgspec.DecodeError, ValueError) as wrong:
             raise BadInput(f"{_FORM}: {wrong}") from None
-        done = told.state == "done"
-        if not done and told.state != "failed":
+        if told.state not in ("done", "begun", "failed"):
             raise BadInput(f"state {told.state[:40]!r}: expected {_FORM}")
-        if done and (told.index < 0 or len(digest) != len(NO_HASH)):
+        if told.state != "failed" and (told.index < 0 or len(digest) != len(NO_HASH)):
             raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_FORM}")
         duty = next((each for each in self.now() if each.id == names["id"]), None)
         if duty is None:
             raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")
-        if not done:
+        if told.state == "failed":
             self._errors[duty.id] = told.message[:SAID_MAX]
         elif duty.kind == "backup":
-            self._site.loop.backup_done(told.index, digest)
-            self._site.log.info("SplitBackup", index=told.index)
+            self._backed_up(duty, told, digest)
         return json_answer({"open": any(each.id == duty.id for each in self.now())})
+
+    def _backed_up(self, duty: Duty, told: _Told, digest: bytes) -> None:
+        loop = self._site.loop
+        try:
+            loop.core.check_backup(told.index, digest, told.epoch)
+        except OffTheLog as off:
+            self._errors[duty.id] = f"{off.name}: {off}"
+            raise
+        if told.state == "done":
+            loop.backup_done(told.index, digest, told.epoch)
+            self._site.log.info("SplitBackup", index=told.index)
 
 
 def _restore_id(worker: WorkerState) -> str:
