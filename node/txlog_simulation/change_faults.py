@@ -67,9 +67,8 @@ def judge_change(world: World, views: Coordinating, record: Record) -> None:
         return
     met, view = world.met, record.view
     if not world.damaged:
-        weights = {m.node: m.weight for m in world.members}
         reports = [change.reports[m.node] for m in change.members]
-        check(world.findings, world.log, change.closed, reports, weights, world.plan.majority)
+        check(world.findings, world.log, change.closed, reports, change.closed.weights, world.plan.majority)
         before = world.views.accepted.get(view.history[-1])
         if before is not None and any(one.why == "silent" for one in change.gone):
             here = {m.node for m in view.members}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
 from txlog.journal.memory import Crashed
-from txlog.model.entry import KIND_UPDATE
+from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
 from txlog.model.errors import Conflict, Fatal, JournalDamaged, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
-from txlog.protocol.events import ConfiguredMember, Marks, Now, Settings, Submission
+from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.protocol.unordered import PassOver, Traced, trace
 from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.repair import Repair
@@ -25,6 +25,7 @@ from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
 from txlog_simulation.change_faults import count_crash, judge_change
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
+from txlog_simulation.member_faults import judge_removed, judge_submission, note_changes
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
 from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS, WORKER
 from txlog_simulation.watched import Guard, WatchedJournal
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 
 EPOCH_MS = 1_700_000_000_000
 MONO_BASE_MS = 1000
-DOWN, UP, PAUSED, ENDED = "down", "up", "paused", "ended"
+DOWN, UP, PAUSED, ENDED, REMOVED = "down", "up", "paused", "ended", "removed"
 NEVER_WITHOUT_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat", "OtherCluster", "Misplaced")
 """Reasons to refuse a peer that no network and no crash may bring about."""
 
 
 class Machine:
-    """``state`` is one of the four words above. ``mirror`` is what its disk holds durably; ``pending`` what was
+    """``state`` is one of the five words above. ``mirror`` is what its disk holds durably; ``pending`` what was
     appended behind that. ``fuse`` counts the steps to a crash, of those called ``fuse_step`` if that is set; ``traps``
     are sprung by the next record of a kind, and ``fuse_of`` is the kind that lit the fuse. ``repair``
     is there instead of an ``executor`` while a damaged journal is mended."""
@@ -141,7 +142,7 @@ class Machine:
         last_birth, last_start = self.last_seen if plan.supervised else (0, 0)
         return Settings(
             node=self.name,
-            members=self.world.members,
+            members=tuple(m for m in self.world.masters if m in self.world.members or m.node == self.name),
             round_timeout_ms=plan.round_timeout_ms,
             idle_interval_ms=plan.idle_interval_ms,
             key_retention_ms=plan.key_retention_ms,
@@ -305,7 +306,7 @@ class Machine:
 
     def crash(self, why: str) -> None:
         """The process is gone at once, and with it what the disk had not synced."""
-        if self.state in (DOWN, ENDED):
+        if self.state in (DOWN, ENDED, REMOVED):
             return
         self.world.note(self.name, "crash", why)
         count_crash(self)
@@ -390,6 +391,13 @@ class Machine:
             self.turn_at = -1
             self.turn_soon(self.world.now_ms)
 
+    def gone_for_good(self) -> None:
+        """The log does without it; its process ends, and nobody starts it again."""
+        self.world.met["removed"] += 1
+        judge_removed(self.world, self)
+        self.crash("removed")
+        self.state = REMOVED
+
     def stop_gently(self, life: int, by_ms: int) -> None:
         """What SIGTERM leads to: no new work, the view is left, then the end; at ``by_ms`` in any case."""
         executor = self.executor
@@ -455,6 +463,9 @@ class Machine:
                 self._receive_one(executor, source, data, now)
             self._turn_by(executor.poll(now))
             self._flush()
+        core = self.executor.core if self.executor is not None and self.executor.idle else None
+        if core is not None and core.removed and core.leave_done and self.state == UP:
+            self.gone_for_good()
         if self.executor is not None and self.executor.core.wants_backup and self.backup_life != self.life:
             self.backup_life = self.life
             world = self.world
@@ -501,6 +512,8 @@ class Machine:
                 if getattr(answer, "reason", "") == "DiskFull":
                     world.met["refused for a full disk"] += 1
                 world.refused[getattr(answer, "reason", type(answer).__name__)] += 1
+            taken = any(isinstance(answer, Accepted) for answer in answers)
+            judge_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.step("submit")
             self._turn_by(self.executor.poll(self.now()))
             self._flush()
@@ -512,6 +525,8 @@ class Machine:
     def appended(self, record: Record) -> None:
         """The executor hands a record to the journal."""
         self.pending.append(record)
+        if isinstance(record, Held) and record.run.origin == self.origin:
+            note_changes(self.world, self.name, record.run.items)
         if isinstance(record, Added) and self.executor is not None:
             core = self.executor.core
             present = {peer.origin for peer in core.peers if core.is_present(peer)}

@@ -71,6 +71,8 @@ class Plan:
     links: tuple[tuple[int, int], ...]
     work: tuple[Work, ...]
     faults: tuple[Fault, ...] = field(repr=False)
+    late: int = -1
+    """The master that is not there from the beginning."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""
@@ -177,6 +179,24 @@ PROFILES: dict[str, tuple[int, dict[str, int]]] = {
         },
     ),
 }
+MEMBERS_PROFILE = "members"
+MEMBERS_SHARE = 0.08
+"""Of all seeds, by a draw of its own: all the others stay what they were."""
+MEMBERS_MIX = {
+    "add": 4,
+    "remove": 3,
+    "mute": 2,
+    "weight": 4,
+    "crash": 2,
+    "crash-at-step": 2,
+    "crash-at-change": 2,
+    "cut": 1,
+    "isolate": 2,
+    "partition": 2,
+    "stop": 1,
+    "pause": 1,
+}
+"""Masters come, go, are muted and weighed anew, while much else goes wrong."""
 DIRECTED_PROFILES = ("outbids", "successions", "flaps")
 """One schedule of several masters each (``directed.py``), and little else."""
 ENDING = ("wipe", "old-image", "forge")
@@ -193,13 +213,18 @@ def draw(seed: int, only: str = "") -> Plan:
     """The plan of a seed (``only``: of one of these profiles, with commas between); the same for ever as long as this
     file is."""
     rng = Random(f"plan {seed}")
-    names = only.split(",") if only else list(PROFILES)
-    profile = rng.choices(names, [PROFILES[name][0] for name in names])[0]
+    names = [name for name in only.split(",") if name != MEMBERS_PROFILE] if only else list(PROFILES)
+    members = only == MEMBERS_PROFILE or (not only and Random(f"members {seed}").random() < MEMBERS_SHARE)
+    profile = MEMBERS_PROFILE if members else rng.choices(names, [PROFILES[name][0] for name in names])[0]
     masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
     if profile == "chain":
         masters = rng.choice((3, 3, 4))
     if profile == "forgetful":
         masters = rng.choice((3, 3, 3, 4))
+    late = -1
+    if members:
+        masters = rng.choice((3, 3, 4, 5))
+        late = masters - 1 if rng.random() < 0.7 else -1
     if profile in ("majority", "duels"):
         masters = rng.choice((3, 3, 4, 5))
     if profile in ("forged", "hearsay"):
@@ -220,9 +245,10 @@ def draw(seed: int, only: str = "") -> Plan:
         safety_ms = rng.choice((1600, 2400)) if profile != "flaps" else 2400
     if profile == "outbids":  # any two of the three are a majority
         weights = (1, 1, 1)
+    initial = weights[:late] if late >= 0 else weights
     majority = (
         profile not in ("splits", "successions", "flaps")
-        and 2 * max(weights) < sum(weights)
+        and 2 * max(initial) < sum(initial)
         and not forged
         and rng.random() < (1.0 if profile == "outbids" else 0.7 if profile in ("majority", "duels") else 0.3)
     )
@@ -262,13 +288,14 @@ def draw(seed: int, only: str = "") -> Plan:
         max_peer_lag_ms=300
         if profile == "flaps"
         else rng.choice((300, 500))
-        if profile in ("splits", "duels")
+        if profile in ("splits", "duels", MEMBERS_PROFILE)
         else 60_000,
         strategy=_strategy(rng, seed, profile),
         safety_ms=safety_ms,
         links=_lasting_cuts(rng, masters) if profile == "chain" else (),
         work=_work(rng, masters, safety_ms, profile),
         faults=_faults(rng, profile, masters, safety_ms),
+        late=late,
     )
 
 
@@ -310,10 +337,10 @@ def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[Work
 
 
 def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fault, ...]:
-    kinds = dict(PROFILES[profile][1])
+    kinds = dict(MEMBERS_MIX if profile == MEMBERS_PROFILE else PROFILES[profile][1])
     if profile == "everything":  # swarm: a different half each time
         kinds = {kind: share for kind, share in kinds.items() if rng.random() < 0.6} or {"crash": 1}
-    count = rng.randint(5, 10) if profile != "duels" else rng.randint(8, 14)
+    count = rng.randint(8, 14) if profile in ("duels", MEMBERS_PROFILE) else rng.randint(5, 10)
     if profile in DIRECTED_PROFILES:
         count = rng.choice((1, 1, 2)) if profile != "outbids" else 1
     faults: list[Fault] = []

@@ -107,6 +107,9 @@ class Guard:
                 world.met["ended for a full disk"] += 1
                 machine.crash("for a full disk")
                 world.at(world.now_ms + machine.rng.choice((50, 300)), machine.start, machine.life)
+            case Fatal() if wrong.reason == "Removed" and world.met["removed"]:
+                machine.crash("removed")
+                machine.state = "removed"
             case Fatal() | JournalFault():
                 reason = getattr(wrong, "reason", type(wrong).__name__)
                 machine.end(reason, str(wrong))

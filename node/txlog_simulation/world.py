@@ -20,6 +20,7 @@ from txlog_simulation.checkers.log import Log
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.checkers.views import Views
 from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, submission
+from txlog_simulation.member_faults import MEMBER_FAULTS, expected, judge_configurations, order, start_late
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
 from txlog_simulation.plan import BEGIN_MS, NAMES, Fault, Plan, Work
@@ -62,17 +63,18 @@ class World:
         self.refused: Counter[str] = Counter()
         self.transactions = Transactions(self.findings)
         self.log = Log(self.findings, self.transactions, plan.key_retention_ms)
+        names = NAMES[: plan.masters]
+        self.slots = {name: slot for slot, name in enumerate(names)}
+        self.masters = configured(plan.masters, plan.centres, plan.weights, names)
+        self.members = tuple(m for slot, m in enumerate(self.masters) if slot != plan.late)
         self.acknowledgements = Acknowledgements(
-            self.findings, self.transactions, self.log, dict(zip(NAMES, plan.weights, strict=False))
+            self.findings, self.transactions, self.log, {m.node: m.weight for m in self.members}
         )
         self.views = Views(self.findings, plan.majority)
         self.promises = Promises(self.findings, self.transactions)
         self.mirrors: dict[Origin, Mirror] = {}
         self.rng = Random(f"world {plan.seed}")
         self.network = Network(plan, Random(f"network {plan.seed}"), self.met, self._deliver)
-        names = NAMES[: plan.masters]
-        self.slots = {name: slot for slot, name in enumerate(names)}
-        self.members = configured(plan.masters, plan.centres, plan.weights, names)
         self.machines = [Machine(self, slot, name) for slot, name in enumerate(names)]
         self._receivers = [machine.receive for machine in self.machines]
         self.damaged = False
@@ -102,7 +104,9 @@ class World:
         """The whole run."""
         plan = self.plan
         for machine in self.machines:
-            self.at(self.rng.choice((0, 0, 0, 30)), machine.start)
+            if machine.slot != plan.late:
+                self.at(self.rng.choice((0, 0, 0, 30)), machine.start)
+        start_late(self)
         for work in plan.work:
             self.at(work.at_ms, self.work, work)
         for fault in plan.faults:
@@ -311,6 +315,8 @@ class World:
                 if machine.executor is not None and machine.state == UP:
                     self.at(self.now_ms, machine.stop_gently, machine.life, end_ms)
                     self.at(end_ms + 50, machine.start)
+            case _ if fault.kind in MEMBER_FAULTS:
+                order(self, fault)
             case "crash-ahead":
                 machine.hunted = True
             case _ if fault.kind in CHANGE_FAULTS:
@@ -509,6 +515,7 @@ class World:
                 self._until(self.now_ms + 300)
                 return 0
             if liveness.is_good(self):
+                judge_configurations(self, expected(self) or [])
                 return self.now_ms - began_ms
         if not self.findings.found and liveness.stays_damaged(self):
             self.damaged = True

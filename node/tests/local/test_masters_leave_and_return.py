@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -86,9 +86,11 @@ async def eventually(what: Callable[[], Any], seconds: float = DEADLINE) -> None
 
 
 @asynccontextmanager
-async def masters(state: StateFolder, **changes: Any) -> AsyncIterator[Running]:
-    """The example's masters and links, without stores and Spark."""
-    manifests = load_manifests(EXAMPLE)
+async def masters(
+    state: StateFolder, paths: Path = EXAMPLE, nodes_of_it: Sequence[str] = NODES, **changes: Any
+) -> AsyncIterator[Running]:
+    """The manifests' masters and links, without stores and Spark."""
+    manifests = load_manifests(paths)
     ports = choose_ports(state, port_names(manifests))
     plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/nowhere"))
     nodes = {node: config.model_copy(update={"workers": [], **changes}) for node, config in plan.nodes.items()}
@@ -103,7 +105,7 @@ async def masters(state: StateFolder, **changes: Any) -> AsyncIterator[Running]:
             task = asyncio.create_task(supervisor.run(stop))
             running = Running(supervisor, session)
             try:
-                await eventually(lambda: running.joined(*NODES))
+                await eventually(lambda: running.joined(*nodes_of_it))
                 yield running
             finally:
                 stop.set()
@@ -249,3 +251,24 @@ def _txlog_peers(state: StateFolder) -> str:
     told = CliRunner().invoke(command_line, ["peers", "--state", str(state.root)])
     assert told.exit_code == 0, told.output
     return told.stdout
+
+
+async def test_a_master_that_is_new_in_the_manifests_is_let_in(state: StateFolder, tmp_path: Path) -> None:
+    async with masters(state) as running:
+        assert await running.write("us-1", 1) == 204
+    folder = tmp_path / "manifests"
+    shutil.copytree(EXAMPLE, folder)
+    changed = 0
+    for path in folder.glob("*.yaml"):
+        text = path.read_text()
+        changed += text.count("masters: 2")
+        path.write_text(text.replace("masters: 2", "masters: 3"))
+    assert changed == 2
+    everybody = ["uk-1", "uk-2", "us-1", "uk-3"]
+    async with masters(state, folder, everybody) as running:
+        assert await running.write("uk-3", 2) == 204
+        told = await running.get("us-1", "/txlog/configuration")
+        assert [m["node"] for m in told["masters"]] == everybody
+    async with masters(state, folder, everybody) as running:
+        again = await running.get("us-1", "/txlog/configuration")
+        assert again["version"] == told["version"]

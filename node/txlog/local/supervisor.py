@@ -38,6 +38,7 @@ from txlog.local.faults import CannotRun
 from txlog.local.identity import ProcessMark
 from txlog.local.links import LinkTable
 from txlog.local.logs import bound_log, last_lines
+from txlog.local.naming import name_new_masters
 from txlog.local.plan import LINKS, STOP_MASTER_S, Plan, Program
 from txlog.local.proving import prove_down
 from txlog.local.state import StateFolder
@@ -124,6 +125,7 @@ class Supervisor:
                 log.warning("ended %d processes that an earlier supervisor had left", len(ended))
         self._write_configs()
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._watch_logs())]
+        watchers.insert(0, asyncio.create_task(self._name_masters()))
         watchers += [asyncio.create_task(self.backups.run()), asyncio.create_task(self.duties.run())]
         try:
             for kept in self._kept.values():
@@ -137,6 +139,11 @@ class Supervisor:
             await self._stop_all()
             await asyncio.gather(*watchers, *self._proofs, return_exceptions=True)
             self.state.write("processes.json", {})
+
+    async def _name_masters(self) -> None:
+        config = next(iter(self.plan.nodes.values()), None)
+        if config is not None:
+            await name_new_masters(config.peers, {m.node: m.url for m in self.plan.topology.masters})
 
     def _marks(self) -> list[ProcessMark]:
         found: dict[str, Any] = self.state.read("processes.json", {})

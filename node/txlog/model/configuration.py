@@ -75,6 +75,11 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
                 return f"{m.node} would have {m.weight} of all {total} votes; Majority needs less than half for each"
         if not 1 <= len(nodes) <= MASTERS_MAX or not total:
             return f"{len(nodes)} masters with {total} votes: 1 to {MASTERS_MAX} masters, one vote at least"
+        rest = [m for m in self.masters if m.role != LEAVING]
+        if len(rest) < len(nodes):
+            without = msgspec.structs.replace(self, masters=rest).problem()
+            if without:
+                return f"without {', '.join(m.node for m in self.masters if m.role == LEAVING)}: {without}"
         if self.key_retention_ms < 1:
             return f"a keyRetention of {self.key_retention_ms} ms: more than nothing"
         return ""

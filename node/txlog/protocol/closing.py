@@ -33,7 +33,7 @@ class Unclosed(Exception):
 class Closed(NamedTuple):
     """The next view, and how the log of whoever computed it becomes its base: cut behind ``cut``, then ``spans`` with
     ``stamps``. ``waiting``: the new queue. ``branches``: the views that were brought together, the winner first.
-    ``majority``: under each configuration of ``jointly`` its members have to have one."""
+    ``majority``: under each configuration of ``jointly`` its members have to have one. ``weights``: who won by them."""
 
     view: View
     cut: int
@@ -43,6 +43,7 @@ class Closed(NamedTuple):
     branches: list[Number]
     majority: bool
     jointly: list[Configuration]
+    weights: dict[str, int]
 
 
 class Cell(NamedTuple):
@@ -121,6 +122,7 @@ def close(
     waiting = _waiting(rest, base, floor)
     origins = _origins(own, members, base, waiting, rest)
     known = {Origin(w.node, w.birth): w.first_seq + len(w.stamps) - 1 for w in waiting}
+    voting = weights
     along = _along(configurations, base, winner, reports)
     if along is not None:
         weights = {m.node: m.weight for m in along.last.masters}
@@ -155,7 +157,7 @@ def close(
     stable = max(report.stable for report in winner.reports)
     jointly = along.jointly(stable) if along is not None else []
     needed = mode_before if winner.view.founding is not None else majority
-    return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks], needed, jointly)
+    return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks], needed, jointly, voting)
 
 
 def is_majority_change(reports: list[Report], configured: bool) -> bool:

@@ -169,7 +169,7 @@ class Core(Following):
     def _ask_around(self, now: Now) -> int:
         """Tell the others where this master is, and ask where they are, while that is not settled."""
         views = self.views
-        if len(self.views.configured) == 1 or (views.left != NO_VIEW and views.left == views.number and self.closing):
+        if not self.founding.others or (views.left != NO_VIEW and views.left == views.number and self.closing):
             return 1 << 60
         silent = any(not self.is_present(p) for p in self.peers)
         if not silent:

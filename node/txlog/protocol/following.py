@@ -32,11 +32,17 @@ class Following(Submitting):
             self._stirred = True
         mine = place.configuration.master(self.settings.node)
         if mine is None:
-            if view.has(agreement.own.origin):
+            if view.has(agreement.own.origin) and self._is_heard_by_all:
                 self.removed = True
                 self.leave(now, _ENDLESS_MS)
-        elif mine.role == LEAVING and self.views.at_work and not self.closing and self.pending_change is None:
+        elif mine.role == LEAVING and not self.closing and self.pending_change is None and self._is_heard_by_all:
             self._take_myself_out(place.configuration, now)
+
+    @property
+    def _is_heard_by_all(self) -> bool:
+        """Somebody stays who has all that this master has, and nobody is apart who may know nothing of it."""
+        views = self.views
+        return views.at_work and bool(self.peers) and not views.is_isolated and all(map(self.is_present, self.peers))
 
     def _take_myself_out(self, now_in_force: Configuration, now: Now) -> None:
         """The last transaction that this master makes: whoever has it has all others before it (rule 13)."""

@@ -20,7 +20,8 @@ class Acknowledgements:
         self.findings = findings
         self.transactions = transactions
         self.log = log
-        self.weights = weights
+        self.weights = [weights]
+        """Every one that was ever in force, or may have been."""
         self.told: dict[Origin, Marks] = {}
 
     def marks(self, origin: Origin, marks: Marks, mirrors: dict[Origin, Mirror], view: View) -> None:
@@ -50,16 +51,18 @@ class Acknowledgements:
                 self._wrong("16", f"{origin.node} tells synced {seq}, {member.node} has {mirror.held.get(origin, 0)}")
 
     def _quorum(self, origin: Origin, seq: int, mirrors: dict[Origin, Mirror], view: View) -> None:
-        total = sum(self.weights.values())
         births = {member.node: member.birth for member in view.members}  # of one that was wiped since: an earlier one
         lacking = {
             member.node
             for member, mirror in mirrors.items()
             if mirror.held.get(origin, 0) < seq and births.get(member.node, member.birth) == member.birth
         }
-        having = total - sum(self.weights[node] for node in lacking)
-        if 2 * having <= total:
-            self._wrong("16", f"{origin.node} tells quorum {seq}, weight {having} of {total} has it")
+        for weights in self.weights:
+            total = sum(weights.values())
+            having = total - sum(weights.get(node, 0) for node in lacking)
+            if 2 * having > total:
+                return
+        self._wrong("16", f"{origin.node} tells quorum {seq}, {', '.join(sorted(lacking))} lack it")
 
     def _wrong(self, rule: str, text: str) -> None:
         self.findings.add(ACKNOWLEDGEMENT, rule, text)

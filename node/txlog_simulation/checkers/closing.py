@@ -126,8 +126,8 @@ class _Model:
                 counted |= self.nodes[z]
         absent = self._members(n) - self.here
         counted |= {node for node in absent if not any(node in self._members(z) for z in self.by if z > n)}
-        first = min(self.places[node] for node in self.nodes[n])
-        return sum(self.weights[node] for node in counted), len(self.log[n]), -first
+        first = min(self.places.get(node, len(self.places)) for node in self.nodes[n])
+        return sum(self.weights.get(node, 0) for node in counted), len(self.log[n]), -first
 
     def _whole(self, n: Number) -> list[Tx]:
         """The longest log of a branch, then what its members hold in its queue, in key order. In a queue the stamps of

@@ -1,0 +1,58 @@
+"""A master that is new in the manifests is named to the others: who is in the cluster is what its log says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from txlog.config.process import PeerConfig
+
+log = logging.getLogger("txlog.local")
+
+ANSWER_S: Final = 30.0
+"""A change waits for its place in the log."""
+PAUSE_S: Final = 0.5
+
+
+async def name_new_masters(peers: list[PeerConfig], urls: Mapping[str, str]) -> None:
+    """Until the log names all ``peers``; ``urls`` by node id. A founding does that by itself. Who is in the log
+    and in no manifest any more is only said: what it has may be nowhere else."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while True:
+            for url in urls.values():
+                now = await _ask(session, "GET", f"{url}/txlog/configuration", None)
+                if now is None:
+                    continue
+                known = [*(str(m["node"]) for m in now["masters"]), *now["removed"]]
+                new = next((peer for peer in peers if peer.node not in known), None)
+                if new is None:
+                    _say_unlisted([node for node in known if node not in urls and node not in now["removed"]])
+                    return
+                body = {"node": new.node, "dataCenter": new.data_center, "weight": new.weight}
+                if await _ask(session, "POST", f"{url}/txlog/peers", body) is not None:
+                    log.info("%s is named to the cluster", new.node)
+            await asyncio.sleep(PAUSE_S)
+
+
+def _say_unlisted(nodes: list[str]) -> None:
+    for node in nodes:
+        log.warning(
+            "%s is a master of the cluster and in no manifest: put it back and let it bring in what it has "
+            "(txlog peer remove %s), or say that it is lost (--lost)",
+            *(node, node),
+        )
+
+
+async def _ask(session: aiohttp.ClientSession, how: str, url: str, body: object) -> dict[str, Any] | None:
+    """None while it does not answer, or not yet."""
+    try:
+        async with session.request(how, url, json=body) as answer:
+            told: dict[str, Any] = await answer.json()
+            return told if answer.status < 300 else None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return None

@@ -1,0 +1,172 @@
+"""The cluster itself changes: masters come, go for good, are muted, get other weights (rule 20)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master, change_of
+from txlog.model.entry import KIND_CONFIG, Item
+from txlog.model.errors import BadInput, Refused
+from txlog.model.hashes import content_hash
+from txlog.protocol.events import Submission
+from txlog_simulation.plan import BEGIN_MS, DATA_CENTRES, NAMES, Fault
+from txlog_simulation.violation import LOG
+
+if TYPE_CHECKING:
+    from txlog.protocol.core import Core
+    from txlog_simulation.machine import Machine
+    from txlog_simulation.world import World
+
+MEMBER_FAULTS = ("add", "remove", "mute", "weight")
+AGAIN_MS = 120
+"""An operator whose order was refused gives it again, some times."""
+TRIES = 8
+
+
+def order(world: World, fault: Fault, tries: int = TRIES) -> None:
+    """An operator asks some master for a change."""
+    if world.healing:
+        return
+    machine = world.machines[fault.a]
+    core = machine.executor.core if machine.executor is not None and machine.state == "up" else None
+    now = core.configuration if core is not None else None
+    taken = core is not None and now is not None and _ask(world, machine, core, now, fault)
+    if not taken and tries:
+        other = world.rng.choice([slot for slot in range(world.plan.masters) if slot != fault.b])
+        world.at(world.now_ms + AGAIN_MS, order, world, fault._replace(a=other), tries - 1)
+
+
+def _ask(world: World, machine: Machine, core: Core, now: Configuration, fault: Fault) -> bool:
+    """False when it is refused and may be asked for later."""
+    wanted = _wanted(world, now, fault)
+    if wanted is None:
+        return True
+    try:
+        submission = core.prepare_change(wanted, fault.kind)
+    except BadInput:
+        return True  # Majority: somebody would have half of the votes
+    except Refused:
+        return False
+    if not machine.submit([submission]):
+        return False
+    world.met[f"asked to {fault.kind}"] += 1
+    if fault.kind == "mute":
+        world.at(world.now_ms + fault.lasts_ms + 150, unmute, world, fault.a, NAMES[fault.b])
+    return True
+
+
+def _wanted(world: World, now: Configuration, fault: Fault) -> Configuration | None:
+    """None when there is nothing to be done."""
+    plan = world.plan
+    node = NAMES[plan.late if fault.kind == "add" else fault.b]
+    master = now.master(node)
+    if fault.kind == "add":
+        if plan.late < 0 or master is not None or node in now.removed:
+            return None
+        new = Master(node, DATA_CENTRES[plan.centres[plan.late]], plan.weights[plan.late])
+        return msgspec.structs.replace(now, masters=[*now.masters, new])
+    if master is None or master.role == LEAVING:
+        return None
+    match fault.kind:
+        case "mute":
+            master = msgspec.structs.replace(master, role=MUTED)
+        case "remove":
+            if len(now.masters) < 3:
+                return None
+            master = msgspec.structs.replace(master, role=LEAVING)
+        case _:
+            master = msgspec.structs.replace(master, weight=1 + fault.size % 3)
+    return msgspec.structs.replace(now, masters=[master if m.node == node else m for m in now.masters])
+
+
+def unmute(world: World, at: int, node: str, tries: int = 4 * TRIES) -> None:
+    """Nobody stays muted: clients come back when all is healed."""
+    machine = world.machines[at]
+    core = machine.executor.core if machine.executor is not None and machine.state == "up" else None
+    now = core.configuration if core is not None else None
+    master = now.master(node) if now is not None else None
+    if now is not None and (master is None or master.role != MUTED):
+        return
+    if core is not None and now is not None and master is not None:
+        masters = [msgspec.structs.replace(m, role=MEMBER) if m.node == node else m for m in now.masters]
+        try:
+            if machine.submit([core.prepare_change(msgspec.structs.replace(now, masters=masters), "unmute")]):
+                world.met["asked to unmute"] += 1
+                return
+        except Refused:
+            pass
+    if tries:
+        world.at(world.now_ms + AGAIN_MS, unmute, world, world.rng.randrange(world.plan.masters), node, tries - 1)
+
+
+def note_changes(world: World, node: str, items: list[Item]) -> None:
+    """A master makes changes of its own, too: it takes itself out. From now on their weights may be in force."""
+    for item in items:
+        change = change_of(item.key) if item.kind == KIND_CONFIG else None
+        if change is not None:
+            made = Submission(item.kind, item.key, item.payload, content_hash(item.kind, item.key, item.payload))
+            world.transactions.submit(node, [made])
+            world.acknowledgements.weights.append({m.node: m.weight for m in change.configuration.masters})
+
+
+def start_late(world: World) -> None:
+    """The new master's process begins, before or after it is named."""
+    if world.plan.late >= 0:
+        world.at(BEGIN_MS + world.rng.choice((0, 100, 300)), world.machines[world.plan.late].start)
+
+
+def expected(world: World) -> list[str] | None:
+    """Who is a master when all is good, as the one says whose log is longest. None while somebody is being taken
+    out."""
+    longest: Core | None = None
+    for machine in world.machines:
+        core = machine.executor.core if machine.executor is not None else None
+        agreement = core.agreement if core is not None else None
+        if core is None or agreement is None or core.configuration is None:
+            continue
+        before = longest.agreement if longest is not None else None
+        if before is None or agreement.stable > before.stable:
+            longest = core
+    now = longest.configuration if longest is not None else None
+    if now is None:
+        return [m.node for m in world.members]
+    if longest is None or longest.pending_change is not None or any(m.role == LEAVING for m in now.masters):
+        return None
+    return [m.node for m in now.masters]
+
+
+def judge_submission(world: World, machine: Machine, taken: bool) -> None:
+    """A master that its own log mutes, or takes out, takes nothing of a client."""
+    core = machine.executor.core if machine.executor is not None else None
+    agreement = core.agreement if core is not None else None
+    if not taken or agreement is None or not agreement.configurations.last.masters:
+        return
+    mine = agreement.configurations.last.master(machine.name)
+    if mine is None or mine.role != MEMBER:
+        role = mine.role if mine is not None else "no master"
+        world.findings.add(LOG, "20", f"{machine.name} is {role}, and takes a client's transactions")
+
+
+def judge_removed(world: World, machine: Machine) -> None:
+    """A master that has gone for good leaves nothing behind: somebody who stays holds all that its clients were told.
+    Whether that comes into the log is judged at the end."""
+    origin = machine.origin
+    if origin is None or world.damaged:
+        return
+    accepted = world.transactions.accepted.get(origin, 0)
+    there = max(m.mirror.held.get(origin, 0) for m in world.machines if m is not machine)
+    if there < accepted:
+        world.findings.add(LOG, "20", f"{machine.name} has gone for good; of {accepted} accepted, {there} are held")
+
+
+def judge_configurations(world: World, names: list[str]) -> None:
+    """All is good: everybody has the same configuration, and is a master by it."""
+    found: set[bytes] = set()
+    for machine in world.machines:
+        core = machine.executor.core if machine.executor is not None else None
+        if core is not None and machine.name in names and core.configuration is not None:
+            found.add(msgspec.msgpack.encode(core.configuration))
+    if len(found) > 1:
+        world.findings.add(LOG, "20", f"{len(found)} configurations are in force at once")
