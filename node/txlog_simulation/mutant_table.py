@@ -11,6 +11,7 @@ nothing to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
+from txlog_simulation.member_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.patching import Edit
 from txlog_simulation.view_mutants import VIEW_MUTANTS
@@ -431,4 +432,4 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS)
+MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *MEMBER_MUTANTS)

@@ -42,6 +42,7 @@ _MAJORITY_CHECKS = (
         "if False and not self._is_majority(know)",
     ),
     Edit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"),
+    Edit(COORDINATING, "few = closed.majority and not", "few = False and not"),
 )
 
 

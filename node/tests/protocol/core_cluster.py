@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import PeerFault
+from txlog.model.errors import PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
@@ -72,6 +72,12 @@ class Cluster:
         assert all(isinstance(answer, Accepted) for answer in answers), answers
         self._turn(node)
         return [answer for answer in answers if isinstance(answer, Accepted)]
+
+    def ask(self, node: str, submission: Submission) -> Accepted | Refused:
+        """One transaction, whatever its kind; what becomes of it."""
+        answer = self.executors[node].submit([submission], self.now(node))[0]
+        self._turn(node)
+        return answer
 
     def run(self, for_ms: int) -> None:
         end_ms = self.now_ms + for_ms

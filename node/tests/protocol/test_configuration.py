@@ -7,10 +7,13 @@ import pytest
 from core_cluster import Cluster, update
 from test_masters_change_views import assert_same_logs, forget, leave, run_until_in_view
 
-from txlog.model.configuration import LEAVING, MUTED, Configuration, Master
+from txlog.model.configuration import LEAVING, MUTED, Change, Configuration, Master, key_of
 from txlog.model.errors import BadInput, ChangePending, Fatal, Refused, Unavailable
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
+from txlog.model.stamp import LOGICAL_BITS
+from txlog.protocol.configurations import Configurations
 from txlog.protocol.events import Accepted, ConfiguredMember
+from txlog.protocol.keys import First, Keys
 from txlog_simulation.plain_journal import PlainJournal
 
 
@@ -22,7 +25,7 @@ def configuration(cluster: Cluster, node: str) -> Configuration:
 
 def change(cluster: Cluster, at: str, wanted: Configuration) -> Accepted | Refused:
     submission = cluster.core(at).prepare_change(wanted, "a test")
-    answer = cluster.executors[at].submit([submission], cluster.now(at))[0]
+    answer = cluster.ask(at, submission)
     cluster.run(1)
     return answer
 
@@ -190,7 +193,11 @@ def test_the_split_mode_follows_in_a_view_of_everybody() -> None:
     run_until_in_view(cluster, "a", "b")
     assert isinstance(change(cluster, "a", wanted), Accepted)
     cluster.run(500)
+    assert not cluster.core("a").views.majority
+    leave(cluster, "b")
+    run_until_in_view(cluster, "a")
     assert not cluster.core("a").views.majority  # c may have gone on alone, for all that is known
+    cluster.start("b")
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     cluster.run(500)
@@ -233,3 +240,80 @@ def test_a_lost_disk_is_taken_in_again_under_the_configuration_of_the_log() -> N
     assert [m.node for m in configuration(cluster, "b").masters] == ["a", "b", "c"]
     assert cluster.core("b").views.accepted.has(Origin("b", 77))  # type: ignore[union-attr]
     assert_same_logs(cluster, 2)
+
+
+def test_a_half_that_has_not_seen_a_change_is_no_majority_under_it() -> None:
+    """Two have added what makes them a majority; three hold it, have not added it, and were one before."""
+    cluster = Cluster("abcde", idle_interval_ms=100, majority=True).founded()
+    now = configuration(cluster, "a")
+    weights = {"a": 4, "b": 4, "c": 1, "d": 1, "e": 1}
+    masters = [msgspec.structs.replace(m, weight=weights[m.node]) for m in now.masters]
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    # it has arrived everywhere, and so do the answers; of what follows from them three are told nothing
+    cluster.cut |= {(x, y) for x in "ab" for y in "cde"}
+    cluster.run(150)
+    assert [len(cluster.log(node)) for node in "abcde"] == [1, 1, 0, 0, 0]
+    cluster.cut |= {(y, x) for x in "ab" for y in "cde"}
+    cluster.run(6000)
+    # where it is stable the two are a majority; the three know that it may be, and are none under it
+    run_until_in_view(cluster, "a", "b")
+    assert all(cluster.core(node).views.number == (1, 1, "a") for node in "cde")
+    cluster.cut.clear()
+    run_until_in_view(cluster, *"abcde")
+    assert_same_logs(cluster, 1)
+
+
+def test_a_change_made_in_a_view_that_the_chain_does_not_know_is_a_noop() -> None:
+    along = Configurations(Configuration([Master("a", "uk", 1), Master("b", "uk", 1)], False, 1000))
+    wanted = with_role(along.last, "b", MUTED)
+    elsewhere = key_of(Change((3, 1, "b"), 0, wanted))
+    assert not along.enter(1, Txid(Origin("b", 2), 1), elsewhere, [(1, 1, "a"), (2, 1, "a")])
+    assert along.last.version == 0
+    assert along.noops == {1: Txid(Origin("b", 2), 1)}
+    assert along.enter(2, Txid(Origin("b", 2), 2), elsewhere, [(1, 1, "a"), (3, 1, "b")])
+    assert [m.role for m in along.last.masters] == ["member", MUTED]
+    along.cut(1)
+    assert along.last.version == 0
+
+
+def test_what_a_longer_retention_finds_forgotten_stays_forgotten() -> None:
+    """The same whether the first entry with the key is still in memory or not."""
+    origin = Origin("a", 1)
+    for remembers in (True, False):
+        keys = Keys(1000)
+        assert keys.entered(1, "k", First(Txid(origin, 1), 0, b"")) is None
+        keys.entered(2, "other", First(Txid(origin, 2), 1500 << LOGICAL_BITS, b""))
+        if not remembers:
+            keys.settle(2)
+        keys.retain(3, 1600 << LOGICAL_BITS, 60_000)
+        assert keys.entered(4, "k", First(Txid(origin, 4), 1700 << LOGICAL_BITS, b"")) is None
+        assert keys.entered(5, "other", First(Txid(origin, 5), 9000 << LOGICAL_BITS, b"")) == Txid(origin, 2)
+        keys.cut(2)
+        assert not keys.is_repeat(0, 1001 << LOGICAL_BITS)
+
+
+def test_a_master_that_is_alone_does_not_go() -> None:
+    """What nobody else has would go with it."""
+    cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=1000).founded()
+    remove(cluster, "a", "c")
+    end_ms = cluster.now_ms + 500
+    while cluster.core("c").agreement.last_own == 0:  # type: ignore[union-attr]
+        assert cluster.now_ms < end_ms
+        cluster.run(1)
+    cluster.cut |= {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
+    cluster.run(700)
+    for node in "ac":
+        assert cluster.core(node).wants_backup
+        agreement = cluster.core(node).agreement
+        assert agreement is not None
+        cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    run_until_in_view(cluster, "a", "b")
+    run_until_in_view(cluster, "c")
+    cluster.run(500)
+    assert configuration(cluster, "c").removed == ["c"]
+    assert not cluster.core("c").removed
+    assert configuration(cluster, "a").removed == []
+    cluster.cut.clear()
+    run_until_removed(cluster, "c", within_ms=20_000)
+    run_until_in_view(cluster, "a", "b")
+    assert configuration(cluster, "a").removed == ["c"]

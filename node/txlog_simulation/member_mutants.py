@@ -1,0 +1,141 @@
+"""Safeguards of rule 20, each taken out of the shipped code: who is a master, and what a majority is.
+
+See ``mutant_table.py``. Imports nothing of ``txlog``.
+"""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import HARM, Mutant
+from txlog_simulation.patching import Edit
+
+CONFIGURATION = "txlog/model/configuration.py"
+CONFIGURING = "txlog/protocol/configuring.py"
+FOLLOWING = "txlog/protocol/following.py"
+STANDING = "txlog/protocol/standing.py"
+MEMBERSHIP = "txlog/protocol/membership.py"
+COORDINATING = "txlog/protocol/coordinating.py"
+VIEWS = "txlog/protocol/views.py"
+CLOSING = "txlog/protocol/closing.py"
+KEYS = "txlog/protocol/keys.py"
+
+_TESTS = "node/tests/protocol/test_configuration.py::"
+_JOINTLY = "all(one.has_majority(know) for one in closed.jointly)"
+
+MEMBER_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "majority-as-it-will-be",
+        "20",
+        True,
+        (
+            Edit(MEMBERSHIP, "few = self.majority and not", "few = False and not"),
+            Edit(COORDINATING, "if self.majority and not self._is_majority(know)", "if False"),
+            Edit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False"),
+            Edit(COORDINATING, _JOINTLY, "closed.jointly[-1].has_majority(know)"),
+        ),
+        test=_TESTS + "test_a_half_that_changes_the_weights_alone_is_no_majority",
+    ),
+    Mutant(
+        "majority-as-each-log-has-it",
+        "20",
+        True,
+        (
+            Edit(
+                STANDING,
+                "return agreement.configurations.jointly(agreement.stable)",
+                "return [agreement.configurations.last]",
+            ),
+            Edit(COORDINATING, _JOINTLY, "closed.weights is not None"),
+        ),
+        test=_TESTS + "test_a_half_that_has_not_seen_a_change_is_no_majority_under_it",
+    ),
+    Mutant(
+        "a-change-of-another-view-counts",
+        "20",
+        True,
+        (Edit(CONFIGURATION, " or change.view not in views", ""),),
+        test=_TESTS + "test_a_change_made_in_a_view_that_the_chain_does_not_know_is_a_noop",
+    ),
+    Mutant(
+        "both-of-two-changes-count",
+        "20",
+        True,
+        (Edit(CONFIGURATION, " or change.after != now.version", ""),),
+        test=_TESTS + "test_of_two_changes_at_once_the_first_in_the_log_counts",
+    ),
+    Mutant(
+        "several-changes-at-a-time",
+        "20",
+        True,
+        (Edit(CONFIGURING, "        if pending is not None:\n", "        if False:\n"),),
+        test=_TESTS + "test_a_second_change_is_refused_while_one_is_pending",
+    ),
+    Mutant(
+        "a-muted-master-takes-writes",
+        "20",
+        False,
+        (Edit(CONFIGURING, "        if mine.role == MUTED:\n", "        if False:\n"),),
+        profile="members",
+        counts=HARM,
+    ),
+    Mutant(
+        "work-while-it-is-taken-out",
+        "20",
+        True,
+        (Edit(CONFIGURING, "if mine is None or mine.role == LEAVING:", "if mine is None:"),),
+        profile="members",
+        counts=HARM,
+    ),
+    Mutant(
+        "gone-before-anybody-has-what-it-has",
+        "20",
+        True,
+        (
+            Edit(
+                FOLLOWING,
+                "        return views.at_work and bool(self.peers) and",
+                "        return views.at_work or bool(self.peers) and",
+            ),
+        ),
+        test=_TESTS + "test_a_master_that_is_alone_does_not_go",
+    ),
+    Mutant(
+        "removed-masters-are-heard",
+        "20",
+        True,
+        (Edit(CONFIGURING, "        raise self._unlisted(peer)\n", "        return\n"),),
+        test=_TESTS + "test_a_removed_master_brings_everything_in_and_is_refused_by_name",
+    ),
+    Mutant(
+        "strangers-are-heard",
+        "20",
+        True,
+        (Edit(CONFIGURING, "        raise self._unlisted(peer)\n", "        return\n"),),
+        test=_TESTS + "test_it_may_run_before_it_is_added",
+    ),
+    Mutant(
+        "the-mode-before-everybody-knows",
+        "20",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "(kept if out or along is None else along.last.majority)",
+                "(kept if along is None else along.last.majority)",
+            ),
+        ),
+        test=_TESTS + "test_the_split_mode_follows_in_a_view_of_everybody",
+    ),
+    Mutant(
+        "a-longer-retention-finds-what-is-remembered",
+        "20",
+        True,
+        (
+            Edit(
+                KEYS,
+                "        return all(one.stamp - first_stamp <= one.before for one in between)\n",
+                "        return bool(between)\n",
+            ),
+        ),
+        test=_TESTS + "test_what_a_longer_retention_finds_forgotten_stays_forgotten",
+    ),
+)
