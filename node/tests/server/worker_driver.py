@@ -6,8 +6,10 @@ import contextlib
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
+from master_cluster import Cluster
 from oxigraph_process import OxigraphProcess
 
 from txlog.apply.applier import apply_up_to
@@ -82,3 +84,34 @@ class Driver:
                             str(refused.txid) if refused else None,
                         ),
                     )
+
+
+class Served:
+    """A cluster with a store that a driver brings up to the log."""
+
+    def __init__(self, cluster: Cluster, store: OxigraphProcess, driver: Driver) -> None:
+        self.cluster, self.store, self.driver = cluster, store, driver
+
+    async def ask(self, at: int, text: str, **headers: str) -> list[dict[str, Any]]:
+        sent = {"Accept": "application/sparql-results+json"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        told = await self.cluster.get(at, "/repositories/demo", params={"query": text}, headers=sent)
+        return list(told["results"]["bindings"])
+
+    async def send(
+        self, method: str, path: str, body: bytes | str = b"", at: int = 0, status: int = 204, **headers: str
+    ) -> str:
+        """The answer's text; a write is applied when it is there."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body.encode() if isinstance(body, str) else body
+        async with self.cluster.session.request(
+            method, self.cluster.url(at, f"/repositories/demo{path}"), data=data, headers=sent
+        ) as answer:
+            text = await answer.text()
+            assert answer.status == status, (answer.status, text)
+            return text
+
+    async def quads(self, at: int = 0) -> list[str]:
+        """Everything there is, sorted."""
+        text = await self.send("GET", "/statements", at=at, status=200, Accept="application/n-quads")
+        return sorted(text.splitlines())

@@ -56,6 +56,10 @@ class RawResponse(web.StreamResponse):
     def status(self) -> int:
         return self._code
 
+    def as_status(self, status: int) -> RawResponse:
+        """The same answer under another status."""
+        return RawResponse(status, self._headers_bytes, self._body_bytes)
+
     async def prepare(self, request: Request) -> Any:
         transport = request.transport
         if transport is None or transport.is_closing():

@@ -41,7 +41,10 @@ from txlog.server.feed.pages import Pages
 from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.direct import DirectWrites
 from txlog.server.frontdoor.lines import Lines
+from txlog.server.frontdoor.namespaces import Namespaces
 from txlog.server.frontdoor.reads import Reads
+from txlog.server.frontdoor.statements import Statements
+from txlog.server.frontdoor.transactions import OpenTransactions
 from txlog.server.frontdoor.writes import Writes
 from txlog.server.peers.links import Links
 
@@ -129,6 +132,7 @@ class App:
         self.loop.noticed = self._noticed
         self.reads = Reads(self.site)
         self._writes = Writes(self.site)
+        self.transactions = OpenTransactions(self.site, self._writes, self.reads)
         duties = Duties(self.site)
         self.splits = Splits(self.site)
         self.settings = LiveSettings(self.site, live, settings_of)
@@ -138,6 +142,9 @@ class App:
             self._writes,
             self.reads,
             Lines(self.site),
+            Namespaces(self.site, self._writes),
+            Statements(self.site, self._writes, self.reads),
+            self.transactions,
             Pages(self.site),
             self.feed,
             Status(self.site, self.membership, duties, self.links.view),

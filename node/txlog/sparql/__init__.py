@@ -1,7 +1,8 @@
 """What makes an update give the same result everywhere, and a read show nothing of ours. Pure functions."""
 
+from txlog.sparql.joined import drop, join, prepare_removal, remove
 from txlog.sparql.prepared import Prepared
-from txlog.sparql.query import hide_system_graphs
+from txlog.sparql.query import hide_system_graphs, query_form
 from txlog.sparql.rdf import check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.update import prepare_update
@@ -11,10 +12,15 @@ __all__ = [
     "SYSTEM_GRAPHS",
     "Prepared",
     "check_terms",
+    "drop",
     "hide_system_graphs",
+    "join",
     "plain_quad",
     "prepare_lines",
     "prepare_rdf",
+    "prepare_removal",
     "prepare_update",
+    "query_form",
+    "remove",
     "skolemise_lines",
 ]

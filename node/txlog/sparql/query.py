@@ -39,6 +39,18 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     return head + query[:begin] + walk.out.text()
 
 
+def query_form(query: str) -> str:
+    """``SELECT``, ``ASK``, ``CONSTRUCT`` or ``DESCRIBE``; "" for a text that is no query."""
+    toks = [token for token in tokens(query) if token.kind not in ("SPACE", "COMMENT")]
+    at = 0
+    while at < len(toks) and toks[at].kind == "WORD":
+        word = toks[at].text.upper()
+        if word not in ("BASE", "PREFIX"):
+            return word if word in ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE") else ""
+        at += 2 if word == "BASE" else 3
+    return ""
+
+
 def _prologue(query: str, toks: list[Token], names: Names) -> int:
     at = 0
     while at < len(toks) and toks[at].kind == "WORD":

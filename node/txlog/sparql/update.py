@@ -328,7 +328,7 @@ class _Update:
         for operation in self.operations:
             if operation is None:
                 adds, lines = next(data)
-                texts.append(_data_text(adds, lines))
+                texts.append(data_text(adds, lines))
             else:
                 texts.append(operation.text())
                 judged.append((texts[-1], operation))
@@ -365,7 +365,8 @@ def _typed(lines: list[bytes]) -> list[tuple[bytes, tuple[bytes, bytes]]]:
     return found
 
 
-def _data_text(adds: bool, lines: list[bytes]) -> str:
+def data_text(adds: bool, lines: list[bytes]) -> str:
+    """Lines of N-Quads as INSERT DATA or DELETE DATA."""
     graphs: dict[bytes, list[bytes]] = {}
     for line in lines:
         triple, graph = split_graph(line)

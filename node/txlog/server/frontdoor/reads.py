@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-import pyoxigraph
 from aiohttp import ClientError, web
 
 from txlog.model.errors import (
     BadInput,
     NotAcceptable,
-    NotFound,
     SystemGraphNamed,
     Unavailable,
     Unsupported,
@@ -20,9 +19,27 @@ from txlog.model.errors import (
 )
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, bytes_answer, read_body, seconds_of, text_answer
+from txlog.server.frontdoor.forms import (
+    ALIASES,
+    BINARY_TABLE,
+    BOOLEAN,
+    FORMS,
+    N_QUADS,
+    N_TRIPLES,
+    OF_WORKERS,
+    RESULTS_JSON,
+    TABLE_ALIASES,
+    TABLES,
+    TRIPLES_OF_WORKERS,
+    Form,
+    converter,
+    to_binary_table,
+)
+from txlog.server.frontdoor.repository import check_repository, contexts_of, term_of
 from txlog.server.frontdoor.stores import RETRY_S, Stores, lower
-from txlog.server.frontdoor.tables import accepted, table_answer
-from txlog.sparql import SYSTEM_GRAPHS, hide_system_graphs
+from txlog.server.frontdoor.tables import accept_of, accepted, table_answer
+from txlog.server.frontdoor.through import Convert, through
+from txlog.sparql import SYSTEM_GRAPHS, hide_system_graphs, query_form
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
 from txlog.workers.base import Unreachable, WorkerRequest
@@ -33,24 +50,27 @@ SMALL_BYTES = 64 << 10
 QUERY_S_MAX = 3600.0
 _UNSUPPORTED = ("limit", "offset", "distinct", "explain")
 _IGNORED_ACCEPT = ("", "*/*")
-_QUADS = ("application/n-quads", "application/trig")
-_TRIPLES = ("text/turtle", "application/n-triples", "application/rdf+xml")
-_ALIASES = {
-    "text/x-nquads": "application/n-quads",
-    "application/x-trig": "application/trig",
-    "text/plain": "application/n-triples",
-    "application/x-turtle": "text/turtle",
-}
-_EXTENSIONS = {
-    "application/n-quads": "nq",
-    "application/trig": "trig",
-    "text/turtle": "ttl",
-    "application/n-triples": "nt",
-    "application/rdf+xml": "rdf",
-}
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
 _LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: (" + _TERM + rb"))? \.$")
+
+
+class Question(NamedTuple):
+    """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: of all graphs, since it
+    says nothing else. ``default``, ``named``: graphs by parameter, bare. ``seconds``: None for as long as it takes."""
+
+    text: str
+    form: str
+    union: bool
+    default: list[str]
+    named: list[str]
+    accept: str
+    seconds: float | None
+
+    @property
+    def made(self) -> str:
+        """The form of answer that this master must make, "" when a worker has it."""
+        return _made_here(self.form, self.accept)
 
 
 class Reads:
@@ -91,16 +111,33 @@ class Reads:
             ("boolean", "true"),
             ("boolean", "true"),
         ]
-        return table_answer(_accept(request), ("uri", "id", "title", "readable", "writable"), [row])
+        return table_answer(accept_of(request), ("uri", "id", "title", "readable", "writable"), [row])
 
     def _check(self, names: Mapping[str, str]) -> None:
-        if names and names.get("id") != self._repository:
-            raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {self._repository}")
+        check_repository(names, self._repository)
 
     # Queries
 
     async def query(self, request: Request, names: Mapping[str, str]) -> Response:
         self._check(names)
+        asked = await self.question(request)
+        made = asked.made
+        wanted = asked.accept if not made else RESULTS_JSON if made in (BOOLEAN, BINARY_TABLE) else N_TRIPLES
+
+        def build(adapter: Adapter) -> WorkerRequest:
+            return adapter.query(
+                asked.text, wanted, union=asked.union, default_graphs=asked.default, named_graphs=asked.named
+            )
+
+        if made == BOOLEAN:
+            return await self._boolean(request, build)
+        if not made:
+            return await self._stream(request, build, asked.seconds)
+        change = _changed(to_binary_table if made == BINARY_TABLE else converter(FORMS[made]))
+        return await self._stream(request, build, asked.seconds, headers={"Content-Type": made}, change=change)
+
+    async def question(self, request: Request) -> Question:
+        """What the URL, the form and the body ask together; :class:`BadInput` names what is wrong."""
         parameters, text = await self._asked(request)
         if text is None:
             raise BadInput("MALFORMED QUERY: no query; send it as query=, or as a body of application/sparql-query")
@@ -120,25 +157,19 @@ class Reads:
                 raise SystemGraphNamed(f"{graph[:80]} is TxLog's own")
         union = not default and not _has_from(hidden)
         graphs = [g.strip("<>") for g in default if g != "null"]
-        accept = values.get("Accept") or _accept(request)
+        accept = values.get("Accept") or accept_of(request)
         seconds = seconds_of(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
-        boolean = accept.strip().lower() == "text/boolean"
-        wanted = "application/sparql-results+json" if boolean else accept
-
-        def build(adapter: Adapter) -> WorkerRequest:
-            return adapter.query(hidden, wanted, union=union, default_graphs=graphs, named_graphs=named)
-
-        if boolean:
-            return await self._boolean(request, build)
-        return await self._stream(request, build, seconds)
+        return Question(hidden, query_form(text), union, graphs, named, accept, seconds)
 
     async def _asked(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
         """All parameters, of the URL and the form, and the query itself."""
         parameters = [(name, value) for name, value in request.query.items()]
-        if request.method != "POST":
+        if request.method not in ("POST", "PUT"):
             return parameters, dict(parameters).get("query")
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         body = await read_body(request, self._bytes_max)
+        if not body and "query" in request.query:
+            return parameters, request.query["query"]
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as wrong:
@@ -203,11 +234,28 @@ class Reads:
                 continue
         raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
 
+    async def everything(self, request: Request) -> AsyncIterator[bytes]:
+        """All statements as N-Quads, as of one moment, from one worker."""
+        for store in await self.stores.choose(request):
+            try:
+                async with self.stores.ask(store, _snapshot(store.adapter)) as answer:
+                    if answer.status != 200:
+                        continue
+                    try:
+                        async for piece in answer.content.iter_any():
+                            yield piece
+                    except (TimeoutError, ClientError) as broken:
+                        raise Unavailable("NoWorker", f"a worker broke off: {broken}; ask again", RETRY_S) from broken
+                    return
+            except Unreachable:
+                continue
+        raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+
     # What a repository holds
 
     async def size(self, request: Request, names: Mapping[str, str]) -> Response:
         self._check(names)
-        graphs = _contexts(request)
+        graphs = contexts_of(request)
         adapters: list[Adapter] = []
 
         def build(adapter: Adapter) -> WorkerRequest:
@@ -231,36 +279,83 @@ class Reads:
         if answer.status != 200:
             raise _worker_error(answer.status, answer.text)
         found = adapters[-1].contexts_in(answer)
-        return table_answer(_accept(request), ("contextID",), [[("uri", graph)] for graph in found])
+        return table_answer(accept_of(request), ("contextID",), [[("uri", graph)] for graph in found])
 
     async def statements(self, request: Request, names: Mapping[str, str]) -> Response:
         """Everything, or what matches subj, pred, obj and context."""
         self._check(names)
-        accept = _accept(request)
-        form = accepted(accept, (*_QUADS, *_TRIPLES), _ALIASES)
-        if form is None:
-            raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join((*_QUADS, *_TRIPLES))}")
-        subject, predicate, value = (_term(request, name) for name in ("subj", "pred", "obj"))
-        graphs = _contexts(request)
-        headers = {"Content-Disposition": f"attachment; filename=statements.{_EXTENSIONS[form]}"}
-        filtered = any((subject, predicate, value)) or graphs is not None
-        if form in _TRIPLES:
-            text = _construct(subject, predicate, value, graphs)
-            return await self._stream(request, lambda adapter: adapter.query(text, form, union=False), headers=headers)
-        if not filtered:
-            return await self._stream(request, lambda adapter: adapter.snapshot(form), headers=headers)
-        if form != "application/n-quads":
-            raise NotAcceptable(f"{form} of a part is not possible; ask for application/n-quads or a triple format")
+        form = form_of(request, tuple(FORMS))
+        subject, predicate, value = (term_of(request, name) for name in ("subj", "pred", "obj"))
+        graphs = contexts_of(request)
+        headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
+        if not form.quads or (graphs is not None and len(graphs) == 1):
+            graph = graphs[0] if graphs is not None and form.quads else ""
+            return await self._triples(request, _construct(subject, predicate, value, graphs), form, graph, headers)
+        if not any((subject, predicate, value)) and graphs is None:
+            if form.media in ("application/n-quads", "application/trig"):
+                return await self._stream(request, lambda adapter: adapter.snapshot(form.media), headers=headers)
+            return await self._stream(
+                request, _snapshot, headers={**headers, "Content-Type": form.media}, change=_changed(converter(form))
+            )
         keep = _filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
+
+        def change(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            kept = _lines(pieces, keep)
+            return kept if form.media == N_QUADS else through(kept, converter(form))
+
+        return await self._stream(request, _snapshot, headers={**headers, "Content-Type": form.media}, change=change)
+
+    async def graph(self, request: Request, graph: str) -> Response:
+        """One graph (``<iri>``, "" for the default graph); empty when there is none of that name, as in RDF4J."""
+        form = form_of(request, (*OF_WORKERS, *FORMS))
+        headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
+        return await self._triples(request, _construct(None, None, None, [graph]), form, graph, headers)
+
+    async def _triples(
+        self, request: Request, text: str, form: Form, graph: str, headers: Mapping[str, str]
+    ) -> Response:
+        """What a CONSTRUCT gives, as statements of one graph."""
+        if form.media in TRIPLES_OF_WORKERS:
+            return await self._stream(
+                request, lambda adapter: adapter.query(text, form.media, union=False), headers=headers
+            )
         return await self._stream(
-            request, lambda adapter: adapter.snapshot(form), headers=headers, change=lambda pieces: _lines(pieces, keep)
+            request,
+            lambda adapter: adapter.query(text, N_TRIPLES, union=False),
+            headers={**headers, "Content-Type": form.media},
+            change=_changed(converter(form, graph)),
         )
 
 
-def _accept(request: Request) -> str:
-    given = request.query.get("Accept") if "Accept=" in request.raw_path else None
-    accept = given or ", ".join(request.headers.getall("Accept", []))
-    return accept or "*/*"
+def _made_here(asked: str, accept: str) -> str:
+    """The form that this master must make of a worker's answer to such a query, "" when the worker has it."""
+    if asked == "ASK":
+        best = accepted(accept, (*TABLES, BOOLEAN), TABLE_ALIASES)
+        return BOOLEAN if best == BOOLEAN else ""
+    if asked == "SELECT":
+        best = accepted(accept, (*TABLES, BINARY_TABLE), TABLE_ALIASES)
+        if best is None and BOOLEAN in accept.lower():
+            raise NotAcceptable("Accept: text/boolean is for ASK")
+        return BINARY_TABLE if best == BINARY_TABLE else ""
+    best = accepted(accept, (*OF_WORKERS, *FORMS), ALIASES)
+    return "" if best is None or best in OF_WORKERS else best
+
+
+def form_of(request: Request, offered: Sequence[str]) -> Form:
+    """The form that this client likes best; :class:`NotAcceptable` lists what there is."""
+    accept = accept_of(request)
+    media = accepted(accept, offered, ALIASES)
+    if media is None:
+        raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join(FORMS)}")
+    return FORMS[media]
+
+
+def _snapshot(adapter: Adapter) -> WorkerRequest:
+    return adapter.snapshot(N_QUADS)
+
+
+def _changed(convert: Convert) -> Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]:
+    return lambda pieces: through(pieces, convert)
 
 
 def _has_from(text: str) -> bool:
@@ -274,42 +369,6 @@ def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFa
     if status == 406:
         return NotAcceptable(text or "the worker has no such form")
     return WorkerFault(f"the worker answered {status}: {text}")
-
-
-def _term(request: Request, name: str) -> str | None:
-    """A term in N-Triples as canonical text, None when the parameter is not there."""
-    text = request.query.get(name)
-    if not text:
-        return None
-    place = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}[name]
-    try:
-        found = next(iter(pyoxigraph.parse(place.format(text), pyoxigraph.RdfFormat.N_TRIPLES)))
-    except (SyntaxError, ValueError, StopIteration):
-        raise BadInput(f"{name}={text[:80]}: a term in N-Triples, such as <http://example.org/a>") from None
-    return str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
-
-
-def _contexts(request: Request) -> list[str] | None:
-    """Graphs as ``<iri>``, "" for the default graph; None when the request names none."""
-    given = request.query.getall("context", None)
-    if given is None:
-        return None
-    graphs: list[str] = []
-    for text in (part for one in given for part in _split(one)):
-        if text == "null":
-            graphs.append("")
-        elif text.startswith("<") and text.endswith(">") and not re.search(r'[\s<>"{}|^`\\]', text[1:-1]):
-            if text[1:-1].startswith(SYSTEM_GRAPHS):
-                raise SystemGraphNamed(f"{text[:80]} is TxLog's own")
-            graphs.append(text)
-        else:
-            raise BadInput(f"context={text[:80]}: an IRI in <>, or null")
-    return graphs
-
-
-def _split(text: str) -> list[str]:
-    """rdflib joins several contexts with commas; an IRI may hold commas itself."""
-    return re.findall(r"<[^>]*>|[^,]+", text)
 
 
 def _construct(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:

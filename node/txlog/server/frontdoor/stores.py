@@ -11,6 +11,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, T
 from txlog.model.errors import BadInput, Conflict, Unavailable
 from txlog.runtime.registry import WorkerState
 from txlog.runtime.site import Site
+from txlog.runtime.watermark import Watermark
 from txlog.runtime.web import Request, seconds_of
 from txlog.workers import ADAPTERS, Adapter
 from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
@@ -43,7 +44,7 @@ class Stores:
         """The workers that may answer this read, best first; waits until one is far enough.
 
         :class:`Unavailable` when none is in time."""
-        await self._await_position(request)
+        await _await_mark(self._site, request, self._loop.applied)
         candidates = self._candidates(_position_of(request)[0])
         if not candidates:
             raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
@@ -62,19 +63,6 @@ class Stores:
             found.append((last_resort, -worker.index, rank, Store(worker, ADAPTERS[worker.engine])))
         found.sort(key=lambda one: one[:3])
         return [store for *_, store in found]
-
-    async def _await_position(self, request: Request) -> None:
-        index, digest = _position_of(request)
-        if not index:
-            return
-        loop = self._loop
-        wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
-        seconds = seconds_of(wait, "Prefer: wait", self._site.config.write_timeout_s, WAIT_S_MAX)
-        reached = await loop.within(loop.wait_index(loop.applied, index), seconds)
-        if index <= loop.stable.value and digest and loop.position_at(index).hash.hex() != digest:
-            raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
-        if not reached:
-            raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)
 
     @asynccontextmanager
     async def ask(
@@ -112,6 +100,25 @@ class Stores:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+async def await_stable(site: Site, request: Request) -> None:
+    """For a read that this master answers itself: until its own log is far enough (``TxLog-Min-Position``)."""
+    await _await_mark(site, request, site.loop.stable)
+
+
+async def _await_mark(site: Site, request: Request, mark: Watermark) -> None:
+    index, digest = _position_of(request)
+    if not index:
+        return
+    loop = site.loop
+    wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
+    seconds = seconds_of(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
+    reached = await loop.within(loop.wait_index(mark, index), seconds)
+    if index <= loop.stable.value and digest and loop.position_at(index).hash.hex() != digest:
+        raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
+    if not reached:
+        raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)
 
 
 def lower(headers: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from txlog.model.errors import NotAcceptable
-from txlog.runtime.web import Response, bytes_answer
+from txlog.runtime.web import Request, Response, bytes_answer
 
 _JSON = "application/sparql-results+json"
 _XML = "application/sparql-results+xml"
@@ -18,6 +18,13 @@ _TSV = "text/tab-separated-values"
 
 Cell = tuple[str, str]
 """``("uri" | "literal" | "boolean", text)``."""
+
+
+def accept_of(request: Request) -> str:
+    """What a client takes: the parameter ``Accept`` comes before the header, as in RDF4J."""
+    given = request.query.get("Accept") if "Accept=" in request.raw_path else None
+    accept = given or ", ".join(request.headers.getall("Accept", []))
+    return accept or "*/*"
 
 
 def accepted(accept: str, offered: Sequence[str], aliases: dict[str, str]) -> str | None:

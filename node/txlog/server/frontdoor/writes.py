@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, NotFound, Refused, Unsupported
+from txlog.model.errors import BadInput, Refused, Unsupported
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
@@ -19,7 +19,8 @@ from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED, Outcome
 from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
 from txlog.server.frontdoor.answers import Answers, plain_success
-from txlog.sparql import Prepared, prepare_rdf, prepare_update
+from txlog.server.frontdoor.repository import check_repository, contexts_of
+from txlog.sparql import Prepared, prepare_rdf, prepare_removal, prepare_update
 
 _UPDATE = "application/sparql-update"
 _FORM = "application/x-www-form-urlencoded"
@@ -55,8 +56,7 @@ class Writes:
         return [Route("POST", path, self.post) for path in self.own_paths + base]
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
-        if names and names.get("id") != self._repository:
-            raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {self._repository}")
+        check_repository(names, self._repository)
         asked = asked_of(request, self._level, self._seconds)
         prepared = await self._prepare(request)
         content = content_hash(prepared.kind, asked.key, prepared.payload)
@@ -121,25 +121,46 @@ class Writes:
         headers = request.headers
         kind = headers.get("Content-Type", "")
         media = kind.partition(";")[0].strip().lower()
+        if media in (_UPDATE, _FORM):
+            return await self.update_of(request)
+        return await self.rdf(request, contexts_of(request) or [])
+
+    async def update_of(self, request: Request) -> Prepared:
+        """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
+        media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         body = await read_body(request, self.bytes_max)
-        if media == _UPDATE:
-            query = dict(request.query) if "?" in request.raw_path else {}
-            return await self._update(_text(body, "MALFORMED QUERY"), query)
+        query = dict(request.query) if "?" in request.raw_path else {}
         if media == _FORM:
-            form = dict(parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True))
+            form = {**query, **dict(parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True))}
             if "update" not in form:
                 raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
-            return await self._update(form["update"], {**dict(request.query), **form})
-        if not media:
+            return await self.update(form["update"], form)
+        if not body and "update" in query:
+            return await self.update(query["update"], query)
+        return await self.update(_text(body, "MALFORMED QUERY"), query)
+
+    async def removal(self, request: Request, graphs: Sequence[str] | None) -> Prepared:
+        """A body of RDF as what goes: from these graphs (None: from where each statement says, or from all)."""
+        kind = request.headers.get("Content-Type", "")
+        body = await read_body(request, self.bytes_max)
+        base = _bare(request.query.get("baseURI"))
+        return await _off_loop(len(body), lambda: prepare_removal(body, kind, base=base, graphs=graphs))
+
+    async def rdf(self, request: Request, graphs: Sequence[str]) -> Prepared:
+        """A body of RDF as what it adds to these graphs (``<iri>``, "" for the default graph); without any, to those
+        that it names itself."""
+        kind = request.headers.get("Content-Type", "")
+        if not kind.partition(";")[0].strip():
             raise Unsupported("no Content-Type; send application/sparql-update or an RDF format such as text/turtle")
-        contexts = request.query.getall("context", [])
+        body = await read_body(request, self.bytes_max)
         base = request.query.get("baseURI")
+        contexts = [graph or "null" for graph in graphs]
         return await _off_loop(
-            len(body),
-            lambda: prepare_rdf(body, kind, base=_bare(base), contexts=list(contexts), draw=draw_blank_name),
+            len(body), lambda: prepare_rdf(body, kind, base=_bare(base), contexts=contexts, draw=draw_blank_name)
         )
 
-    async def _update(self, text: str, parameters: Mapping[str, str]) -> Prepared:
+    async def update(self, text: str, parameters: Mapping[str, str]) -> Prepared:
+        """A SPARQL update with the parameters of its request."""
         if not text.strip():
             raise BadInput("MALFORMED QUERY: the update is empty")
         for name in parameters:

@@ -1,0 +1,183 @@
+"""``/repositories/{id}/namespaces``: prefixes that clients share. They stand in the log, so that all masters agree.
+
+A change is an entry of kind SKIP whose name is no transaction's: workers pass it over, and masters know all such names
+for ever, in the order of the log, through restarts, splits and trims. A name says the whole change and begins with
+something drawn for it (or the client's Idempotency-Key), so that a change counts once, however often it is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import pyoxigraph
+
+from txlog.model.entry import KIND_SKIP
+from txlog.model.errors import BadInput, Conflict, NotFound
+from txlog.model.hashes import content_hash
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.events import Submission
+from txlog.runtime.asked import asked_of
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, read_body, text_answer
+from txlog.server.frontdoor.repository import check_repository, under
+from txlog.server.frontdoor.stores import await_stable
+from txlog.server.frontdoor.tables import accept_of, table_answer
+from txlog.server.frontdoor.writes import Writes
+from txlog.sparql.terms import refuse_system
+from txlog.sparql.tokens import PNAME
+
+BODY_BYTES_MAX = 8 << 10
+PREFIX_MAX = 100
+NAME_MAX = 2000
+"""Characters of a namespace. Both stay in the memory of every master."""
+_MARK = "namespace "
+_PREFIX = re.compile(PNAME)
+
+
+class Change(NamedTuple):
+    """One change. ``prefix`` is None when all go, ``name`` when this one goes."""
+
+    prefix: str | None
+    name: str | None
+
+
+def change_key(change: Change, unique: str) -> str:
+    """The name of an entry that says this change. ``unique`` holds no space."""
+    verb = "clear" if change.prefix is None else "remove" if change.name is None else "set"
+    return f"{_MARK}{unique} {verb} {change.prefix or ''} {change.name or ''}"
+
+
+def change_of(key: str) -> Change | None:
+    """The inverse of :func:`change_key`; None for the name of a transaction."""
+    if not key.startswith(_MARK):
+        return None
+    _, _, verb, prefix, name = key.split(" ")
+    return Change(None if verb == "clear" else prefix, name if verb == "set" else None)
+
+
+def fold(keys: Iterable[str]) -> dict[str, str]:
+    """Prefix to namespace after these entries, oldest first; others are passed over."""
+    table: dict[str, str] = {}
+    for key in keys:
+        change = change_of(key)
+        if change is None:
+            continue
+        if change.prefix is None:
+            table.clear()
+        elif change.name is None:
+            table.pop(change.prefix, None)
+        else:
+            table[change.prefix] = change.name
+    return table
+
+
+class Namespaces:
+    """``writes``: who hands transactions over."""
+
+    def __init__(self, site: Site, writes: Writes) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._writes = writes
+        self._repository = site.config.repository
+        self._level = site.config.durability
+        self._seconds = site.config.write_timeout_s
+        self._folded: tuple[tuple[int, int], dict[str, str]] | None = None
+
+    def routes(self) -> list[Route]:
+        one = {"GET": self.get, "PUT": self.put, "DELETE": self.delete}
+        return [
+            *under("/namespaces", GET=self.table, DELETE=self.clear),
+            *under("/namespaces/{prefix}", **one),
+            *under("/namespaces/", **one),  # the empty prefix
+        ]
+
+    def _known(self) -> dict[str, str]:
+        """As of the stable index. Folded anew only when an entry of this kind has come, or some have left the log."""
+        agreement = self._loop.agreement
+        if agreement is None:
+            return {}
+        about = (self._loop.cuts, len(agreement.skips))
+        if self._folded is not None and self._folded[0] == about:
+            return self._folded[1]
+        stable = self._loop.stable.value
+        placed = _placed(agreement)
+        table = fold(key for index, key in placed if index <= stable)
+        if not placed or placed[-1][0] <= stable:
+            self._folded = (about, table)
+        return table
+
+    async def table(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        await await_stable(self._site, request)
+        rows = [(("literal", prefix), ("literal", name)) for prefix, name in self._known().items()]
+        return table_answer(accept_of(request), ("prefix", "namespace"), rows)
+
+    async def get(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        await await_stable(self._site, request)
+        prefix = names.get("prefix", "")
+        name = self._known().get(prefix)
+        if name is None:
+            raise NotFound(f"Undefined prefix: {prefix[:PREFIX_MAX]}")
+        return text_answer(name)
+
+    async def put(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        body = await read_body(request, BODY_BYTES_MAX)
+        try:
+            name = body.decode("utf-8-sig").strip()
+        except UnicodeDecodeError as wrong:
+            raise BadInput(f"the namespace is not UTF-8 at byte {wrong.start}") from None
+        return await self._change(request, Change(_prefix(names), _name(name)))
+
+    async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        return await self._change(request, Change(_prefix(names), None))
+
+    async def clear(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        return await self._change(request, Change(None, None))
+
+    async def _change(self, request: Request, change: Change) -> Response:
+        asked = asked_of(request, self._level, self._seconds)
+        if asked.key:
+            self._refuse_other(asked.key, change)
+        return await self._writes.write(self.submission(change, asked.key), asked)
+
+    def submission(self, change: Change, key: str = "") -> Submission:
+        """The entry that says it. ``key``: the client's Idempotency-Key."""
+        name = change_key(change, f"key:{key}" if key else secrets.token_hex(12))
+        return Submission(KIND_SKIP, name, b"", content_hash(KIND_SKIP, name, b""))
+
+    def _refuse_other(self, key: str, change: Change) -> None:
+        agreement = self._loop.agreement
+        mine, begins = change_key(change, f"key:{key}"), f"{_MARK}key:{key} "
+        for name in () if agreement is None else (*agreement.skips, *agreement.keys.waiting):
+            if name.startswith(begins) and name != mine:
+                raise Conflict(f"Idempotency-Key {key[:80]!r} came with another change of namespaces before")
+
+
+def _placed(agreement: Agreement) -> list[tuple[int, str]]:
+    return sorted((index, key) for key, index in agreement.skips.items() if key.startswith(_MARK))
+
+
+def _prefix(names: Mapping[str, str]) -> str:
+    prefix = names.get("prefix", "")
+    if len(prefix) > PREFIX_MAX or not _PREFIX.fullmatch(f"{prefix}:"):
+        raise BadInput(f"Invalid prefix: {prefix[:PREFIX_MAX]}")
+    return prefix
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise BadInput("No namespace name found in request body")
+    refuse_system(text)
+    try:
+        if len(text) > NAME_MAX or any(c.isspace() for c in text):
+            raise ValueError
+        return pyoxigraph.NamedNode(text).value
+    except ValueError:
+        raise BadInput(f"Invalid namespace: {text[:200]}: an absolute IRI of at most {NAME_MAX} characters") from None

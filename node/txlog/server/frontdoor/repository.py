@@ -1,0 +1,82 @@
+"""What every room of the repository shares: its paths, its name, terms and graphs among the parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyoxigraph
+
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.web import Handler, Request, Route
+from txlog.sparql.terms import refuse_system
+
+PREFIXES = ("", "/rdf4j-server")
+_PLACES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
+_NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+
+
+def under(rest: str, **handlers: Handler) -> list[Route]:
+    """``rest`` behind ``/repositories/{id}``, at both places where an RDF4J server may stand; by method."""
+    return [
+        Route(method, f"{prefix}/repositories/{{id}}{rest}", handler)
+        for prefix in PREFIXES
+        for method, handler in handlers.items()
+    ]
+
+
+def check_repository(names: Mapping[str, str], repository: str) -> None:
+    """:class:`NotFound` when the path names another repository than the cluster's."""
+    if names and names.get("id") != repository:
+        raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {repository}")
+
+
+def term_of(request: Request, name: str) -> str | None:
+    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None when the parameter is not there."""
+    text = request.query.get(name)
+    if not text:
+        return None
+    try:
+        [found] = pyoxigraph.parse(_PLACES[name].format(text), pyoxigraph.RdfFormat.N_TRIPLES)
+    except (SyntaxError, ValueError):
+        raise BadInput(f"{name}={text[:80]}: a term in N-Triples, such as <http://example.org/a>") from None
+    term = str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
+    if term.startswith("<"):
+        refuse_system(term[1:-1])
+    if term.startswith("_:"):
+        raise BadInput(f"{name}={text[:80]}: a blank node names nothing here; use the IRI that it was given")
+    return term
+
+
+def graph_iri(text: str, name: str) -> str:
+    """A graph's bare IRI, whether it came in brackets or not. BadInput when it is none, SystemGraphNamed when it is
+    one of ours."""
+    bare = text[1:-1] if text.startswith("<") and text.endswith(">") else text
+    refuse_system(bare)
+    try:
+        if _NOT_IN_IRI.search(bare):
+            raise ValueError
+        return pyoxigraph.NamedNode(bare).value
+    except ValueError:
+        raise BadInput(f"{name}={text[:80]}: an absolute IRI, such as http://example.org/graph") from None
+
+
+def contexts_of(request: Request) -> list[str] | None:
+    """Graphs as ``<iri>``, "" for the default graph (``null``); None when the request names none."""
+    given = request.query.getall("context", None)
+    if given is None:
+        return None
+    graphs: list[str] = []
+    for text in (part for one in given for part in _split(one)):
+        if text == "null":
+            graphs.append("")
+        elif text.startswith("<") and text.endswith(">"):
+            graphs.append(f"<{graph_iri(text, 'context')}>")
+        else:
+            raise BadInput(f"context={text[:80]}: an IRI in <>, or null")
+    return graphs
+
+
+def _split(text: str) -> list[str]:
+    """rdflib joins several contexts with commas; an IRI may hold commas itself."""
+    return re.findall(r"<[^>]*>|[^,]+", text)

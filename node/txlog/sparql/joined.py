@@ -1,0 +1,112 @@
+"""Several changes as one transaction, and the removals that RDF4J's protocol has beside SPARQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.quads import decode_quads, split_graph
+from txlog.sparql.prepared import Prepared
+from txlog.sparql.rdf import lines_of, nquads_of, quads, refuse_blank_deletes
+from txlog.sparql.update import data_text
+
+JOIN = " ;\n"
+
+
+def join(parts: Sequence[Prepared]) -> Prepared:
+    """All of them, in order, as one transaction: ``KIND_QUADS`` where quads keep the order of what was said.
+
+    A delete that follows an insert travels as an update: the two may differ only in how a value is written."""
+    parts = [part for part in parts if part.payload]
+    if len(parts) == 1:
+        return parts[0]
+    if any(part.kind != KIND_QUADS for part in parts):
+        return _texts(parts)
+    effect: dict[bytes, bool] = {}
+    added = False
+    for part in parts:
+        lines = list(decode_quads(part.payload))
+        if added and any(not adds for adds, _ in lines):
+            return _texts(parts)
+        for adds, line in lines:
+            effect[line] = adds
+            added = added or adds
+    return quads((q for q, adds in effect.items() if not adds), (q for q, adds in effect.items() if adds))
+
+
+def _texts(parts: Sequence[Prepared]) -> Prepared:
+    texts: list[str] = []
+    run: list[bytes] = []
+    adding = False
+
+    def flush() -> None:
+        if run:
+            texts.append(data_text(adding, list(dict.fromkeys(run))))
+            run.clear()
+
+    for part in parts:
+        if part.kind == KIND_QUADS:
+            for adds, line in decode_quads(part.payload):
+                if adds != adding:
+                    flush()
+                    adding = adds
+                run.append(line)
+        else:
+            flush()
+            texts.append(part.payload.decode())
+    flush()
+    return Prepared(KIND_UPDATE, JOIN.join(texts).encode(), sum(part.changes for part in parts))
+
+
+def _operations(texts: Sequence[str]) -> Prepared:
+    return Prepared(KIND_UPDATE, JOIN.join(texts).encode(), len(texts))
+
+
+def drop(graphs: Sequence[str] | None) -> Prepared:
+    """Everything in these graphs (``<iri>``, "" for the default graph) goes; None: everything there is."""
+    if graphs is None:
+        return _operations(["DROP SILENT ALL"])
+    return _operations([f"DROP SILENT GRAPH {graph}" if graph else "DROP SILENT DEFAULT" for graph in graphs])
+
+
+def remove(
+    subject: str | None, predicate: str | None, value: str | None, graphs: Sequence[str] | None = None
+) -> Prepared:
+    """What matches these terms (canonical N-Triples, None for any) goes, from these graphs or from all."""
+    terms = (subject, predicate, value)
+    if not any(terms):
+        return drop(graphs)
+    triple = " ".join(term or variable for term, variable in zip(terms, ("?s", "?p", "?o"), strict=True))
+    if graphs is not None and all(terms):
+        lines = [f"{triple} {graph} ." if graph else f"{triple} ." for graph in graphs]
+        return quads((line.encode() for line in lines), ())
+    if graphs is None:
+        return _operations([f"DELETE WHERE {{ {triple} }}", f"DELETE WHERE {{ GRAPH ?g {{ {triple} }} }}"])
+    return _operations(
+        [
+            f"DELETE WHERE {{ GRAPH {graph} {{ {triple} }} }}" if graph else f"DELETE WHERE {{ {triple} }}"
+            for graph in graphs
+        ]
+    )
+
+
+_WILDCARD = "<http://www.openrdf.org/schema/sesame#wildcard>"
+_TRIPLE = re.compile(rb'(<[^>]*>) (<[^>]*>) (<[^>]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)')
+
+
+def prepare_removal(body: bytes, media_type: str, *, base: str | None, graphs: Sequence[str] | None) -> Prepared:
+    """RDF as what goes: each statement from ``graphs`` (``<iri>``, "" for the default graph); without any, from the
+    graph that it names, or from all when it names none. ``sesame:wildcard`` stands for any term, as in RDF4J.
+
+    Raises what :func:`prepare_rdf` does; a blank node is refused, for it names nothing that could be removed."""
+    nquads = nquads_of(body, media_type, base)
+    refuse_blank_deletes(nquads, "MALFORMED DATA")
+    parts: list[Prepared] = []
+    for line in lines_of(nquads):
+        triple, graph = split_graph(line)
+        found = _TRIPLE.fullmatch(triple.rstrip())
+        assert found is not None, line[:200]
+        subject, predicate, value = (None if t == _WILDCARD else t for t in (term.decode() for term in found.groups()))
+        parts.append(remove(subject, predicate, value, graphs or ([graph.decode()] if graph else None)))
+    return join(parts)
