@@ -469,7 +469,7 @@ class Machine:
         if self.executor is not None and self.executor.core.wants_backup and self.backup_life != self.life:
             self.backup_life = self.life
             world = self.world
-            if self.rng.random() < 0.8:
+            if self.rng.random() < 0.8 and (world.target or world.healing):
                 world.at(world.now_ms + self.rng.choice((1, 10, 50, 150)), self.back_up, self.life)
             else:
                 world.met["split backup failed"] += 1

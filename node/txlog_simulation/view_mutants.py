@@ -21,6 +21,7 @@ COORDINATING = "txlog/protocol/coordinating.py"
 VIEWS = "txlog/protocol/views.py"
 CHANGES = "txlog/protocol/changes.py"
 CLOSING = "txlog/protocol/closing.py"
+UNORDERED = "txlog/protocol/unordered.py"
 EXECUTOR = "txlog/runtime/executor.py"
 
 _NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
@@ -429,7 +430,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "23",
         False,
         (Edit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
-        test="node/tests/protocol/test_masters_change_views.py::test_rule_23_a_backup_of_an_earlier_silence_is_none_for_the_next",
+        profile="flaps,splits",
+        counts=HARM,
     ),
     Mutant(
         "lagger-by-its-log",
@@ -506,6 +508,37 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         test="node/tests/protocol/test_closing.py::test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it",
+    ),
+    # Workers that do not go back (``None``)
+    Mutant(
+        "executed-on-the-abandoned-order-and-again",
+        "26",
+        False,
+        (
+            Edit(
+                UNORDERED,
+                "return index <= self.upto or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])",
+                "return index <= self.upto or at < -1",
+            ),
+        ),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "abandoned-order-forgotten",
+        "26",
+        False,
+        (Edit(AGREEMENT, "        self._abandon(view, cut)\n", ""),),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "key-of-the-abandoned-order-forgotten",
+        "16",
+        False,
+        (Edit(UNORDERED, "        for done in self._keys.get(key, ()):\n", "        for done in ():\n"),),
+        profile="splits",
+        counts=HARM,
     ),
     Mutant(
         "answer-to-an-earlier-process",

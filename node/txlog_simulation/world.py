@@ -87,6 +87,8 @@ class World:
         self._keys: list[tuple[str, str]] = []
         self._made = 0
         self._links_cut = False
+        self.target = Random(f"target {plan.seed}").random() > 0.1
+        """Whether there is room for backups before all is healed."""
 
     # The calendar
 

@@ -295,6 +295,21 @@ def test_rule_14_a_process_that_stood_still_judges_nobody() -> None:
     assert 900 <= around.silent_ms("b") <= 1000
 
 
+def test_rule_22_the_far_end_of_a_chain_is_there() -> None:
+    """c hears b, which a does not hear, and tells what b says; what b says itself is newer than that."""
+    around = Surroundings("a", 400, 0)
+    around.heard("c")
+    around.hears("c", ["a", "b"])
+    assert around.reachable() == {"a", "b", "c"}
+    around.hears_of([("b", ["c", "d"]), ("a", ["e"])])
+    assert around.reachable() == {"a", "b", "c", "d"}
+    assert around.told() == [("c", ["a", "b"])], "of those that it hears itself"
+    around.heard("b")
+    around.hears("b", ["c"])
+    around.hears_of([("b", ["c", "d"])])
+    assert around.reachable() == {"a", "b", "c"}
+
+
 def test_silence_counts_from_the_start_of_this_process() -> None:
     around = Surroundings("a", 400, 5000)
     for at_ms in range(5000, 6001, 100):

@@ -316,6 +316,22 @@ def test_rule_22_laggers_at_the_end_of_a_chain_are_let_in_one_after_the_other() 
     assert_same_logs(cluster, 2)
 
 
+def test_rule_24_a_proof_about_a_process_that_others_have_heard_again_is_stale() -> None:
+    """a hears c, c hears b, b hears d: that d is back is relayed to a."""
+    cluster = Cluster("abcd", idle_interval_ms=100).founded()
+    cluster.submit("d", "x")
+    cluster.run(300)
+    near = {frozenset("ac"), frozenset("cb"), frozenset("bd")}
+    cluster.cut = {(one, other) for one in "abcd" for other in "abcd" if frozenset((one, other)) not in near}
+    start = cluster.core("d").start
+    cluster.crash("d")
+    cluster.start("d")
+    cluster.run(2000)
+    with pytest.raises(Conflict, match="was heard"):
+        cluster.executors["a"].prove_down("d", cluster.journals["d"].birth, start)
+    assert in_view(cluster, "a", "b", "c", "d")
+
+
 # Crashes between any two steps
 
 

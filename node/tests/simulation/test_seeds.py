@@ -154,3 +154,11 @@ def test_a_view_that_only_an_old_image_forgot_may_have_its_number_given_again() 
     assert result.met["old-image"] == 1
     assert result.met["view accepted"] >= 4, "two founded, then b alone, twice"
     assert result.violations == []
+
+
+def test_a_chain_of_four_with_a_majority_agrees_on_who_is_there() -> None:
+    """A view is stopped for longer than a member's term; its two ends are silent to each other, and both are there."""
+    result = run(draw(500_602, "chain"))
+    assert result.met["lasting cut"] == 1
+    assert result.violations == []
+    assert result.judged

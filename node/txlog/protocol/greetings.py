@@ -22,6 +22,7 @@ def who_now(views: Views) -> Who:
         views.stopped,
         views.around.heard_itself(),
         views.backup_at,
+        views.around.told(),
     )
 
 

@@ -108,10 +108,13 @@ class Hearing(Adding):
             return
         for peer in self.peers:
             if peer.slot == claim.slot and peer.origin.birth == claim.birth:
+                before = peer.claim.start if peer.claim is not None else 0
                 try:
                     self._take(peer, claim, now, direct=False)
                 except PeerFault:
                     return  # kept as that peer's fault; whoever relayed it did nothing wrong
+                if claim.start > before:
+                    self.views.heard_start(peer.origin, claim.start)  # else a proof about an earlier process stays
 
     def _check_own(self, claim: Claim) -> None:
         """Somebody tells of this node id (rule 1)."""

@@ -187,6 +187,7 @@ class Standing:
         if who.cluster and self.accepted is not None and who.cluster != self.accepted.cluster_id:
             raise PeerFault(who.node, "OtherCluster", f"its cluster is {who.cluster.hex()}")
         self.around.hears(who.node, who.hears)
+        self.around.hears_of(who.told)
         origin = Origin(who.node, who.birth)
         member = self.accepted.member(who.node) if self.accepted is not None else None
         if member is not None and member.birth != who.birth:

@@ -51,6 +51,17 @@ class Surroundings:
         if self.node in others:
             self.answered(node)
 
+    def hears_of(self, told: list[tuple[str, list[str]]]) -> None:
+        """What others say whom they hear, as somebody tells who hears them; whom this master hears itself knows
+        better."""
+        for node, others in told:
+            if node != self.node and not self.is_heard(node):
+                self._hears[node] = others
+
+    def told(self) -> list[tuple[str, list[str]]]:
+        """Of those that this master hears itself: whom they say that they hear."""
+        return [(node, self._hears[node]) for node in self.heard_itself() if node in self._hears]
+
     def is_heard(self, node: str) -> bool:
         return self.now_ms - self._heard.get(node, _NEVER) <= self._timeout_ms
 

@@ -67,7 +67,8 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name.
     ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
     ``stopped``: its view is stopped, so it waits for another one. ``hears``: the masters that it has heard itself
-    within its round time-out. ``backup``: the index at which a backup was made since a member is silent, else -1."""
+    within its round time-out; ``told``: whom these say that they hear, so that one at the far end of a chain is known
+    to be there. ``backup``: the index at which a backup was made since a member is silent, else -1."""
 
     node: str
     birth: int
@@ -79,6 +80,7 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     stopped: bool
     hears: list[str]
     backup: int
+    told: list[tuple[str, list[str]]] = []
 
 
 class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
