@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench faults rejoin soak rolling clean up down
+.PHONY: help install install-dev native lock demo demo-split test lint types simulate mutants bench bench-peers faults rejoin soak rolling clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -35,7 +35,7 @@ native: install-dev ## compile the hot rooms of a master with mypyc (needs a C c
 	@$(BIN)/python -m txlog.native
 
 lock: $(VENV)/.uv ## compile the lock files anew
-	for f in requirements requirements-uv requirements-dev requirements-demo; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
 lint: install-dev ## ruff and the import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
@@ -43,8 +43,9 @@ lint: install-dev ## ruff and the import contracts
 types: install-dev ## mypy, strict
 	$(BIN)/mypy
 
-test: native lint types ## all tests, on the real components
-	$(BIN)/pytest
+test: install-dev ## all tests, on the real components
+	$(MAKE) --no-print-directory -j2 native lint types
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 SEEDS ?= 1000
 START ?= 0
@@ -82,6 +83,10 @@ demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres los
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
+
+bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleaved (ROUNDS=5 SYSTEMS=txlog,etcd CASES=c1,c64)
+	$(BIN)/python -m bench.peers.programs || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
+	$(BIN)/python -m bench.peers.run $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(CASES),--cases $(CASES))
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
 	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))

@@ -6,7 +6,7 @@ Progress goes to stderr, so that a pipe gets the result alone. A *must* that is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import Console
@@ -39,20 +39,24 @@ class Report:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.figures: dict[str, Figure] = {}
+        self.figures: dict[str, object] = {}
         self.musts: list[Must] = []
 
     def figure(self, name: str, value: Figure, digits: int = 2) -> None:
-        self.figures[name] = round(value, digits) if isinstance(value, float) else value
+        self.figures[name] = _rounded(value, digits)
+
+    def nested(self, figures: Mapping[str, object]) -> None:
+        """Figures that are objects of JSON themselves; the caller has rounded them."""
+        self.figures.update(figures)
 
     def at_most(self, name: str, value: float | None, limit: float) -> None:
         """A figure that must not be above ``limit``; one that could not be measured is a miss."""
         self.figure(name, value)
-        self.musts.append(Must(name, self.figures[name], f"<= {limit:g}", value is not None and value <= limit))
+        self.musts.append(Must(name, _rounded(value), f"<= {limit:g}", value is not None and value <= limit))
 
     def at_least(self, name: str, value: float | None, limit: float) -> None:
         self.figure(name, value)
-        self.musts.append(Must(name, self.figures[name], f">= {limit:g}", value is not None and value >= limit))
+        self.musts.append(Must(name, _rounded(value), f">= {limit:g}", value is not None and value >= limit))
 
     def equal(self, name: str, value: Figure, wanted: Figure) -> None:
         self.figure(name, value)
@@ -76,6 +80,10 @@ class Report:
         out.file.flush()
         print(json.dumps(self.figures), flush=True)
         return 1 if missed else 0
+
+
+def _rounded(value: Figure, digits: int = 2) -> Figure:
+    return round(value, digits) if isinstance(value, float) else value
 
 
 def text(value: Figure) -> str:

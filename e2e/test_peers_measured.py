@@ -1,0 +1,75 @@
+"""`make bench-peers` says what it found: medians, ratios, and a miss where another system is ahead."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.masters import CannotMeasure
+from bench.peers import run
+from bench.peers.figures import CASES, Case, Found, Turn, say
+from bench.peers.programs import GO_WANTED, go
+from bench.peers.systems import ETCD, GALERA, TXLOG, System
+from bench.report import Report
+
+C1, C64 = CASES[0], CASES[1]
+
+
+def turn(system: System, case: Case, per_s: float, p50_ms: float) -> Turn:
+    return Turn(system, case, Found(per_s, p50_ms, 2 * p50_ms, 0, 10.0, 5.0), 100.0)
+
+
+def said(done: list[Turn], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
+    report = Report("peers")
+    say(report, done, [3000.0], 3)
+    code = report.end()
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_figures_are_medians_of_the_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    rounds = [turn(TXLOG, C64, per_s, 1.0) for per_s in (100.0, 9000.0, 8000.0)]
+    code, found = said(rounds, capsys)
+    assert code == 0
+    assert found["txlog"] == {"durable": TXLOG.durable, "ordered": TXLOG.ordered, "c64_per_s": 8000.0}
+    assert (found["fsync_per_s"], found["rounds"]) == (3000.0, 3)
+
+
+@pytest.mark.parametrize(("galera", "code"), [(7_000.0, 0), (9_000.0, 1)])
+def test_another_system_ahead_is_a_miss(galera: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    ended, found = said([turn(TXLOG, C64, 8_000.0, 1.0), turn(GALERA, C64, galera, 1.0)], capsys)
+    assert ended == code
+    assert found["c64_over_galera"] == round(8_000 / galera, 2)
+
+
+@pytest.mark.parametrize(("ours", "code"), [(1.5, 0), (1.6, 1)])
+def test_latency_may_be_half_as_much_again_as_etcds(ours: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    ended, found = said([turn(ETCD, C1, 900.0, 1.0), turn(TXLOG, C1, 500.0, ours)], capsys)
+    assert ended == code
+    assert found["c1_p50_over_etcd"] == ours
+
+
+def test_an_unknown_system_or_case_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, name in ((["--systems", "oracle"], "oracle"), (["--cases", "c7"], "c7")):
+        with pytest.raises(SystemExit) as refused:
+            run.main(arguments)
+        assert refused.value.code == 2
+        assert f"is called {name}; there are" in capsys.readouterr().err
+
+
+def go_of(folder: Path, version: str) -> None:
+    program = folder / "go"
+    program.write_text(f"#!/bin/sh\necho go version go{version} linux/amd64\n")
+    program.chmod(0o755)
+
+
+def test_an_old_go_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "none" / "python"))
+    go_of(tmp_path, "1.19.8")
+    with pytest.raises(CannotMeasure, match=r"no Go 1\.26"):
+        go()
+    go_of(tmp_path, "{}.{}.1".format(*GO_WANTED))
+    assert go() == str(tmp_path / "go")
