@@ -106,8 +106,8 @@ async def test_every_way_to_ask(served: Served) -> None:
         ({}, {}, 400, "no query"),
         ({"query": "SELECT nonsense"}, {}, 400, "MALFORMED QUERY"),
         ({"query": "ASK {}", "queryLn": "serql"}, {}, 400, "UNSUPPORTED QUERY LANGUAGE"),
-        ({"query": "ASK {}", "limit": "3"}, {}, 400, "limit"),
-        ({"query": "ASK {}", "$x": "<urn:x>"}, {}, 400, "$x"),
+        ({"query": "ASK {}", "limit": "x"}, {}, 400, "limit"),
+        ({"query": "ASK {}", "$x": "urn:x"}, {}, 400, "$x"),
         ({"query": "ASK {}", "timeout": "soon"}, {}, 400, "timeout"),
         ({"query": "ASK {}"}, {"Accept": "image/png"}, 406, ""),
         ({"query": "ASK {}"}, {"TxLog-Min-Position": "here"}, 400, "TxLog-Min-Position"),
@@ -297,3 +297,45 @@ def _json(value: Any) -> bytes:
     import json
 
     return json.dumps(value).encode()
+
+
+async def test_parameters_change_what_is_asked(served: Served) -> None:
+    await served.cluster.write(0, f"{insert(1)}; {insert(2)}; {insert(3, 'urn:g')}", **APPLIED)
+
+    async def rows(status: int = 200, **params: str) -> list[str]:
+        more = {name.replace("_", "-"): value for name, value in params.items() if name != "s"}
+        more |= {"$s": params["s"]} if "s" in params else {}
+        asked = {"query": "SELECT ?s { ?s <urn:p> ?o } ORDER BY ?s", **more}
+        told = await served.cluster.get(0, REPO, status, params=asked, headers=RESULTS)
+        return [row["s"]["value"][-1] for row in told["results"]["bindings"]] if status == 200 else [told]
+
+    assert await rows() == ["1", "2", "3"]
+    assert await rows(s="<urn:s:2>") == ["2"]
+    assert await rows(limit="1", offset="1", infer="true", timeout="5") == ["2"]
+    assert await rows(distinct="true") == ["1", "2", "3"]
+    assert await rows(default_graph_uri="urn:g") == ["3"]
+    assert await rows(default_graph_uri="null") == ["1", "2"]
+    for wrong in (
+        {"s": "x"},
+        {"s": "<urn:txlog:system:1>"},
+        {"limit": "-1"},
+        {"explain": "true"},
+        {"queryLn": "SeRQL"},
+    ):
+        assert "Traceback" not in (await rows(400, **wrong))[0]
+    await served.cluster.get(
+        0, REPO, 400, params=[("query", "ASK {}"), ("default-graph-uri", "null"), ("default-graph-uri", "urn:g")]
+    )
+    update = {"update": "INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }", "$s": "<urn:s:3>"}
+    graphs = {"using-graph-uri": "urn:g", "insert-graph-uri": "urn:h"}
+    await served.cluster.post(0, STATEMENTS, {**update, **graphs})
+    assert 'urn:s:3> <urn:q> "o" <urn:h>' in await served.cluster.get(0, STATEMENTS, params={"context": "<urn:h>"})
+    for bad in ({"using-graph-uri": "rel"}, {"insert-graph-uri": "urn:txlog:system:1"}, {"queryLn": "SeRQL"}):
+        await served.cluster.post(0, STATEMENTS, {**update, **bad}, 400)
+
+
+async def test_a_query_that_takes_too_long_is_503(served: Served) -> None:
+    await served.cluster.write(0, "; ".join(insert(at) for at in range(300)), **APPLIED)
+    slow = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(STR(?a) < STR(?j)) }"
+    text = await served.cluster.get(0, REPO, 503, params={"query": slow, "timeout": "1"})
+    assert "longer than 1 s" in text

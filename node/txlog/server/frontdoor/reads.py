@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
@@ -12,13 +13,12 @@ from aiohttp import ClientError, web
 from txlog.model.errors import (
     BadInput,
     NotAcceptable,
-    SystemGraphNamed,
     Unavailable,
     Unsupported,
     WorkerFault,
 )
 from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, bytes_answer, read_body, seconds_of, text_answer
+from txlog.runtime.web import Request, Response, Route, bytes_answer, number_of, read_body, seconds_of, text_answer
 from txlog.server.frontdoor.forms import (
     ALIASES,
     BINARY_TABLE,
@@ -35,11 +35,12 @@ from txlog.server.frontdoor.forms import (
     converter,
     to_binary_table,
 )
-from txlog.server.frontdoor.repository import check_repository, contexts_of, term_of
+from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri, term_of
 from txlog.server.frontdoor.stores import RETRY_S, Stores, lower
 from txlog.server.frontdoor.tables import accept_of, accepted, table_answer
 from txlog.server.frontdoor.through import Convert, through
-from txlog.sparql import SYSTEM_GRAPHS, hide_system_graphs, query_form
+from txlog.sparql import hide_system_graphs, query_form
+from txlog.sparql.parameters import bind_query, cut_query, parse_binding
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
 from txlog.workers.base import Unreachable, WorkerRequest
@@ -48,7 +49,7 @@ PROTOCOL = "12"
 SMALL_BYTES = 64 << 10
 """An answer of known length up to this goes out in one piece."""
 QUERY_S_MAX = 3600.0
-_UNSUPPORTED = ("limit", "offset", "distinct", "explain")
+_UNSUPPORTED = ("explain",)
 _IGNORED_ACCEPT = ("", "*/*")
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
@@ -145,18 +146,24 @@ class Reads:
         language = values.get("queryLn", "SPARQL")
         if language.upper() != "SPARQL":
             raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
-        for name, _ in parameters:
-            if name in _UNSUPPORTED or name.startswith("$"):
-                raise BadInput(f"the parameter {name[:40]} is not supported; write it in the query")
+        for name in values:
+            if name in _UNSUPPORTED:
+                raise BadInput(f"the parameter {name[:40]} is not supported")
+        bindings = {name[1:]: parse_binding(name[1:], value) for name, value in values.items() if name[:1] == "$"}
+        limit, offset = number_of(values, "limit", 0), number_of(values, "offset", 0)
+        distinct = values.get("distinct", "").lower() == "true"
+        if limit or offset or distinct:
+            text = cut_query(text, limit, offset, distinct=distinct)
+        text = bind_query(text, bindings) if bindings else text
         base = values.get("baseURI")
         hidden = hide_system_graphs(text, base=base.strip("<>") if base else None)
         default = [value for name, value in parameters if name == "default-graph-uri"]
         named = [value for name, value in parameters if name == "named-graph-uri"]
-        for graph in (*default, *named):
-            if graph.strip("<>").startswith(SYSTEM_GRAPHS):
-                raise SystemGraphNamed(f"{graph[:80]} is TxLog's own")
+        if "null" in default and len(default) > 1:
+            raise BadInput("default-graph-uri=null together with other graphs cannot be asked; name graphs only")
         union = not default and not _has_from(hidden)
-        graphs = [g.strip("<>") for g in default if g != "null"]
+        graphs = [graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
+        named = [graph_iri(graph, "named-graph-uri") for graph in named]
         accept = values.get("Accept") or accept_of(request)
         seconds = seconds_of(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
         return Question(hidden, query_form(text), union, graphs, named, accept, seconds)
@@ -205,6 +212,7 @@ class Reads:
     ) -> Response:
         """The answer of the first worker that gives one, piece by piece. When it breaks off, so does ours: the
         client sees a body that does not end."""
+        began = time.monotonic()
         for store in await self.stores.choose(request):
             try:
                 async with self.stores.ask(store, build(store.adapter), seconds) as answer:
@@ -231,7 +239,8 @@ class Reads:
                     await response.write_eof()
                     return response
             except Unreachable:
-                continue
+                if seconds is not None and time.monotonic() - began >= seconds:
+                    raise Unavailable("QueryTimeout", f"Query evaluation took longer than {seconds:g} s") from None
         raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
 
     async def everything(self, request: Request) -> AsyncIterator[bytes]:

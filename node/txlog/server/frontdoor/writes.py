@@ -19,12 +19,14 @@ from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED, Outcome
 from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
 from txlog.server.frontdoor.answers import Answers, plain_success
-from txlog.server.frontdoor.repository import check_repository, contexts_of
+from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
 from txlog.sparql import Prepared, prepare_rdf, prepare_removal, prepare_update
+from txlog.sparql.parameters import UpdateGraphs, parse_binding, with_parameters
 
 _UPDATE = "application/sparql-update"
 _FORM = "application/x-www-form-urlencoded"
-_UNSUPPORTED = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
+_GRAPHS = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
+Parameters = Sequence[tuple[str, str]]
 
 
 def draw_blank_name() -> int:
@@ -129,14 +131,14 @@ class Writes:
         """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         body = await read_body(request, self.bytes_max)
-        query = dict(request.query) if "?" in request.raw_path else {}
+        query = list(request.query.items()) if "?" in request.raw_path else []
         if media == _FORM:
-            form = {**query, **dict(parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True))}
-            if "update" not in form:
+            query += parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True)
+            if "update" not in dict(query):
                 raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
-            return await self.update(form["update"], form)
-        if not body and "update" in query:
-            return await self.update(query["update"], query)
+            return await self.update(dict(query)["update"], query)
+        if not body and "update" in dict(query):
+            return await self.update(dict(query)["update"], query)
         return await self.update(_text(body, "MALFORMED QUERY"), query)
 
     async def removal(self, request: Request, graphs: Sequence[str] | None) -> Prepared:
@@ -159,15 +161,27 @@ class Writes:
             len(body), lambda: prepare_rdf(body, kind, base=_bare(base), contexts=contexts, draw=draw_blank_name)
         )
 
-    async def update(self, text: str, parameters: Mapping[str, str]) -> Prepared:
+    async def update(self, text: str, parameters: Parameters) -> Prepared:
         """A SPARQL update with the parameters of its request."""
         if not text.strip():
             raise BadInput("MALFORMED QUERY: the update is empty")
-        for name in parameters:
-            if name in _UNSUPPORTED or name.startswith("$"):
-                raise BadInput(f"the parameter {name[:40]} is not supported; write USING, WITH or VALUES in the update")
-        base = _bare(parameters.get("baseURI"))
+        base = None
+        if parameters:
+            language = dict(parameters).get("queryLn", "SPARQL")
+            if language.upper() != "SPARQL":
+                raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
+            base = _bare(dict(parameters).get("baseURI"))
+            text = _with(text, parameters)
         return await _off_loop(len(text), lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_name))
+
+
+def _with(text: str, parameters: Parameters) -> str:
+    bindings = {name[1:]: parse_binding(name[1:], value) for name, value in parameters if name[:1] == "$"}
+    graphs = [
+        [value if value == "null" else graph_iri(value, name) for name, value in parameters if name == wanted]
+        for wanted in _GRAPHS
+    ]
+    return with_parameters(text, bindings, UpdateGraphs(*graphs)) if bindings or any(graphs) else text
 
 
 OFF_LOOP_BYTES = 256 << 10
