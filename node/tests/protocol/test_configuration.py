@@ -13,7 +13,9 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.configurations import Configurations
 from txlog.protocol.events import Accepted, ConfiguredMember
+from txlog.protocol.greetings import who_now
 from txlog.protocol.keys import First, Keys
+from txlog.wire.messages import encode
 from txlog_simulation.plain_journal import PlainJournal
 
 
@@ -317,3 +319,42 @@ def test_a_master_that_is_alone_does_not_go() -> None:
     run_until_removed(cluster, "c", within_ms=20_000)
     run_until_in_view(cluster, "a", "b")
     assert configuration(cluster, "a").removed == ["c"]
+
+
+def test_one_that_is_lost_is_refused_when_it_comes_back() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.submit("c", "x")
+    cluster.run(50)
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    now = configuration(cluster, "a")
+    wanted = msgspec.structs.replace(now, masters=now.masters[:2], removed=["c"])
+    assert isinstance(change(cluster, "a", wanted), Accepted)
+    cluster.run(100)
+    assert cluster.core("b").state == "Joined"
+    cluster.start("c")
+    with pytest.raises(Fatal, match="Removed"):
+        cluster.run(3000)
+    assert cluster.faults["a"] == ["Removed"]
+    # with an empty disk it is a stranger like any other, until it is named again
+    del cluster.executors["c"]
+    forget(cluster, "c")
+    cluster.start("c")
+    cluster.run(1000)
+    assert cluster.core("c").agreement is None
+    now = configuration(cluster, "b")
+    again = msgspec.structs.replace(now, masters=[*now.masters, Master("c", "uk", 1)], removed=[])
+    assert isinstance(change(cluster, "b", again), Accepted)
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 3)
+
+
+def test_another_clusters_master_is_refused_by_name() -> None:
+    cluster, other = Cluster("ab", idle_interval_ms=100).founded(), Cluster("cd", idle_interval_ms=100).founded()
+    who = who_now(other.core("c").views)
+    cluster.receive("c", "a", encode(who))
+    assert cluster.faults["a"] == ["NotListed"]
+    # also where its id is a master's
+    who = msgspec.structs.replace(who, node="b", birth=99)
+    cluster.receive("b", "a", encode(who))
+    assert cluster.faults["a"] == ["NotListed", "OtherCluster"]
