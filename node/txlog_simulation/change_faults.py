@@ -68,7 +68,8 @@ def judge_change(world: World, views: Coordinating, record: Record) -> None:
     met, view = world.met, record.view
     if not world.damaged:
         reports = [change.reports[m.node] for m in change.members]
-        check(world.findings, world.log, change.closed, reports, change.closed.weights, world.plan.majority)
+        one_line = all(r.view.is_majority(r.installed) for r in reports if r.view is not None)
+        check(world.findings, world.log, change.closed, reports, change.closed.weights, one_line)
         before = world.views.accepted.get(view.history[-1])
         if before is not None and any(one.why == "silent" for one in change.gone):
             here = {m.node for m in view.members}

@@ -697,7 +697,8 @@ class Machine:
         worker.go_back(agreement.history)
         self.world.met["worker sent back"] += 1
         self.world.note(self.name, "worker back", f"{index} to {worker.index}")
-        if not without_order and (self.world.plan.majority or not self.rejoined):
+        plan, modes = self.world.plan, self.world.met["asked to mode"]
+        if not without_order and ((plan.majority and not modes) or not self.rejoined):
             self.world.findings.add(WORKER, "33", f"worker of {self.name} at {index} is off the log of its master")
 
     def back_up(self, life: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from txlog_simulation.machine import Machine
     from txlog_simulation.world import World
 
-MEMBER_FAULTS = ("add", "remove", "mute", "weight")
+MEMBER_FAULTS = ("add", "remove", "mute", "weight", "mode")
 AGAIN_MS = 120
 """An operator whose order was refused gives it again, some times."""
 TRIES = 8
@@ -67,6 +67,8 @@ def _wanted(world: World, now: Configuration, fault: Fault) -> Configuration | N
             return None
         new = Master(node, DATA_CENTRES[plan.centres[plan.late]], plan.weights[plan.late])
         return msgspec.structs.replace(now, masters=[*now.masters, new])
+    if fault.kind == "mode":
+        return msgspec.structs.replace(now, majority=not now.majority)
     if master is None or master.role == LEAVING:
         return None
     match fault.kind:

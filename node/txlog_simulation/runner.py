@@ -80,6 +80,7 @@ LISTED = (
     "split backup",
     "split backup failed",
     "asked to add",
+    "asked to mode",
     "asked to mute",
     "asked to remove",
     "asked to weight",

@@ -70,7 +70,7 @@ class World:
         self.acknowledgements = Acknowledgements(
             self.findings, self.transactions, self.log, {m.node: m.weight for m in self.members}
         )
-        self.views = Views(self.findings, plan.majority)
+        self.views = Views(self.findings)
         self.promises = Promises(self.findings, self.transactions)
         self.mirrors: dict[Origin, Mirror] = {}
         self.rng = Random(f"world {plan.seed}")

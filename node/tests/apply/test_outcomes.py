@@ -8,7 +8,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.apply import MasterLog, State, apply_up_to
 from txlog.client import MasterClient
-from txlog.model.entry import LogEntry, Position
+from txlog.model.entry import KIND_CONFIG, LogEntry, Position
 from txlog.wire.pages import LogPage, page_of
 from txlog.workers.base import MarkerPosition
 
@@ -144,6 +144,11 @@ def test_no_ops_and_skips_only_move_the_position(worker: OxigraphProcess) -> Non
     only = apply_up_to(ADAPTER, worker.transport, log, 7, cached=outcome.position, audit=0)
     assert (only.applied, only.requests) == (1, 2)
     assert worker.system().markers == (MarkerPosition(log.position(7), 0),)
+
+    log.append(KIND_CONFIG, b"add uk-3")  # the masters' own business
+    passed = apply_up_to(ADAPTER, worker.transport, log, 8, cached=only.position, audit=0)
+    assert (passed.applied, passed.requests) == (1, 2)
+    assert len(worker.quads()) == 3
 
 
 def test_hold_stops_a_worker_and_lifting_it_lets_it_go_on(worker: OxigraphProcess) -> None:

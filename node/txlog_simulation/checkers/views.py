@@ -9,9 +9,8 @@ from txlog_simulation.violation import LOG, WORKER, Findings
 class Views:
     """``accepted`` and ``installed``: by number, of every master whose disk was never lost."""
 
-    def __init__(self, findings: Findings, majority: bool) -> None:
+    def __init__(self, findings: Findings) -> None:
         self.findings = findings
-        self.majority = majority
         self.accepted: dict[Number, View] = {}
         self.installed: dict[Number, View] = {}
 
@@ -27,10 +26,16 @@ class Views:
         for other in self.installed.values():
             if view.number in (other.number, *other.history) or other.number in view.history:
                 continue
-            if self.majority:
+            if self._was_majority(view, other):
                 self._wrong("20", f"{node} installs {view.number}, {other.number} stands beside it")
             elif not self._silence(view, other) and not self._silence(other, view):
                 self._wrong("27", f"{node} installs {view.number} beside {other.number}, and nobody was silent")
+
+    def _was_majority(self, view: View, other: View) -> bool:
+        """Whether the view where the two parted had ``splitMode: Majority``, and was installed."""
+        parted = max({*view.history} & {*other.history}, default=None)
+        before = self.installed.get(parted) if parted is not None else None
+        return before is not None and before.majority
 
     def _silence(self, view: View, other: View) -> bool:
         """Whether somebody was out because nobody heard it, on the way to ``view`` from where the two parted."""
@@ -40,7 +45,8 @@ class Views:
 
     def split(self, before: View, after: View, backups: bool) -> None:
         """A member that is silent is left behind. ``backups``: a worker of those who go on has a split backup."""
-        if not self.majority and before.strategy != "None" and not backups:
+        binding = before.majority or before.majority_before
+        if not binding and before.strategy != "None" and not backups:
             text = f"{after.number} goes on without {', '.join(after.silent)}, and no worker has a backup"
             self.findings.add(WORKER, "23", text)
 
