@@ -314,8 +314,10 @@ def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> N
     assert b.core.wants_backup
 
 
-def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> None:
-    """There it may have another stamp, and a would order it by the one that it has here."""
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "lost"])
+def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch(silent: bool) -> None:
+    """There it may have another stamp, and a would order it by the one that it has here. When a is silent, or has lost
+    its disk, nobody else can bring it."""
     grown = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [(1, 0, "c")], known=[1, 0, 0])
     b = Lone()
     b.hear("a")
@@ -323,7 +325,11 @@ def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> Non
     b.said.clear()
     b.pass_ms(50)
     assert not any(isinstance(message, wire.FetchRuns) for _, message in b.said)
-    b.pass_ms(450)  # a is silent: nobody else can bring it
+    lost = msgspec.structs.replace(who_of("a", 1, ["b"]), birth=11, view=NO_VIEW)
+    if silent:
+        b.pass_ms(450)
+    else:
+        b.receive("a", lost)
     b.receive("c", wire.Known("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
     b.pass_ms(50)
     assert ("c", wire.FetchRuns(Span("a", 1, 1, 1))) in b.said

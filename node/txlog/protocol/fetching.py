@@ -41,7 +41,7 @@ class Fetching(Standing):
     def _comes_by_itself(self, agreement: Agreement, origin: Origin) -> bool:
         """A member of the view at work brings its own, with the stamps of this view; elsewhere they may have others."""
         inside = self.at_work and self.ahead is None and agreement.takes_part(origin)
-        return inside and self.around.both_ways(origin.node)
+        return inside and origin.node not in self.departures and self.around.both_ways(origin.node)
 
     def _missed(self, agreement: Agreement) -> tuple[list[str], Span | None]:
         accept = self._incoming
