@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bench.masters import CannotMeasure
 from e2e.split import SIDES, Story, go_apart, manifests, pieces
 from txlog.backup import catalogue
 from txlog.backup.target import open_target
+from txlog.cli.splits import PHASES
 from txlog.cli.verifying import verify
 from txlog.client import MasterClient
 from txlog.config.process import FolderConfig
@@ -34,6 +36,7 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         held = {side: catalogue(open_target(FolderConfig(folder=cluster.state.split_backups(side)))) for side in SIDES}
         assert all([each.held for each in backups] == [True] for backups in held.values()), held
         assert story.population("uk") != story.population("us")
+        foreseen = json.loads(txlog("rejoin", "--dry-run", "--json", "--state", cluster.state.root))
         story.heal()
         story.wait_state("Joined")
         cluster.wait_settled(90)
@@ -47,6 +50,15 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         assert [branch["transactions"] for branch in split["branches"]] == [42, 42]
         wanted = {"Smart": ["us-worker-1"], "Simple": ["uk-worker-1", "us-worker-1"]}[strategy]
         assert split["restoredWorkers"] == wanted
+        assert foreseen["winner"] == ["uk-1", "uk-2"]
+        assert foreseen["moved"] == split["moved"]
+        going = {row["worker"]: row["from"] for row in foreseen["workers"] if row["what"] == "goes back"}
+        assert sorted(going) == wanted
+        happened = {
+            d["worker"]: f"backup {d['from']} at {d['index']}" for d in split["duties"] if d["kind"] == "restore"
+        }
+        assert going == happened
+        assert all(split["seconds"][phase] is not None for phase in PHASES)
 
 
 COUNT = "<urn:e2e:count>"

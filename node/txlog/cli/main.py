@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import txlog
-from txlog.cli import asking, backing, links, local, members, moving, ordering, restoring, setting, splits
+from txlog.cli import asking, backing, links, local, members, moving, ordering, rejoining, restoring, setting, splits
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
 
@@ -28,6 +28,7 @@ splits.add_to(app)
 setting.add_to(app)
 ordering.add_to(app)
 members.add_to(app)
+rejoining.add_to(app)
 app.add_typer(backing.app, name="backup")
 app.add_typer(links.app, name="link")
 app.add_typer(asking.journal, name="journal")

@@ -24,6 +24,13 @@ LEFT_OUT = (
     "Not in it: named graphs whose content differs from what a side had shown; transactions of a branch that were not "
     "ordered there yet when it was stopped; times are of each master's own clock"
 )
+PHASES = {
+    "untilIsolated": "from the first silence until all went on alone",
+    "backingUp": "the longest backup for that",
+    "apart": "each side on its own",
+    "rejoining": "from the stop of the branches until all were in one view",
+    "goingBack": "until the last worker stood on the log again",
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -73,7 +80,19 @@ def report(seen: list[dict[str, Any]], duties: list[dict[str, Any]]) -> list[dic
         split["restoredWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "restore"})
         split["unorderedWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "unorder"})
         before = split["ended"] or before
+        split["seconds"] |= _of_duties(split)
     return found
+
+
+def _of_duties(split: dict[str, Any]) -> dict[str, float | None]:
+    """How long the longest backup took, and the time from the view that ended it until the last worker stood on the
+    log again (what it lacked behind its backup follows)."""
+    backups = [d["seconds"] for d in split["duties"] if d["kind"] == "backup" and "seconds" in d]
+    back = [d["at"] for d in split["duties"] if d["kind"] in ("restore", "unorder") and "at" in d]
+    return {
+        "backingUp": max(backups, default=None),
+        "goingBack": _less(max(back, default=None), split["rejoined"]),
+    }
 
 
 def _is_rejoin(record: dict[str, Any]) -> bool:
@@ -107,6 +126,7 @@ def _split(
         "endedBy": number,
         "strategy": "Simple" if view["merged"] else view["strategy"],
         "began": began,
+        "rejoined": rejoined,
         "ended": ended,
         "branches": branches,
         "moved": sum(branch["moved"] for branch in branches),
@@ -125,6 +145,7 @@ def _still_apart(rows: list[tuple[dict[str, Any], dict[str, Any]]], duties: list
         "endedBy": None,
         "strategy": rows[0][1]["view"]["strategy"],
         "began": began,
+        "rejoined": None,
         "ended": None,
         "branches": _branches([(one, record["view"], None, None) for one, record in rows]),
         "moved": None,
@@ -197,9 +218,11 @@ def _show(split: dict[str, Any]) -> None:
         ],
         "no backups and no workers that went back are known here",
     )
-    phases = ", ".join(f"{name} {seconds} s" for name, seconds in split["seconds"].items() if seconds is not None)
-    if phases:
-        out.print(f"how long: {phases}", highlight=False)
+    show_table(
+        ["PHASE", "SECONDS"],
+        [(text, split["seconds"][name]) for name, text in PHASES.items() if split["seconds"].get(name) is not None],
+        "no times are known here",
+    )
     out.print()
 
 

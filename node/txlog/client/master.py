@@ -206,6 +206,13 @@ class MasterClient:
         body = msgspec.json.encode({"state": "failed", "message": message})
         self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
 
+    def branch(self, at: int | None = None) -> dict[str, Any]:
+        """Which branch its log is: ``view`` with its history, ``end``, and ``hash`` at ``at``, else at the end.
+        :class:`~txlog.model.errors.NotFound` for an index above its log."""
+        query = "" if at is None else f"?at={at}"
+        found: dict[str, Any] = self._get(f"/txlog/branch{query}", dict[str, Any])
+        return found
+
     def splits(self) -> dict[str, Any]:
         """What it saw of splits: ``node``, ``dataCenter``, ``records``."""
         found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])

@@ -29,6 +29,7 @@ from txlog.runtime.registry import Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
+from txlog.server.admin.branch import Branch
 from txlog.server.admin.configuring import Configuring
 from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
@@ -153,6 +154,7 @@ class App:
             self.membership,
             duties,
             self.splits,
+            Branch(self.site),
             self.settings,
             self.configuring,
             self.links,

@@ -1,0 +1,73 @@
+"""What is put together from the records of masters and the supervisor's duties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txlog.cli.splits import PHASES, report
+
+
+def view(number: str, members: list[str], silent: list[str]) -> dict[str, Any]:
+    apart = 40 if silent else None
+    told = {"number": number, "members": members, "silent": silent, "strategy": "Smart"}
+    return {**told, "merged": False, "base": 40, "apartAt": apart}
+
+
+ALL = ["uk-1", "us-1"]
+
+
+def records(node: str, other: str, at: float, end: int, cut: int | None) -> dict[str, Any]:
+    """One master that was alone from 5 s after the silence on, until 100 s after it."""
+    alone = view(f"2.1.{node}", [node], [other])
+    return {
+        "node": node,
+        "dataCenter": node[:2],
+        "records": [
+            {"at": at, "state": "Suspected", "was": "Joined"},
+            {"at": at + 5, "view": alone, "before": view("1.1.uk-1", ALL, []), "end": 40, "cut": None},
+            {"at": at + 5.1, "state": "Isolated", "was": "Suspected"},
+            {"at": at + 100, "state": "Rejoining", "was": "Isolated"},
+            {"at": at + 100.4, "view": view("3.1.uk-1", ALL, []), "before": alone, "end": end, "cut": cut},
+            {"at": at + 101, "state": "Joined", "was": "Rejoining"},
+        ],
+    }
+
+
+SEEN = [records("uk-1", "us-1", 1000.0, 60, None), records("us-1", "uk-1", 1000.5, 47, 40)]
+DUTIES = [
+    {"dataCenter": "uk", "duty": "b", "kind": "backup", "why": "", "at": 1002.0, "index": 40, "seconds": 0.7},
+    {"dataCenter": "us", "duty": "b", "kind": "backup", "why": "", "at": 1003.0, "index": 40, "seconds": 1.9},
+    {
+        "dataCenter": "us",
+        "duty": "r",
+        "kind": "restore",
+        "why": "",
+        "at": 1109.4,
+        "worker": "us-worker-1",
+        "seconds": 3.0,
+    },
+]
+
+
+def test_a_split_that_is_over_says_who_was_apart_what_moved_and_how_long_each_phase_took() -> None:
+    (split,) = report(SEEN, DUTIES)
+    assert (split["endedBy"], split["moved"], split["restoredWorkers"]) == ("3.1.uk-1", 7, ["us-worker-1"])
+    assert [(b["members"], b["transactions"], b["moved"]) for b in split["branches"]] == [
+        (["uk-1"], 20, 0),
+        (["us-1"], 7, 7),
+    ]
+    wanted = {"untilIsolated": 5.1, "backingUp": 1.9, "apart": 95.3, "rejoining": 1.5, "goingBack": 9.0}
+    assert split["seconds"] == wanted
+    assert set(PHASES) == set(wanted)
+
+
+def test_one_that_is_still_there_has_no_end() -> None:
+    still = [{**one, "records": one["records"][:3]} for one in SEEN]
+    (split,) = report(still, DUTIES[:2])
+    assert (split["endedBy"], split["ended"], split["moved"]) == (None, None, None)
+    assert split["seconds"] == {"backingUp": 1.9, "goingBack": None}
+
+
+def test_what_nobody_did_has_no_time() -> None:
+    (split,) = report(SEEN, [])
+    assert (split["seconds"]["backingUp"], split["seconds"]["goingBack"]) == (None, None)

@@ -1,0 +1,117 @@
+"""``txlog rejoin --dry-run`` on real masters that do not hear each other, against what their rejoin then does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from master_cluster import Cluster, until
+
+from txlog.cli import output
+from txlog.cli.rejoining import look
+from txlog.cli.splits import report
+from txlog.model.errors import TxLogError
+
+SIDES = ((0, 1), (2,))
+"""uk-1 and uk-2; uk-3 alone."""
+
+
+def insert(what: object) -> str:
+    return f'INSERT DATA {{ <urn:s:{what}> <urn:p> "o" }}'
+
+
+async def told(cluster: Cluster) -> dict[str, Any]:
+    urls = [cluster.url(at) for at in range(3)]
+    return await asyncio.to_thread(look, output.Cluster({"uk": urls}, None))
+
+
+def states(cluster: Cluster) -> set[str]:
+    return {cluster.app(at).loop.core.state for at in range(3)}
+
+
+def cut(cluster: Cluster) -> Callable[[], None]:
+    """Between the two sides; returns what heals it."""
+    mine = {node: side for side, members in enumerate(SIDES) for node in (cluster.nodes[at] for at in members)}
+    whole = [cluster.app(at).loop._send for at in range(3)]
+
+    def sender(at: int) -> Callable[..., None]:
+        def send(peer: str, *data: Any) -> None:
+            if mine[peer] == mine[cluster.nodes[at]]:
+                whole[at](peer, *data)
+
+        return send
+
+    for at in range(3):
+        cluster.app(at).loop._send = sender(at)  # type: ignore[method-assign]
+
+    def heal() -> None:
+        for at, send in enumerate(whole):
+            cluster.app(at).loop._send = send  # type: ignore[method-assign]
+
+    return heal
+
+
+async def back_up(cluster: Cluster, at: int) -> bool:
+    """As if the data centre's store stood at the stable index, where it is backed up."""
+    for duty in (await cluster.get(at, "/txlog/duties"))["duties"]:
+        stable = (await cluster.get(at, "/txlog/status"))["stable"]
+        done = {"state": "done", "index": stable["index"], "hash": stable["hash"]}
+        url = cluster.url(at, f"/txlog/duties/{duty['id']}")
+        async with cluster.session.post(url, json=done) as answer:
+            assert answer.status in (200, 404), "404: it has gone on meanwhile with what another one has"
+    return states(cluster) == {"Isolated"}
+
+
+@pytest.mark.parametrize("strategy", ["Smart", "Simple"])
+async def test_what_is_foreseen_is_what_happens(clusters: Callable[..., Cluster], strategy: str) -> None:
+    cluster = clusters(3, max_peer_lag_ms=5000, round_timeout_ms=1500, idle_interval_ms=100, split_recovery=strategy)
+    await cluster.start()
+    await until(lambda: states(cluster) == {"Joined"})
+    await cluster.write(0, insert("first"))
+    quiet = await told(cluster)
+    assert (quiet["winner"], quiet["moved"], quiet["notHeard"]) == (None, 0, [])
+    heal = cut(cluster)
+    for at in (0, 1, 2):
+        await cluster.write(at, insert(f"waits-{at}"), 204, TxLog_Durability="accepted")
+
+    async def apart() -> bool:
+        done = [await back_up(cluster, at) for at in range(3)]
+        return all(done)
+
+    await until(apart)
+    for number, at in enumerate((2, 0, 2, 1, 2, 0)):
+        await cluster.write(at, insert(f"alone-{number}"))
+
+    foreseen = await told(cluster)
+    assert foreseen["winner"] == ["uk-1", "uk-2"], "two votes to one"
+    assert foreseen["splitRecovery"] == strategy
+    assert foreseen["way"].startswith("merged") == (strategy == "Simple")
+    assert [branch["weight"] for branch in foreseen["branches"]] == [2, 1]
+    assert foreseen["moved"] > 0
+
+    heal()
+    await until(lambda: states(cluster) == {"Joined"})
+    seen = [await cluster.get(at, "/txlog/splits") for at in range(3)]
+    (split,) = report(seen, [])
+    assert split["strategy"] == strategy
+    happened = {branch["view"]: (branch["end"], branch["moved"]) for branch in split["branches"]}
+    assert {branch["view"]: (branch["end"], branch["moved"]) for branch in foreseen["branches"]} == happened
+    assert foreseen["moved"] == split["moved"]
+
+
+async def test_a_branch_is_asked_for_within_its_log(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1)
+    await cluster.start()
+    await cluster.write(0, insert(1))
+    end = await cluster.get(0, "/txlog/branch")
+    assert (end["end"], end["view"]["members"], end["configured"]) == (1, ["uk-1"], [{"node": "uk-1", "weight": 1}])
+    assert (await cluster.get(0, "/txlog/branch?at=1"))["hash"] == end["hash"]
+    assert (await cluster.get(0, "/txlog/branch?at=0"))["hash"] != end["hash"]
+    assert "ends at 1" in (await cluster.get(0, "/txlog/branch?at=2", 404))["message"]
+    for wrong in ("x", "-1", "1e3", "9" * 30):
+        assert (await cluster.get(0, f"/txlog/branch?at={wrong}", 400))["error"] == "BadInput"
+    await cluster.stop(0)
+    with pytest.raises(TxLogError, match="no master answers"):
+        await asyncio.to_thread(look, output.Cluster({"uk": [cluster.url(0)]}, None))
