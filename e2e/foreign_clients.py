@@ -1,0 +1,287 @@
+"""Clients that know nothing of TxLog, unchanged, against a running cluster: ``make test-clients``.
+
+The last line of stdout is JSON: ``{"clients": {NAME: "passed" | "failed: why" | "skipped: why"}, "passed", "failed",
+"skipped"}``. Each client works in graphs of its own and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+
+class Skipped(Exception):
+    """This client is not on this machine; the text says which."""
+
+
+def check(what: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise AssertionError(f"{what}: {found!r} instead of {wanted!r}")
+
+
+def rdflib_update_store(url: str, repository: str) -> None:
+    """rdflib's SPARQLUpdateStore: queries and updates by the SPARQL protocol, prefixes repeated between operations."""
+    from rdflib import Dataset, Graph, Literal, URIRef
+    from rdflib.plugins.stores.sparqlstore import SPARQLUpdateStore
+
+    base = f"{url}/repositories/{repository}"
+    store = SPARQLUpdateStore(base, f"{base}/statements", autocommit=False)
+    name = URIRef("urn:rdflib:update-store")
+    graph: Graph = Dataset(store, default_union=True).graph(name)
+    graph.bind("ex", "http://example.org/")
+    subject, predicate = URIRef("http://example.org/s"), URIRef("http://example.org/p")
+    for number in range(3):
+        graph.add((subject, predicate, Literal(number)))
+    graph.update("INSERT DATA { ex:s ex:q 'zwölf'@de }")
+    store.commit()
+    check("triples", len(list(graph.triples((subject, None, None)))), 4)
+    check("the value", str(graph.value(subject, URIRef("http://example.org/q"))), "zwölf")
+    found = graph.query("SELECT (SUM(?o) AS ?n) { ?s ex:p ?o }")
+    check("the sum", [int(row[0]) for row in found], [3])  # type: ignore[index, arg-type]
+    graph.remove((subject, predicate, Literal(1)))
+    store.commit()
+    check("after a removal", len(list(graph.triples((None, predicate, None)))), 2)
+    store.remove_graph(graph)
+    store.commit()
+    check("after the graph is gone", len(list(graph.triples((None, None, None)))), 0)
+
+
+def rdflib_rdf4j_client(url: str, repository: str) -> None:
+    """rdflib's RDF4JClient: every method that it has but making and removing repositories."""
+    from rdflib import Literal, URIRef
+    from rdflib.contrib.rdf4j import RDF4JClient
+
+    name, other = URIRef("urn:rdflib:rdf4j-client"), URIRef("urn:rdflib:rdf4j-client:other")
+    subject, predicate = URIRef("urn:rdflib:s"), URIRef("urn:rdflib:p")
+    with RDF4JClient(f"{url}/rdf4j-server") as client:
+        check("protocol", client.protocol >= 12, True)
+        check("repositories", [one.identifier for one in client.repositories.list()], [repository])
+        repo = client.repositories.get(repository)
+        repo.upload('<urn:rdflib:s> <urn:rdflib:p> "1", "2" .', content_type="text/turtle", base_uri="urn:x:")
+        check("statements", len(repo.get(subject, predicate)), 2)
+        repo.delete(subject, predicate)
+        check("after a removal", len(repo.get(subject, predicate)), 0)
+        repo.graphs.add(name, "<urn:rdflib:s> <urn:rdflib:p> <urn:rdflib:o> .")
+        two = "<urn:rdflib:s> <urn:rdflib:p> <urn:rdflib:x> .\n<urn:rdflib:s> <urn:rdflib:p> <urn:rdflib:y> .\n"
+        repo.graphs.overwrite(other, two)
+        check("a graph", len(repo.graphs.get(other)), 2)
+        check("sizes", (repo.size(name), repo.size([name, other])), (1, 3))
+        check("graph names", {name, other} <= set(repo.graph_names()), True)
+        rows = repo.query("SELECT ?o { GRAPH <urn:rdflib:rdf4j-client> { ?s ?p ?o } }")
+        check("a query", [str(row[0]) for row in rows], ["urn:rdflib:o"])
+        rows = repo.query("SELECT ?o { ?s <urn:rdflib:p> ?o } ORDER BY ?o", limit=1, offset=1)
+        check("limit and offset", [str(row[0]) for row in rows], ["urn:rdflib:x"])
+        repo.update('INSERT DATA { GRAPH <urn:rdflib:rdf4j-client> { <urn:rdflib:s> <urn:rdflib:q> "u" } }')
+        check("after an update", repo.size(name), 2)
+        repo.namespaces.set("rdflib", "urn:rdflib:")
+        check("a namespace", repo.namespaces.get("rdflib"), "urn:rdflib:")
+        check("all of them", "rdflib" in {one.prefix for one in repo.namespaces.list()}, True)
+        repo.namespaces.remove("rdflib")
+        check("a namespace that is gone", repo.namespaces.get("rdflib"), None)
+        with repo.transaction() as transaction:
+            transaction.ping()
+            before = transaction.size()
+            transaction.upload('<urn:rdflib:t> <urn:rdflib:p> "in" .')
+            check("inside", transaction.size(), before + 1)
+            transaction.update('INSERT DATA { <urn:rdflib:t> <urn:rdflib:p> "too" }')
+            rows = transaction.query("SELECT ?o { <urn:rdflib:t> ?p ?o }")
+            check("what it wrote", sorted(str(row[0]) for row in rows), ["in", "too"])
+            check("outside", len(repo.get(URIRef("urn:rdflib:t"))), 0)
+            transaction.delete('<urn:rdflib:t> <urn:rdflib:p> "too" .')
+        check("after the commit", len(repo.get(URIRef("urn:rdflib:t"))), 1)
+        with repo.transaction() as undone:
+            undone.upload('<urn:rdflib:t> <urn:rdflib:p> "gone" .')
+            undone.rollback()
+        check("after a rollback", len(repo.get(URIRef("urn:rdflib:t"), predicate, Literal("gone"))), 0)
+        repo.overwrite("", graph_name=name)
+        repo.graphs.clear(other)
+        repo.delete(URIRef("urn:rdflib:t"))
+        check("at the end", repo.size([name, other]), 0)
+
+
+def rdflib_rdf4j_store(url: str, repository: str) -> None:
+    """rdflib's store over RDF4J, below a Dataset; it sends its namespaces first."""
+    from rdflib import Dataset, Literal, URIRef
+    from rdflib.plugins.stores.rdf4j import RDF4JStore
+
+    store = RDF4JStore(f"{url}/rdf4j-server", repository)
+    dataset = Dataset(store)
+    graph = dataset.graph(URIRef("urn:rdflib:store"))
+    graph.bind("store", "urn:rdflib:store:")
+    subject, predicate = URIRef("urn:rdflib:store:s"), URIRef("urn:rdflib:store:p")
+    graph.add((subject, predicate, Literal("a")))
+    graph.add((subject, predicate, Literal("b", lang="en")))
+    check("triples", len(list(graph.triples((subject, None, None)))), 2)
+    check("their number", len(graph), 2)
+    check("a namespace", str(dict(graph.namespaces())["store"]), "urn:rdflib:store:")
+    graph.remove((subject, predicate, Literal("a")))
+    check("after a removal", [str(o) for o in graph.objects(subject, predicate)], ["b"])
+    dataset.remove_graph(graph)
+    check("after the graph is gone", len(list(graph)), 0)
+    store.close()
+
+
+def sparql_wrapper(url: str, repository: str) -> None:
+    """SPARQLWrapper: every form of answer, GET and POST, updates as a form and as a body."""
+    from SPARQLWrapper import CSV, GET, JSON, N3, POST, POSTDIRECTLY, RDFXML, TSV, TURTLE, XML, SPARQLWrapper
+
+    base = f"{url}/repositories/{repository}"
+    for method in (None, POSTDIRECTLY):
+        update = SPARQLWrapper(f"{base}/statements?" if method else f"{base}/statements")
+        update.setMethod(POST)
+        if method:
+            update.setRequestMethod(method)
+        update.setQuery(f'INSERT DATA {{ GRAPH <urn:wrapper> {{ <urn:w:s> <urn:w:p> "{method}" }} }}')
+        update.query()
+    for method in (GET, POST):
+        for form in (JSON, XML, CSV, TSV):
+            ask = SPARQLWrapper(base)
+            ask.setMethod(method)
+            ask.setReturnFormat(form)
+            ask.setQuery("SELECT ?o { GRAPH <urn:wrapper> { ?s ?p ?o } }")
+            found: Any = ask.query().convert()
+            if form == JSON:
+                check("rows", len(found["results"]["bindings"]), 2)
+            else:
+                text = found if isinstance(found, bytes) else found.toxml().encode()
+                check(f"the answer in {form}", text.count(b"postdirectly"), 1)
+    for form in (RDFXML, TURTLE, N3):
+        ask = SPARQLWrapper(base)
+        ask.setReturnFormat(form)
+        ask.setQuery("CONSTRUCT { ?s ?p ?o } WHERE { GRAPH <urn:wrapper> { ?s ?p ?o } }")
+        made: Any = ask.query().convert()
+        check(f"a graph in {form}", made.count(b"urn:w:s") > 0 if isinstance(made, bytes) else len(made) == 2, True)
+    drop = SPARQLWrapper(f"{base}/statements")
+    drop.setMethod(POST)
+    drop.setQuery("DROP GRAPH <urn:wrapper>")
+    drop.query()
+
+
+def rdf4j_python(url: str, repository: str) -> None:
+    """rdf4j-python: asynchronous, over httpx and pyoxigraph."""
+    if importlib.util.find_spec("rdf4j_python") is None:
+        raise Skipped("rdf4j-python is not installed")
+    asyncio.run(_rdf4j_python(url, repository))
+
+
+async def _rdf4j_python(url: str, repository: str) -> None:
+    from rdf4j_python import IRI, AsyncRdf4j, Literal, Quad
+
+    s, p, graph = IRI("urn:rdf4j:s"), IRI("urn:rdf4j:p"), IRI("urn:rdf4j:graph")
+    async with AsyncRdf4j(f"{url}/rdf4j-server") as server:
+        check("protocol", await server.get_protocol_version(), "12")
+        check("repositories", [one.id for one in await server.list_repositories()], [repository])
+        repo = await server.get_repository(repository)
+        await repo.add_statement(s, p, Literal("1"), graph)
+        await repo.add_statements([Quad(s, p, Literal("2"), graph), Quad(s, p, Literal("3"), graph)])
+        check("statements", len(list(await repo.get_statements(subject=s, contexts=[graph]))), 3)
+        await repo.delete_statements(subject=s, object_=Literal("3"))
+        rows: Any = await repo.query("SELECT ?o { GRAPH <urn:rdf4j:graph> { ?s ?p ?o } }")
+        check("a query", sorted(str(row["o"].value) for row in rows), ["1", "2"])
+        inserted = 'INSERT DATA { GRAPH <urn:rdf4j:graph> { <urn:rdf4j:s> <urn:rdf4j:q> "u" } }'
+        await repo.update(inserted, "application/sparql-update")
+        named = await repo.get_named_graph("mine")
+        await named.add([Quad(s, p, Literal("n"))])
+        check("a named graph", len(list(await named.get())), 1)
+        await named.clear()
+        await repo.set_namespace("rdf4jpy", IRI("urn:rdf4j:"))
+        check("a namespace", str((await repo.get_namespace("rdf4jpy")).namespace.value), "urn:rdf4j:")
+        await repo.delete_namespace("rdf4jpy")
+        async with repo.transaction() as transaction:
+            await transaction.add_statements([Quad(s, p, Literal("t"), graph)])
+            await transaction.delete_statements([Quad(s, p, Literal("1"), graph)])
+            await transaction.update('INSERT DATA { GRAPH <urn:rdf4j:graph> { <urn:rdf4j:s> <urn:rdf4j:p> "v" } }')
+        found = await repo.get_statements(subject=s, predicate=p, contexts=[graph])
+        check("after the commit", sorted(quad.object.value for quad in found), ["2", "t", "v"])
+        await repo.delete_statements(contexts=[graph])
+        check("at the end", len(list(await repo.get_statements(contexts=[graph]))), 0)
+
+
+CURL_UPDATES = (("INSERT", 4), ("DELETE", 1))
+
+
+def curl(url: str, repository: str) -> None:
+    """curl, as the documentation writes it."""
+    if shutil.which("curl") is None:
+        raise Skipped("curl is not installed")
+    base = f"{url}/repositories/{repository}"
+
+    def run(*words: str, body: str = "") -> str:
+        command = ["curl", "-sS", "--fail-with-body", "--max-time", "60", *words]
+        done = subprocess.run(command, input=body, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    where = f"{base}/rdf-graphs/service?graph={quote('urn:curl', safe='')}"
+    run("-X", "PUT", "-H", "Content-Type: text/turtle", "--data-binary", "@-", where, body="<urn:c:s> <urn:c:p> 1, 2 .")
+    run("-T", "-", "-X", "POST", "-H", "Content-Type: text/turtle", where, body="<urn:c:s> <urn:c:p> 3 .")
+    check("the graph", run("-H", "Accept: application/n-triples", where).count("\n"), 3)
+    insert, delete = (f"{verb} DATA {{ GRAPH <urn:curl> {{ <urn:c:s> <urn:c:p> {n} }} }}" for verb, n in CURL_UPDATES)
+    run("-H", "Content-Type: application/sparql-update", "-d", insert, f"{base}/statements")
+    run("--data-urlencode", f"update={delete}", f"{base}/statements")
+    select = "query=SELECT ?o FROM <urn:curl> { ?s ?p ?o } ORDER BY ?o"
+    rows = run("-G", "-H", "Accept: text/csv", "--data-urlencode", select, base).split()
+    check("a query", rows, ["o", "2", "3", "4"])
+    check("the size", run(f"{base}/size?context=%3Curn:curl%3E"), "3")
+    run("-X", "DELETE", where)
+    check("at the end", run(f"{base}/size?context=%3Curn:curl%3E"), "0")
+
+
+CLIENTS: dict[str, Callable[[str, str], None]] = {
+    "rdflib SPARQLUpdateStore": rdflib_update_store,
+    "rdflib RDF4JClient": rdflib_rdf4j_client,
+    "rdflib RDF4JStore": rdflib_rdf4j_store,
+    "SPARQLWrapper": sparql_wrapper,
+    "rdf4j-python": rdf4j_python,
+    "curl": curl,
+}
+
+
+def run_all(url: str, repository: str) -> dict[str, Any]:
+    """Every client, one after the other; what went wrong is on stderr in full."""
+    told: dict[str, str] = {}
+    for name, client in CLIENTS.items():
+        try:
+            client(url, repository)
+            told[name] = "passed"
+        except Skipped as why:
+            told[name] = f"skipped: {why}"
+        except Exception as wrong:  # noqa: BLE001 - whatever a client raises is its verdict
+            traceback.print_exc(file=sys.stderr)
+            told[name] = f"failed: {type(wrong).__name__}: {str(wrong)[:300]}"
+        print(f"{name}: {told[name]}", flush=True)
+    counts = {word: sum(one.startswith(word) for one in told.values()) for word in ("passed", "failed", "skipped")}
+    return {"clients": told, **counts}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", help="a running master; without it a cluster is started and removed again")
+    parser.add_argument("--repository", default="catalogue")
+    parser.add_argument("--state", type=Path, default=Path(".txlog-clients"))
+    given = parser.parse_args()
+    if given.url:
+        told = run_all(given.url, given.repository)
+    else:
+        from bench.cluster import READY_S, cluster_up
+
+        with cluster_up(given.state) as cluster:
+            cluster.wait_applying(READY_S)
+            told = run_all(cluster.masters[0], cluster.repository)
+    print(json.dumps(told))
+    return 1 if told["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

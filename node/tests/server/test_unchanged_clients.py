@@ -1,0 +1,20 @@
+"""Clients that know nothing of TxLog, against a master and a store (``make test-clients``: against a whole cluster)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from worker_driver import Served
+
+from e2e.foreign_clients import CLIENTS, Skipped
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_an_unchanged_client_works(served: Served, name: str) -> None:
+    try:
+        await asyncio.to_thread(CLIENTS[name], served.cluster.url(0), "demo")
+    except Skipped as why:
+        pytest.skip(str(why))
+    left = [line for line in await served.quads() if "urn:" in line]
+    assert left == []
