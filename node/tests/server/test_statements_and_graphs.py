@@ -202,3 +202,17 @@ def test_rdf_json_as_the_note_has_it() -> None:
     first, second = read_rdf_json(text)
     assert first.object == ox.Literal("v", language="en")
     assert second.object == second.subject
+
+
+async def test_an_older_client_s_transaction_is_one_entry(served: Served) -> None:
+    await filled(served)
+    index = served.cluster.app(0).loop.stable.value
+    body = (
+        "<transaction><add><uri>urn:x</uri><uri>urn:p</uri><literal>new</literal>"
+        "<contexts><uri>urn:h</uri></contexts></add><remove><uri>urn:s</uri><null/><null/></remove></transaction>"
+    )
+    await served.send("POST", "/statements", body, Content_Type="application/x-rdftransaction")
+    assert await served.quads() == ['<urn:t> <urn:p> "h"@en <urn:h> .', '<urn:x> <urn:p> "new" <urn:h> .']
+    assert served.cluster.app(0).loop.stable.value == index + 1
+    text = await served.send("POST", "/statements", "<x/>", status=400, Content_Type="application/x-rdftransaction")
+    assert text.startswith("MALFORMED DATA: <x>")

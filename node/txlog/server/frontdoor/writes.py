@@ -22,8 +22,10 @@ from txlog.server.frontdoor.answers import Answers, plain_success
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
 from txlog.sparql import Prepared, prepare_rdf, prepare_removal, prepare_update
 from txlog.sparql.parameters import UpdateGraphs, parse_binding, with_parameters
+from txlog.sparql.rdftransaction import prepare_rdf_transaction
 
 _UPDATE = "application/sparql-update"
+_TRANSACTION = "application/x-rdftransaction"
 _FORM = "application/x-www-form-urlencoded"
 _GRAPHS = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
 Parameters = Sequence[tuple[str, str]]
@@ -125,6 +127,11 @@ class Writes:
         media = kind.partition(";")[0].strip().lower()
         if media in (_UPDATE, _FORM):
             return await self.update_of(request)
+        if media == _TRANSACTION:
+            body = await read_body(request, self.bytes_max)
+            return await _off_loop(
+                len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_name)
+            )
         return await self.rdf(request, contexts_of(request) or [])
 
     async def update_of(self, request: Request) -> Prepared:

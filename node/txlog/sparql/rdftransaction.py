@@ -1,0 +1,174 @@
+"""``application/x-rdftransaction``: RDF4J's older way to send several changes as one transaction, in XML.
+
+Source: RDF4J's ``TransactionReader`` (tags and their order); a document type declaration is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from xml.parsers import expat
+
+import pyoxigraph as ox
+
+from txlog.model.errors import BadInput
+from txlog.sparql.joined import drop, join, remove
+from txlog.sparql.parameters import UpdateGraphs, with_parameters
+from txlog.sparql.prepared import Prepared
+from txlog.sparql.rdf import prepare_rdf
+from txlog.sparql.terms import refuse_system
+from txlog.sparql.update import prepare_update
+
+DEPTH_MAX: Final = 8
+
+
+@dataclass
+class _Element:
+    name: str
+    attributes: dict[str, str]
+    text: str = ""
+    inside: list[_Element] = field(default_factory=list)
+
+    def one(self, name: str) -> _Element | None:
+        return next((each for each in self.inside if each.name == name), None)
+
+
+def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -> Prepared:
+    """All its changes as one transaction. ``BadInput`` (``MALFORMED DATA``) says what is wrong; changes of namespaces
+    are refused, for they are no part of a transaction here."""
+    root = _parse(body)
+    if root.name != "transaction":
+        raise _wrong(f"<{root.name[:40]}> where <transaction> is expected")
+    return join([_operation(each, now, draw) for each in root.inside])
+
+
+def _wrong(why: str) -> BadInput:
+    return BadInput(f"MALFORMED DATA: {why}")
+
+
+def _parse(body: bytes) -> _Element:
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    top = _Element("", {})
+    stack = [top]
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        if len(stack) > DEPTH_MAX:
+            raise ValueError(f"<{name[:40]}> stands too deep")
+        stack[-1].inside.append(_Element(name, attributes))
+        stack.append(stack[-1].inside[-1])
+
+    def characters(text: str) -> None:
+        stack[-1].text += text
+
+    def doctype(*_: object) -> None:
+        raise ValueError("a document type declaration; send it without")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda _: stack.pop()
+    parser.CharacterDataHandler = characters
+    parser.StartDoctypeDeclHandler = doctype
+    try:
+        parser.Parse(body, True)
+    except expat.ExpatError as wrong:
+        raise _wrong(f"line {wrong.lineno}: {expat.ErrorString(wrong.code)}") from None
+    except ValueError as wrong:
+        raise _wrong(f"line {parser.CurrentLineNumber}: {wrong}") from None
+    return top.inside[0]
+
+
+def _operation(element: _Element, now: str, draw: Callable[[], int]) -> Prepared:
+    name = element.name
+    if name in ("add", "remove"):
+        if len(element.inside) < 3:
+            raise _wrong(f"<{name}> needs subject, predicate and object")
+        subject, predicate, value = (_term(each) for each in element.inside[:3])
+        graphs = _contexts(element)
+        if name == "remove":
+            if any(term is not None and term.startswith("_:") for term in (subject, predicate, value)):
+                raise _wrong("a blank node names nothing that could be removed; use its IRI")
+            return remove(subject, predicate, value, graphs or None)
+        if subject is None or predicate is None or value is None:
+            raise _wrong("<add> needs three terms")
+        line = f"{subject} {predicate} {value} .\n".encode()
+        contexts = [graph or "null" for graph in graphs]
+        return prepare_rdf(line, "application/n-triples", base=None, contexts=contexts, draw=draw)
+    if name == "clear":
+        return drop(_contexts(element) or None)
+    if name == "sparql":
+        return _update(element, now, draw)
+    if "amespace" in name:
+        raise BadInput(f"<{name[:40]}>: namespaces are changed at /namespaces, not inside a transaction")
+    raise _wrong(f"<{name[:40]}> is no operation; there are add, remove, clear and sparql")
+
+
+def _contexts(element: _Element) -> list[str]:
+    found = element.one("contexts")
+    return [] if found is None else [_term(each) or "" for each in found.inside]
+
+
+def _term(element: _Element) -> str | None:
+    """Canonical N-Triples; None for ``<null/>``."""
+    text = element.text
+    try:
+        if element.attributes.get("encoding") == "base64":
+            text = base64.b64decode(text, validate=True).decode()
+        if element.name == "null":
+            return None
+        if element.name == "uri":
+            refuse_system(text)
+            return str(ox.NamedNode(text))
+        if element.name == "bnode":
+            return str(ox.BlankNode(text))
+        if element.name == "literal":
+            return _literal(text, element.attributes.get("xml:lang"), element.attributes.get("datatype"))
+    except (ValueError, binascii.Error) as wrong:
+        raise _wrong(f"<{element.name[:40]}> {text[:80]!r}: {wrong}") from None
+    raise _wrong(f"<{element.name[:40]}> is no term")
+
+
+def _literal(text: str, language: str | None, datatype: str | None) -> str:
+    if language:
+        return str(ox.Literal(text, language=language))
+    return str(ox.Literal(text, datatype=ox.NamedNode(datatype)) if datatype else ox.Literal(text))
+
+
+def _update(element: _Element, now: str, draw: Callable[[], int]) -> Prepared:
+    text = element.one("updateString")
+    if text is None:
+        raise _wrong("<sparql> needs an <updateString>")
+    bindings: dict[str, str] = {}
+    for each in getattr(element.one("bindings"), "inside", ()):
+        kind = each.name.removeprefix("binding_")
+        value = _term(_Element("uri" if kind == "uri" else kind, {**each.attributes, **_language(each)}, each.text))
+        if value is None or value.startswith("_:"):
+            raise _wrong("a binding is an IRI or a literal")
+        bindings[each.attributes.get("name", "")] = value
+    graphs = UpdateGraphs(*(_graphs(element.one("dataset"), name) for name in _GRAPHS))
+    update = with_parameters(text.text, bindings, graphs) if bindings or graphs else text.text
+    return prepare_update(update, base=element.attributes.get("baseURI"), now=now, draw=draw)
+
+
+_GRAPHS: Final = ("defaultGraphs", "namedGraphs", "defaultRemoveGraphs", "defaultInsertGraph")
+
+
+def _language(each: _Element) -> dict[str, str]:
+    told = {"xml:lang": each.attributes.get("language"), "datatype": each.attributes.get("dataType")}
+    return {name: value for name, value in told.items() if value}
+
+
+def _graphs(dataset: _Element | None, name: str) -> Sequence[str]:
+    found = dataset.one(name) if dataset is not None else None
+    if found is None:
+        return ()
+    texts = [each.text.strip() for each in found.inside] or [found.text.strip()]
+    for text in texts:
+        refuse_system(text)
+        try:
+            ox.NamedNode(text or "x:empty")
+        except ValueError as wrong:
+            raise _wrong(f"<{name}> {text[:80]!r}: {wrong}") from None
+    return [text for text in texts if text]
