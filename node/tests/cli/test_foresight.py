@@ -38,7 +38,6 @@ class World:
             self.told.append(
                 {
                     "node": node,
-                    "configured": [{"node": n, "weight": w} for n, w in self.weights.items()],
                     "prefers": strategy,
                     "splitMode": "Continue",
                     "view": {
@@ -58,7 +57,12 @@ class World:
         return str(self.logs[side.told["node"]][:index])
 
     def foresee(self) -> Any:
-        return foresee(self.told, self.hash_at, lambda side, index: self.logs[side.told["node"]][index:])
+        return foresee(
+            self.told,
+            self.hash_at,
+            lambda side, index: self.logs[side.told["node"]][index:],
+            lambda side, index: self.weights,
+        )
 
 
 SAME = log(1, 2, 3)

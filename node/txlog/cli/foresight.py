@@ -89,11 +89,15 @@ def shared_by(one: Side, other: Side, hash_at: HashAt) -> int:
 
 
 def foresee(
-    told: Sequence[dict[str, Any]], hash_at: HashAt, behind: Callable[[Side, int], Iterable[Stamped]]
+    told: Sequence[dict[str, Any]],
+    hash_at: HashAt,
+    behind: Callable[[Side, int], Iterable[Stamped]],
+    weights_at: Callable[[Side, int], dict[str, int]],
 ) -> Foreseen:
-    """``told``: of every master that answers; ``behind``: the entries of a side's log behind an index, in order."""
+    """``told``: of every master that answers; ``behind``: the entries of a side's log behind an index, in order;
+    ``weights_at``: of the masters configured at an index, in order of precedence."""
     sides = sides_of(told)
-    configured = {one["node"]: int(one["weight"]) for one in told[0]["configured"]}
+    configured = weights_at(sides[0], min(shared_by(sides[0], side, hash_at) for side in sides))
     majority = told[0]["splitMode"] == "Majority"
     forks = [sides[-1]] if majority else _forks(sides, hash_at)
     here = {node for side in sides for node in side.nodes}

@@ -70,7 +70,7 @@ def look(cluster: Cluster) -> dict[str, Any]:
         if not branches:
             raise Unavailable("NoMaster", f"no master answers: {'; '.join(missing)}")
         logs = _Logs(clients)
-        found = foresee(branches, logs.hash_at, logs.behind)
+        found = foresee(branches, logs.hash_at, logs.behind, logs.weights_at)
         workers = _workers(cluster, found, logs)
         return {**_told(found), "workers": workers, "notHeard": missing}
 
@@ -87,6 +87,10 @@ class _Logs:
         if key not in self._known:
             self._known[key] = str(self._clients[side.told["node"]].branch(index)["hash"])
         return self._known[key]
+
+    def weights_at(self, side: Side, index: int) -> dict[str, int]:
+        configured = self._clients[side.told["node"]].branch(index)["configured"]
+        return {one["node"]: int(one["weight"]) for one in configured}
 
     def behind(self, side: Side, index: int) -> Iterator[Stamped]:
         """As far as it is stable there, which is all while the others are let go."""

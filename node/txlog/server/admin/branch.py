@@ -19,8 +19,8 @@ class Branch:
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"node","dataCenter","clusterId","configured","prefers","splitMode","view","end","hash"}``. ``end``: of the
-        log, stable or not; ``hash``: at ``at``, by default at the end. ``view`` has its history, oldest first, and the
-        strategy of each. 404 for an index above the log."""
+        log, stable or not; ``hash`` and ``configured``: at ``at``, by default at the end. ``view`` has its
+        history, oldest first, and the strategy of each. 404 for an index above the log."""
         site = self._site
         loop, core = site.loop, site.loop.core
         agreement, view = loop.agreement, core.views.accepted
@@ -32,14 +32,16 @@ class Branch:
             raise BadInput(f"at={text[:40]!r}: expected an index of the log")
         if int(text) > end:
             raise NotFound(f"index {text} is above the log of {site.config.node}, which ends at {end}")
+        at = int(text)
+        configured = agreement.configurations.place(at).members or core.settings.members
         return json_answer(
             {
                 "node": site.config.node,
                 "dataCenter": site.config.data_center,
                 "clusterId": view.cluster_id.hex(),
-                "configured": [{"node": m.node, "weight": m.weight} for m in core.settings.members],
+                "configured": [{"node": m.node, "weight": m.weight} for m in configured],
                 "prefers": core.settings.strategy,
-                "splitMode": site.config.split_mode,
+                "splitMode": "Majority" if core.views.majority else "Continue",
                 "view": {
                     "number": number_text(view.number),
                     "order": list(view.number),
@@ -49,6 +51,6 @@ class Branch:
                     "strategies": view.strategies,
                 },
                 "end": end,
-                "hash": loop.position_at(int(text)).hash.hex(),
+                "hash": loop.position_at(at).hash.hex(),
             }
         )
