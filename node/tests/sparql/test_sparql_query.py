@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput, SystemGraphNamed
-from txlog.sparql import hide_system_graphs
+from txlog.sparql import hide_system_graphs, query_form
 
 DATA = """
 <a:s> <a:p> <a:o> . <a:o> <a:p> "x" . <a:g1> <a:p> 1 .
@@ -243,3 +243,20 @@ def test_the_limits_leave_room_on_a_small_stack() -> None:
         assert next(answers) == len(queries)
     finally:
         threading.stack_size(before)
+
+
+@pytest.mark.parametrize(
+    ("query", "form"),
+    [
+        ("SELECT * {}", "SELECT"),
+        ("# SELECT\nPREFIX ask: <urn:select> BASE <urn:x> ask {}", "ASK"),
+        ("prefix:<urn:x>construct where {}", ""),
+        ("PREFIX : <urn:x> cOnStRuCt WHERE {}", "CONSTRUCT"),
+        ("DESCRIBE <urn:x>", "DESCRIBE"),
+        ("INSERT DATA {}", ""),
+        ("", ""),
+        ("PREFIX", ""),
+    ],
+)
+def test_what_a_query_asks_for(query: str, form: str) -> None:
+    assert query_form(query) == form

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
-from txlog.sparql.tokens import Token, malformed, tokens
+from txlog.sparql.tokens import TOKEN, Token, malformed, tokens
 from txlog.sparql.walk import Names, Walk, significant
 
 _WORTH_A_LOOK: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
@@ -41,13 +41,17 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
 
 def query_form(query: str) -> str:
     """``SELECT``, ``ASK``, ``CONSTRUCT`` or ``DESCRIBE``; "" for a text that is no query."""
-    toks = [token for token in tokens(query) if token.kind not in ("SPACE", "COMMENT")]
-    at = 0
-    while at < len(toks) and toks[at].kind == "WORD":
-        word = toks[at].text.upper()
+    skip = 0
+    for found in TOKEN.finditer(query):
+        if found.lastgroup in ("SPACE", "COMMENT"):
+            continue
+        if skip:
+            skip -= 1
+            continue
+        word = found[0].upper() if found.lastgroup == "WORD" else ""
         if word not in ("BASE", "PREFIX"):
             return word if word in ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE") else ""
-        at += 2 if word == "BASE" else 3
+        skip = 1 if word == "BASE" else 2
     return ""
 
 
