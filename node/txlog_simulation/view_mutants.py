@@ -321,8 +321,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "            if seq < 0:\n                continue  # b",
             ),
         ),
-        profile="splits",
-        counts=HARM,
+        test="node/tests/protocol/test_closing.py::test_what_stands_behind_a_gap_waits_for_who_fills_it",
     ),
     # How a member gets out
     Mutant(
@@ -464,7 +463,12 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "the-last-of-several-stamps",
         "26",
         True,
-        (Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),),
+        (
+            Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
+            Edit(
+                CLOSING, "known[seq] = min(mine, known.get(seq, mine))", "known[seq] = max(mine, known.get(seq, mine))"
+            ),
+        ),
         profile="splits,flaps",
         counts=HARM,
     ),
@@ -493,7 +497,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "return self.stable",
             ),
         ),
-        profile="splits",
+        profile="flaps",
         counts=HARM,
     ),
     Mutant(
