@@ -73,6 +73,15 @@ class Disk:
             prepare.run()
             self.journal.end_prepare(prepare)
 
+    def remove_trimmed(self) -> None:
+        """The files that a trim has left, as the product does it behind a sync."""
+        removal = self.journal.begin_removal() if self.journal is not None else None
+        if removal is not None:
+            assert self.journal is not None
+            removal.run()
+            self.journal.end_removal(removal)
+            self._met["segments removed"] += len(removal.segments)
+
     def crash(self) -> None:
         """The process ends and the power fails: of what was not synced, chance decides what is left."""
         self.journal = None

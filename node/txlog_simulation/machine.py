@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
 from txlog.journal.memory import Crashed
-from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
+from txlog.model.entry import KIND_CONFIG, KIND_UPDATE, Span
 from txlog.model.errors import Conflict, Fatal, JournalDamaged, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
@@ -17,6 +17,7 @@ from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
+from txlog.protocol.trimming import Place
 from txlog.protocol.unordered import PassOver, Traced, trace
 from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.repair import Repair
@@ -227,7 +228,7 @@ class Machine:
             case FetchOrder():
                 return any(mirror.log > self.asked.after for mirror in others)
             case FetchRuns(span):
-                return any(mirror.held.get(Origin(span.node, span.birth), 0) >= span.first_seq for mirror in others)
+                return any(_has(mirror.held, mirror.trimmed, span) for mirror in others)
             case _:
                 return True
 
@@ -236,14 +237,14 @@ class Machine:
         if isinstance(self.asked, FetchRuns):
             span = self.asked.span
             for other, held in self.known_elsewhere:
-                if not other.damaged and held.get(Origin(span.node, span.birth), 0) >= span.first_seq:
+                if not other.damaged and _has(held, other.mirror.trimmed, span):
                     self.world.findings.add(LIVENESS, "28", f"{self.name} gives up on {span}, {other.name} holds it")
 
     def _check_readable(self, journal: Journal) -> None:
         """Every transaction that this disk held is what its origin made."""
         world = self.world
         for origin, last in sorted(self.mirror.held.items()):
-            made, seq = world.transactions.made[origin], 1
+            made, seq = world.transactions.made[origin], self.mirror.trimmed.get(origin, 0) + 1
             while seq <= last:
                 run = journal.read(origin.node, origin.birth, seq, last, 1 << 20)
                 for item in run.items:
@@ -349,7 +350,7 @@ class Machine:
     def forge(self, above: int) -> bool:
         """Put another log in the place of this one: two neighbours above an index exchanged, hashes and all. No crash
         does this; a restored folder of another branch does."""
-        forged = forged_records(self.written, above)
+        forged = forged_records(self.written, above) if not self.mirror.foot else None
         if forged is None or self.origin is None or not self.rest(sealed=False):
             return False
         forged = forged_records(self.written, above)
@@ -587,6 +588,7 @@ class Machine:
         self.step("run")
         executor.end_sync()
         self.step("end_sync")
+        self.disk.remove_trimmed()
 
     def _finish_sync(self) -> None:
         executor, sync = self.executor, self.syncing
@@ -663,6 +665,9 @@ class Machine:
             return
         over = PassOver(paths) if paths and worker.paths else None
         worker.births.add(self.last_seen[0])
+        if worker.index < history.start:
+            self.world.findings.add(WORKER, "19", f"worker of {self.name} at {worker.index}, kept from {history.start}")
+            return
         with self._guard:
             for span in history.spans(worker.index, min(end, history.length)):
                 origin = Origin(span.node, span.birth)
@@ -695,11 +700,24 @@ class Machine:
         if without_order and worker.births <= {self.last_seen[0]} and not self.damaged:
             self.world.findings.add(WORKER, "33", f"{self.name} does not know the order that its worker executed")
         worker.go_back(agreement.history)
+        self.world.trims.went_back(self, agreement)
         self.world.met["worker sent back"] += 1
         self.world.note(self.name, "worker back", f"{index} to {worker.index}")
         plan, modes = self.world.plan, self.world.met["asked to mode"]
         if not without_order and ((plan.majority and not modes) or not self.rejoined):
             self.world.findings.add(WORKER, "33", f"worker of {self.name} at {index} is off the log of its master")
+
+    def trim(self, places: list[Place]) -> None:
+        """What its shell does now and then."""
+        executor = self.executor
+        if self.state != UP or executor is None or self.forged or executor.core.agreement is None:
+            return
+        with self._guard:
+            verdict = executor.trim(places, 1 << 60)
+            if self.world.trace.wanted:
+                self.world.note(self.name, "trim", f"{verdict.start} to {verdict.cut}: {verdict.holders[:1]}")
+            self._turn_by(executor.poll(self.now()))
+            self._flush()
 
     def back_up(self, life: int) -> None:
         """What the supervisor does when a split is feared (rule 23): a backup of this master's worker."""
@@ -719,6 +737,12 @@ class Machine:
                 self.world.met["split backup refused"] += 1  # made on what an accept has cut off
             self._turn_by(self.executor.poll(self.now()))
             self._flush()
+
+
+def _has(held: dict[Origin, int], trimmed: dict[Origin, int], span: Span) -> bool:
+    """Whether a master can be asked for the first of these."""
+    origin = Origin(span.node, span.birth)
+    return trimmed.get(origin, 0) < span.first_seq <= held.get(origin, 0)
 
 
 def submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:

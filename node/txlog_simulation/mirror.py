@@ -11,12 +11,14 @@ from txlog.model.ids import Origin
 from txlog.model.records import (
     Added,
     Ceiling,
+    Foot,
     Held,
     Left,
     Promised,
     Record,
     Recovered,
     Stable,
+    Trimmed,
     ViewAccepted,
     ViewInstalled,
 )
@@ -27,12 +29,16 @@ Summary = tuple[object, ...]
 
 class Mirror:
     """``held``: last seq per origin. ``log`` counts entries, ``hash`` is the chain hash at its end, ``hashes`` are
-    those of all entries. ``members`` are the origins of the view, by slot. ``stamps``: of each held transaction now, by
-    seq; those of the log are unknown where the mirror was made of a disk."""
+    those of all entries behind the ``foot``; ``trimmed``: the last seq of each origin there. ``members`` are the
+    origins of the view, by slot. ``stamps``: of each held transaction now, by seq; those of the log are unknown
+    where the mirror was made of a disk."""
 
     def __init__(self) -> None:
         self.held: dict[Origin, int] = {}
         self.hashes = bytearray()
+        self.foot = 0
+        self.foot_hash = b""
+        self.trimmed: dict[Origin, int] = {}
         self.stable = 0
         self.ceiling = 0
         self.accepted: View | None = None
@@ -44,11 +50,16 @@ class Mirror:
 
     @property
     def log(self) -> int:
-        return len(self.hashes) // HASH_BYTES
+        return self.foot + len(self.hashes) // HASH_BYTES
 
     @property
     def hash(self) -> bytes:
-        return bytes(self.hashes[-HASH_BYTES:])
+        return bytes(self.hashes[-HASH_BYTES:]) or self.foot_hash
+
+    def hash_at(self, index: int) -> bytes:
+        """Behind an entry that is kept, or at the foot."""
+        at = HASH_BYTES * (index - self.foot)
+        return bytes(self.hashes[at - HASH_BYTES : at]) if at else self.foot_hash
 
     def apply(self, record: Record) -> None:
         """One more durable record."""
@@ -71,15 +82,28 @@ class Mirror:
                 assert self.accepted is not None
                 self.installed = True
                 self.stable = self.accepted.base_index
+            case Trimmed():
+                self._trim(record.foot)
             case Left():
                 self.left = (record.epoch, record.ballot, record.coordinator)
+
+    def _trim(self, foot: Foot) -> None:
+        if foot.index > self.log:
+            self.hashes.clear()
+            self.stable = foot.index
+        else:
+            del self.hashes[: HASH_BYTES * (foot.index - self.foot)]
+        self.foot, self.foot_hash = foot.index, foot.hash
+        for node, birth, seq in foot.seqs:
+            self.trimmed[Origin(node, birth)] = seq
+            self.held[Origin(node, birth)] = max(seq, self.held.get(Origin(node, birth), 0))
 
     def _accept(self, record: ViewAccepted) -> None:
         self.accepted = record.view
         self.members = [Origin(*origin) for origin in record.view.origins]
         self.installed = False
         self.promised = max(self.promised, record.view.number)
-        del self.hashes[HASH_BYTES * record.cut :]
+        del self.hashes[HASH_BYTES * (record.cut - self.foot) :]
         self.hashes += record.hashes
         self.stable = min(self.stable, record.cut)
         for stamped in record.stamped:
@@ -102,7 +126,7 @@ class Mirror:
         number = self.accepted.number if self.accepted else None
         held = tuple(sorted(self.held.items()))
         numbers = (number, self.promised, self.left)
-        return (numbers, self.installed, self.ceiling, self.stable, self.log, self.hash, held)
+        return (numbers, self.installed, self.ceiling, self.stable, self.foot, self.log, self.hash, held)
 
 
 def mirror_of(recovered: Recovered) -> Mirror:
@@ -112,6 +136,8 @@ def mirror_of(recovered: Recovered) -> Mirror:
     mirror.ceiling, mirror.stable = recovered.ceiling, recovered.stable
     mirror.promised, mirror.left = recovered.promised, recovered.left
     mirror.hashes = bytearray(recovered.log_hashes)
+    mirror.foot, mirror.foot_hash = recovered.foot.index, recovered.foot.hash
+    mirror.trimmed = {Origin(node, birth): seq for node, birth, seq in recovered.foot.seqs}
     mirror.held = _held_of(recovered)
     for meta in recovered.queued:
         mirror._stamp(Origin(meta.node, meta.birth), meta.first_seq, meta.stamps)
@@ -121,7 +147,7 @@ def mirror_of(recovered: Recovered) -> Mirror:
 
 
 def _held_of(recovered: Recovered) -> dict[Origin, int]:
-    held: dict[Origin, int] = {}
+    held = {Origin(node, birth): seq for node, birth, seq in recovered.foot.seqs}
     for span in recovered.log_spans:
         held[Origin(span.node, span.birth)] = span.first_seq + span.count - 1
     for meta in recovered.queued:
@@ -132,7 +158,7 @@ def _held_of(recovered: Recovered) -> dict[Origin, int]:
 
 def summary_of(recovered: Recovered) -> Summary:
     """The same of a journal that was read back."""
-    hashes = recovered.log_hashes
+    end = recovered.log_end
     held = _held_of(recovered)
     number = recovered.accepted.number if recovered.accepted else None
     return (
@@ -140,7 +166,8 @@ def summary_of(recovered: Recovered) -> Summary:
         recovered.installed is not None,
         recovered.ceiling,
         recovered.stable,
-        len(hashes) // HASH_BYTES,
-        bytes(hashes[-HASH_BYTES:]),
+        recovered.foot.index,
+        end,
+        recovered.hash_at(end) if end else b"",
         tuple(sorted(held.items())),
     )

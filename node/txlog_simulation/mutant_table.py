@@ -3,10 +3,10 @@
 Where a shipped assertion or named check guards the same rule, it is taken out too: a mutant is dead only by a checker
 of the log, the acknowledgements, the workers or liveness.
 
-Rules without a row: 11 (posts carry vectors, not queues: what is left of it is the base of rule 10), 19 (the log is
-not trimmed yet), 30 (stores; see ``tests/apply``), 31 (every 20th seed is run twice, and the traces compared), 32 (by
-it rows of 1, 6, 9 and 22 die). Rule 22 is about going on, so liveness alone can see it. Inside one view a base that is
-not reached (10 b) adds nothing to the own transactions (10 a); its row dies by the hashes.
+Rules without a row: 11 (posts carry vectors, not queues: what is left of it is the base of rule 10), 30 (stores; see
+``tests/apply``), 31 (every 20th seed is run twice, and the traces compared), 32 (by it rows of 1, 6, 9 and 22 die).
+Rule 22 is about going on, so liveness alone can see it. Inside one view a base that is not reached (10 b) adds nothing
+to the own transactions (10 a); its row dies by the hashes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from txlog_simulation.member_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.patching import Edit
+from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
 
 CORE = "txlog/protocol"
@@ -432,4 +433,4 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *MEMBER_MUTANTS)
+MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS)

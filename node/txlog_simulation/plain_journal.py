@@ -100,6 +100,14 @@ class PlainJournal:
     def end_sync(self, sync: object) -> None:
         """Nothing to tidy up here."""
 
+    def frees(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+        """It has no files to free, so it is never trimmed."""
+        return 0
+
+    def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]:
+        """Asked for a trim only."""
+        raise AssertionError("a plain journal is never trimmed")
+
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
         """At least one transaction, at most ``count_max`` and, behind the first, ``bytes_max`` bytes of payload."""
         found: list[Item] = []

@@ -38,6 +38,8 @@ class WatchedJournal:
         self.machine = machine
         self.inner = inner
         self.read = inner.read
+        self.frees = inner.frees
+        self.named = inner.named
         self.room = True
 
     @property

@@ -11,7 +11,7 @@ from random import Random
 
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Held, Record, Stable, ViewAccepted, ViewInstalled
+from txlog.model.records import Added, Held, Record, Stable, Trimmed, ViewAccepted, ViewInstalled
 from txlog.protocol.events import Submission
 from txlog_simulation import directed, liveness
 from txlog_simulation.change_faults import CHANGE_FAULTS, set_trap
@@ -25,6 +25,7 @@ from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
 from txlog_simulation.plan import BEGIN_MS, NAMES, Fault, Plan, Work
 from txlog_simulation.trace import Trace
+from txlog_simulation.trims import Trims
 from txlog_simulation.violation import LIVENESS, LOG, Findings, Violation
 
 STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "release")
@@ -76,6 +77,7 @@ class World:
         self.rng = Random(f"world {plan.seed}")
         self.network = Network(plan, Random(f"network {plan.seed}"), self.met, self._deliver)
         self.machines = [Machine(self, slot, name) for slot, name in enumerate(names)]
+        self.trims = Trims(self)
         self._receivers = [machine.receive for machine in self.machines]
         self.damaged = False
         self.forged = self.old = False
@@ -115,6 +117,7 @@ class World:
             self.at(fault.at_ms, self._fault, fault)
         if plan.links:
             self.at(BEGIN_MS // 2, self._cut_links)
+        self.trims.begin()
         self._until(plan.safety_ms)
         healed_ms = self._come_good() if not self.findings.found else 0
         judged = not self.damaged and not any(m.state == ENDED for m in self.machines)
@@ -544,6 +547,8 @@ class World:
         for at, (one, history) in enumerate(logs):
             for other, theirs in logs[at + 1 :]:
                 index = min(history.length, theirs.length)
+                if index < max(history.start, theirs.start):
+                    continue
                 if history.hash_at(index) != theirs.hash_at(index):
                     return f"{one.name} and {other.name} differ at or before index {index}, and both go on"
         return ""
@@ -592,6 +597,8 @@ class World:
                 self.views.accept(record.view)
                 if machine.origin is not None:
                     self.transactions.restamp(machine.origin, record.stamped)
+            case Trimmed():
+                self.trims.judge(machine, record.foot)
             case ViewInstalled() if machine.mirror.accepted is not None:
                 base = machine.mirror.accepted.base_index
                 self.log.settle(machine.name, base, machine.mirror, self.sound_mirrors())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import PeerFault, Refused
@@ -26,13 +28,19 @@ class Cluster:
     """``latency_ms`` one way; ``cut`` holds directions (source, target) on which nothing arrives. ``sent`` counts
     posts per source; ``log`` of all messages is kept in ``wire``."""
 
-    def __init__(self, nodes: str = "abc", latency_ms: int = 1, **settings: int) -> None:
+    def __init__(
+        self,
+        nodes: str = "abc",
+        latency_ms: int = 1,
+        journal: Callable[[str, int], Any] = PlainJournal,
+        **settings: int,
+    ) -> None:
         self.now_ms = 0
         self.latency_ms = latency_ms
         self.cut: set[tuple[str, str]] = set()
         self.members = tuple(ConfiguredMember(n, "uk", 1) for n in nodes)
         self.settings = settings
-        self.journals = {n: PlainJournal(n, 1 + i) for i, n in enumerate(nodes)}
+        self.journals: dict[str, Any] = {n: journal(n, 1 + i) for i, n in enumerate(nodes)}
         self.executors: dict[str, Executor] = {}
         self.marks: dict[str, Marks] = {}
         self.faults: dict[str, list[str]] = defaultdict(list)
@@ -64,7 +72,7 @@ class Cluster:
     def log(self, node: str) -> list[str]:
         agreement = self.core(node).agreement
         assert agreement is not None
-        spans = agreement.history.spans(0, agreement.history.length)
+        spans = agreement.history.spans(agreement.history.start, agreement.history.length)
         return [f"{s.node}{s.first_seq + i}" for s in spans for i in range(s.count)]
 
     def submit(self, node: str, *texts: str, key: str = "", kind: int = KIND_UPDATE) -> list[Accepted]:

@@ -24,6 +24,7 @@ from txlog.backup.progress import Told, nobody
 from txlog.backup.retention import retain
 from txlog.backup.standing import Source, choose
 from txlog.backup.target import Target, open_target
+from txlog.backup.telling import tell
 from txlog.client import MasterClient, Worker
 from txlog.config.process import BackupJobConfig
 from txlog.model.errors import NotFound, TxLogError, Unavailable
@@ -74,8 +75,9 @@ def perform(config: BackupJobConfig, told: Told = nobody) -> tuple[Manifest, lis
             cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
         )
         made = create(source, target, order, told)
-    # Only now, when one more is there and was read back.
-    retired = retain(target, cluster, config.data_center, config.keep, config.keep_days)
+        # Only now, when one more is there and was read back.
+        retired = retain(target, cluster, config.data_center, config.keep, config.keep_days)
+        tell(target, masters, cluster, config.data_center)
     return made, retired, leftovers(target)
 
 

@@ -17,6 +17,7 @@ from txlog.backup.job import READ_S, workers_of
 from txlog.backup.manifest import Manifest, Place, place_of
 from txlog.backup.standing import Source, marker_of
 from txlog.backup.target import open_target
+from txlog.backup.telling import tell
 from txlog.client import MasterClient, Worker
 from txlog.config.process import DutyJobConfig, TargetConfig
 from txlog.model.errors import NotFound, OffTheLog, TxLogError, Unavailable
@@ -96,6 +97,7 @@ def _serve(
     transport = closing.enter_context(HttpTransport(found.worker.url, READ_S))
     source = Source(found.worker.name, ADAPTERS[found.worker.engine or "oxigraph"], transport, masters)
     made = create(source, target, Order(cluster, config.data_center, "split", "held"))
+    tell(target, masters, cluster, config.data_center)
     fresh.append(made)
     master.duty_done(duty, made.place.index, made.place.hash, made.place.epoch)
     return {"name": made.name, **_told(made.place), "quads": made.quads, "bytes": made.stored_bytes}

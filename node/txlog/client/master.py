@@ -213,6 +213,12 @@ class MasterClient:
         found: dict[str, Any] = self._get(f"/txlog/branch{query}", dict[str, Any])
         return found
 
+    def tell_backups(self, backups: Sequence[Mapping[str, Any]]) -> None:
+        """All verified backups of its data centre: ``name``, ``index``, ``hash`` and whether it is held for a
+        ``split``."""
+        body = msgspec.json.encode({"backups": list(backups)})
+        self._call("POST", "/txlog/backups", object, body=body, repeatable=True)
+
     def splits(self) -> dict[str, Any]:
         """What it saw of splits: ``node``, ``dataCenter``, ``records``."""
         found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])

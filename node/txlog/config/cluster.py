@@ -86,9 +86,10 @@ class Peer(Shape):
 
 
 class Log(Shape):
-    """Does not act yet: every master keeps its whole log."""
+    """Nothing goes that somebody still needs. What is younger than ``keep`` stays besides, unless a master's journal is
+    larger than ``maxSize``."""
 
-    keep: Annotated[Duration, AfterValidator(within("1h", "520w"))] = 7 * 86_400_000
+    keep: Annotated[Duration, AfterValidator(within("0", "520w"))] = 7 * 86_400_000
     max_size: Annotated[Quantity, AfterValidator(at_least("64Mi"))] = 10 << 30
 
 

@@ -75,6 +75,9 @@ class NodeConfig(Strict):
     journal_folder: Path
     segment_bytes: int = Field(default=64 << 20, ge=1 << 16)
     journal_bytes_max: int | None = Field(default=None, description="refuse new work above it, as for a full disk")
+    log_keep_ms: int = Field(default=0, ge=0, description="entries younger than that are kept in any case, until ...")
+    log_bytes_max: int = Field(default=10 << 30, ge=1, description="... the journal is that large")
+    trim_interval_ms: int = Field(default=10_000, ge=50, description="between two looks at what may go")
     peer_token_file: Path
     peers: list[PeerConfig] = Field(min_length=1)
     workers: list[WorkerConfig] = []

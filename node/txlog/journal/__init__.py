@@ -90,6 +90,10 @@ record itself is the other half; when it cannot be read, the next one tells what
                      damaged; what they held stands again before this record
     10 Promised      front: MessagePack [epoch, ballot, coordinator]
     11 Left          front: the same
+    12 Trimmed       a = the first segment that is needed still, b = its number among the changes; flag 2 as with a view
+                     front: MessagePack of ``txlog.model.records.Foot``; written twice in a row, as a view that changes
+                     something. Segments below ``a`` may be gone: what is left begins with a header that found what
+                     they told
 """
 
 from txlog.journal.batch import Prepare, Sync

@@ -15,7 +15,7 @@ from txlog.journal.fronts import AcceptedFront, AddedFront, StampedFront
 from txlog.model.entry import Item, Run
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Left, Promised, Record, Stable, ViewAccepted
+from txlog.model.records import Added, Ceiling, Foot, Left, Promised, Record, Stable, ViewAccepted
 from txlog.model.view import Number
 
 _U64 = Struct("<Q")
@@ -23,6 +23,7 @@ _U64 = Struct("<Q")
 _decode_added = msgspec.msgpack.Decoder(AddedFront).decode
 _decode_accepted = msgspec.msgpack.Decoder(AcceptedFront).decode
 _decode_number = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
+_decode_foot = msgspec.msgpack.Decoder(Foot).decode
 _decode_range = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _pack = msgspec.msgpack.encode
 
@@ -149,6 +150,15 @@ def encode_repaired(first: int, last: int, segment: int) -> Body:
 
 def decode_repaired(front: bytes) -> tuple[int, int, int]:
     return _decode_range(front)
+
+
+def encode_trimmed(foot: Foot, first_segment: int, change: int) -> Body:
+    """``first_segment``: the first that is kept. ``change``: its number, counted with those of the views."""
+    return Body(fmt.TRIMMED, 0, first_segment, change, _pack(foot), b"")
+
+
+def decode_trimmed(front: bytes) -> Foot:
+    return _decode_foot(front)
 
 
 def encode_small(record: Record) -> Body:

@@ -37,6 +37,7 @@ _SEGMENT = Struct("<8sIIIIQQQQ16sHHI")
 _SEGMENT_CRC_FROM: Final = 12
 
 STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED, PROMISED, LEFT = range(1, 12)
+TRIMMED: Final = 12
 """On disk: the kinds."""
 KIND_NAMES: Final = (
     "",
@@ -51,6 +52,7 @@ KIND_NAMES: Final = (
     "Repaired",
     "Promised",
     "Left",
+    "Trimmed",
 )
 FLAG_NAMED: Final = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""

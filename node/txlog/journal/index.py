@@ -24,16 +24,19 @@ class Place:
 
 class OriginIndex:
     """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not. ``stamps``: the ones
-    given since, which stand in no Held record."""
+    given since, which stand in no Held record. ``named``: first seqs of the records in which one has a key.
+    ``trimmed``: nothing up to this seq is kept."""
 
-    __slots__ = ("data", "firsts", "last", "offsets", "origin", "segments", "slot", "stamps")
+    __slots__ = ("data", "firsts", "last", "named", "offsets", "origin", "segments", "slot", "stamps", "trimmed")
 
     def __init__(self, origin: Origin, slot: int) -> None:
         self.origin = origin
         self.slot = slot
         self.data = origin_bytes(origin)
         self.last = 0
+        self.trimmed = 0
         self.firsts = array("Q")
+        self.named = array("Q")
         self.segments = array("I")
         self.offsets = array("I")
         self.stamps = Stamps()
@@ -49,6 +52,29 @@ class OriginIndex:
         self.firsts.insert(at, first_seq)
         self.segments.insert(at, segment)
         self.offsets.insert(at, offset >> 3)
+
+    def note_named(self, first_seq: int) -> None:
+        """In the record that begins there one has a key."""
+        at = bisect_left(self.named, first_seq)
+        if at == len(self.named) or self.named[at] != first_seq:
+            self.named.insert(at, first_seq)
+
+    def trim(self, seq: int, segment: int) -> None:
+        """The transactions up to ``seq`` and the records below that segment are no more."""
+        self.trimmed = max(self.trimmed, seq)
+        self.last = max(self.last, seq)
+        self.stamps.forget(seq)
+        kept = [at for at, number in enumerate(self.segments) if number >= segment]
+        if len(kept) < len(self.segments):
+            self.firsts = array("Q", [self.firsts[at] for at in kept])
+            self.segments = array("I", [self.segments[at] for at in kept])
+            self.offsets = array("I", [self.offsets[at] for at in kept])
+        self.named = array("Q", [first for first in self.named if self._reaches(first, seq)])
+
+    def _reaches(self, first: int, seq: int) -> bool:
+        """Whether the record that begins at ``first`` may hold something beyond ``seq``."""
+        at = bisect_right(self.firsts, first)
+        return first > seq or at == len(self.firsts) or self.firsts[at] > seq + 1
 
     def place(self, seq: int) -> Place | None:
         """The last record that begins at or below ``seq``; it holds ``seq`` unless that was lost."""

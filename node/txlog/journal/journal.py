@@ -18,6 +18,7 @@ from txlog.journal.rebuild import rebuild
 from txlog.journal.repairing import check_repair
 from txlog.journal.scan import Scan, Tail, scan
 from txlog.journal.space import Space
+from txlog.journal.trim import Removal, Segments, Start, seqs_of
 from txlog.journal.vitals import Vitals
 from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
@@ -34,6 +35,7 @@ from txlog.model.records import (
     Recovered,
     Stable,
     Stamped,
+    Trimmed,
     ViewAccepted,
     ViewInstalled,
 )
@@ -83,6 +85,9 @@ class Journal:
         self._last_head = NO_HEAD
         self._before: dict[int, bytes] = {}
         self._bad_headers: dict[str, int] = {}
+        starts = [Start(one.number, one.vitals.log_end, one.vitals.held) for one in found.pieces]
+        self._segments = Segments(starts, found.first_segment)
+        self._removal: Removal | None = None
         self.damage: list[Damage] = []
         """What stood in damaged records and is still missing (rule 28)."""
         self.notes: list[str] = found.notes
@@ -133,6 +138,8 @@ class Journal:
             )
         space = _clean_up(files, segment_bytes)
         _settle_tail(files, found)
+        _finish_trim(files, found)
+        space.refresh()
         reader = Reader(files, found.own.birth)
         recovered = rebuild(found, reader)
         journal = cls(files, space, found, reader, cache_bytes)
@@ -145,8 +152,9 @@ class Journal:
         """What a repair will be checked against."""
         self.damage = list(recovered.damage)
         for damage in self.damage:
-            at = 16 * (damage.log_from - 1)
-            self._before[damage.first] = bytes(recovered.log_hashes[at - 16 : at]) if at else self._log_start()
+            before = damage.log_from - 1
+            kept = before >= max(1, recovered.foot.index)
+            self._before[damage.first] = recovered.hash_at(before) if kept else self._log_start()
         self._bad_headers = {bad.where: bad.segment for bad in found.bad if bad.segment}
 
     def _log_start(self) -> bytes:
@@ -224,6 +232,8 @@ class Journal:
         number = self._next
         segment, offset = self._put(body, work=True)
         held.add(run.first_seq, segment.number, offset)
+        if body.flags & fmt.FLAG_NAMED:
+            held.note_named(run.first_seq)
         held.last = run.first_seq + body.b - 1
         self._vitals.set_held(held.origin, held.last)
         self._recent.put(held.slot, number, run, len(body.tail))
@@ -244,6 +254,8 @@ class Journal:
                 vitals.set_ceiling(record.stamp)
             case ViewAccepted():
                 self._accept(record)
+            case Trimmed():
+                self._trim(record)
             case Promised():
                 self._put(bodies.encode_small(record))
                 vitals.set_promised((record.epoch, record.ballot, record.coordinator))
@@ -271,6 +283,19 @@ class Journal:
         for held, stamped in zip(restamped_ones, record.stamped, strict=True):
             held.stamps.put(stamped.first_seq, array("Q", stamped.stamps))
         self._put(body)
+
+    def _trim(self, record: Trimmed) -> None:
+        """Written twice, as nobody else knows where this journal begins."""
+        foot, vitals = record.foot, self._vitals
+        seqs = seqs_of(foot)
+        first = self._segments.first_needed(foot.index, seqs)
+        body = bodies.encode_trimmed(foot, first, vitals.changes + 1)
+        self._put(body)
+        for origin, seq in seqs.items():
+            self._index.at(origin).trim(seq, first)
+        vitals.set_foot(foot)
+        self._put(body)
+        self._segments.trim(self._next - 1, first)
 
     def _stamped(self, stamped: Stamped) -> OriginIndex:
         held = self._index.get(stamped.node, stamped.birth)
@@ -313,6 +338,7 @@ class Journal:
         if self._next > self._batch_first and not self._extents:
             self._extents.append(Extent(old, old.end))
         self._retired.append(old)
+        self._segments.opened(Start(old.number + 1, vitals.log_end, dict(vitals.held)))
         number, size = old.number + 1, self._segment_size(length)
         views = self._known_views()
         header = fmt.encode_segment_header(size, number, self._next, self._birth, self._chain, vitals, views)
@@ -349,7 +375,14 @@ class Journal:
     @property
     def bytes_used(self) -> int:
         """In files of this journal, spares included."""
-        return sum(self._files.size(name) for name in self._files.list() if fmt.parse_name(name))
+        return sum(self._size_of(name) for name in self._files.list() if fmt.parse_name(name))
+
+    def _size_of(self, name: str) -> int:
+        """0 for a file that another thread has just renamed or removed."""
+        try:
+            return self._files.size(name)
+        except FileNotFoundError:
+            return 0
 
     @property
     def bytes_free(self) -> int:
@@ -466,6 +499,72 @@ class Journal:
             self._space.spares.append(prepare.spare)
         self._space.refresh()
 
+    # -- trim
+
+    def frees(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+        """How many segments a foot there would leave without need."""
+        return self._segments.count_below(self._segments.first_needed(foot_index, seqs))
+
+    def begin_removal(self) -> Removal | None:
+        """The segments that a durable trim needs no more. One at a time; may run beside a sync."""
+        if self._removal is not None or self._broken:
+            return None
+        gone = self._segments.take_due(self._synced)
+        if not gone:
+            return None
+        self._reader.drop_below(gone.stop)
+        self._removal = Removal(self._files, gone, self._break)
+        return self._removal
+
+    def end_removal(self, removal: Removal) -> None:
+        """On the owner's thread, after ``run``."""
+        assert removal is self._removal
+        self._removal = None
+        self._space.refresh()
+
+    def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]:
+        """Which of these held transactions have a key, with their content hashes; the payloads are left out.
+
+        :class:`JournalDamaged` when one cannot be read."""
+        held = self._index.get(node, birth)
+        found: list[tuple[int, Item, bytes]] = []
+        for first in held.named if held is not None else ():
+            if first > last_seq:
+                break
+            assert held is not None
+            place = held.place(first)
+            if place is None or place.first_seq != first:
+                continue
+            found += self._named_in(held, place, first_seq, last_seq)
+        return found
+
+    def _named_in(
+        self, held: OriginIndex, place: Place, first_seq: int, last_seq: int
+    ) -> list[tuple[int, Item, bytes]]:
+        recent = self._recent.get(held.slot, place.first_seq)
+        if recent is not None:
+            rows = [(seq, one.stamp, one.kind, one.key) for seq, one in enumerate(recent.items, recent.first_seq)]
+            contents = [content_hash(one.kind, one.key, one.payload) if one.key else b"" for one in recent.items]
+        else:
+            try:
+                head = self._head(place)
+            except Unreadable as error:
+                raise JournalDamaged(
+                    f"reading the keys of {held.origin}.{place.first_seq}: {error}. Next: start this master again; it"
+                    " will name the damage and fetch it"
+                ) from None
+            columns = head.columns
+            rows = [
+                (head.first_seq + at, columns.stamps[at], columns.kinds[at], columns.keys[at])
+                for at in range(head.count)
+            ]
+            contents = [columns.content(at) for at in range(head.count)]
+        return [
+            (seq, Item(held.stamps.get(seq, stamp), kind, key, b""), contents[at])
+            for at, (seq, stamp, kind, key) in enumerate(rows)
+            if key and first_seq <= seq <= last_seq
+        ]
+
     # -- read
 
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
@@ -497,6 +596,8 @@ class Journal:
 
     def _piece(self, held: OriginIndex, seq: int, count: int, room: int) -> list[Item]:
         """At least one item, of one record."""
+        if seq <= held.trimmed:
+            raise Unreadable("the log was trimmed above it")
         place = held.place(seq)
         if place is None:
             raise Unreadable("it stood in a damaged record")
@@ -623,6 +724,18 @@ def _settle_tail(files: Files, found: Scan) -> None:
         _zero(file, found.cut.start, found.cut.stop)
     file.fdatasync()
     file.close()
+
+
+def _finish_trim(files: Files, found: Scan) -> None:
+    """A crash came between a trim and the removal of what it left."""
+    gone = [piece.number for piece in found.pieces if piece.number < found.first_segment]
+    if gone:
+        Removal(files, range(gone[0], gone[-1] + 1), _ignored).run()
+        found.pieces = [piece for piece in found.pieces if piece.number >= found.first_segment]
+
+
+def _ignored(text: str) -> None:
+    """The error itself is raised."""
 
 
 def _zero(file: File, start: int, stop: int) -> None:

@@ -20,7 +20,8 @@ from txlog.model.view import NO_VIEW, Number
 @dataclass(frozen=True)
 class Report:
     """``ok``: this journal will open without damage. ``refused``: why it will not open at all, or empty. ``accepted``,
-    ``installed``, ``promised``, ``left``: numbers of views, empty without one."""
+    ``installed``, ``promised``, ``left``: numbers of views, empty without one. ``foot``: the log is kept from
+    there on, ``first_segment``: where its files begin."""
 
     origin: str = ""
     start: int = 0
@@ -28,6 +29,8 @@ class Report:
     log_end: int = 0
     log_hash: str = ""
     stable: int = 0
+    foot: int = 0
+    first_segment: int = 1
     ceiling: int = 0
     accepted: str = ""
     installed: str = ""
@@ -63,6 +66,8 @@ def check(folder: Path | str | Files) -> Report:
         log_end=state.log_end,
         log_hash=state.log_hash.hex(),
         stable=state.stable,
+        foot=found.foot.index,
+        first_segment=found.first_segment or 1,
         ceiling=state.ceiling,
         accepted=_text(state.accepted),
         installed=_text(state.installed),
@@ -139,6 +144,10 @@ def _describe(record: Framed) -> str:
             return f"{bodies.decode_number(record.front)} stable {record.a}"
         case fmt.PROMISED | fmt.LEFT:
             return str(bodies.decode_number(record.front))
+        case fmt.TRIMMED:
+            foot = bodies.decode_trimmed(record.front)
+            kept = f"{len(foot.keys)} keys, {len(foot.skips)} skips"
+            return f"at {foot.index} {foot.hash.hex()}, change {record.b}, segments from {record.a}, {kept}{mended}"
         case fmt.REPAIRED:
             return str(bodies.decode_repaired(record.front))
         case _:

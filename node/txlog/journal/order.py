@@ -24,16 +24,33 @@ class Fill(NamedTuple):
 
 
 class LogOrder:
-    """``spans`` and ``hashes`` as in :class:`txlog.model.records.Recovered`; neighbours are merged as they come."""
+    """``spans`` and ``hashes`` as in :class:`txlog.model.records.Recovered`; neighbours are merged as they come.
+    ``start``: entries before the first that is known, ``before`` the chain hash there (a log that was trimmed)."""
 
     def __init__(self) -> None:
+        self.start = 0
+        self.before = b""
         self.spans: list[Span] = []
         self.hashes = bytearray()
         self.fills: list[Fill] = []
 
     @property
     def end(self) -> int:
-        return len(self.hashes) // HASH_BYTES
+        return self.start + len(self.hashes) // HASH_BYTES
+
+    def begin(self, index: int, value: bytes) -> None:
+        """Nothing of the first ``index`` entries is known but the chain hash behind them."""
+        self.start, self.before = index, value
+        self.spans, self.hashes = [], bytearray()
+        self.fills.clear()
+
+    def trim(self, index: int, value: bytes) -> None:
+        """Forget the first ``index`` entries (at least those that are not known), holes among them."""
+        self.close()
+        kept = slice_spans(self.spans, index - self.start, self.end - index)
+        hashes = self.hashes[HASH_BYTES * (index - self.start) :]
+        self.begin(index, value)
+        self.spans, self.hashes = kept, hashes
 
     def add(self, spans: list[Span], hashes: bytes) -> None:
         self.hashes += hashes
@@ -47,10 +64,12 @@ class LogOrder:
     def behind(self, index: int) -> tuple[list[Span], bytes] | None:
         """The entries behind ``index`` and their hashes; None where a hole is among them."""
         self.close()
-        spans = slice_spans(self.spans, index, self.end - index)
+        if index < self.start:
+            return None
+        spans = slice_spans(self.spans, index - self.start, self.end - index)
         if any(span.node == HOLE for span in spans):
             return None
-        return spans, bytes(self.hashes[HASH_BYTES * index :])
+        return spans, bytes(self.hashes[HASH_BYTES * (index - self.start) :])
 
     def hash_at(self, index: int) -> bytes:
         return bytes(self._hash(index))
@@ -58,8 +77,11 @@ class LogOrder:
     def cut(self, index: int) -> None:
         """The entries behind ``index`` are in the log no more; what filled holes so far is in its place."""
         self.close()
+        if index < self.start:  # below the foot, which comes later
+            self.begin(index, b"")
+            return
         surplus = self.end - index
-        del self.hashes[HASH_BYTES * index :]
+        del self.hashes[HASH_BYTES * (index - self.start) :]
         while surplus > 0:
             last = self.spans.pop()
             if last.count > surplus:
@@ -86,7 +108,7 @@ class LogOrder:
         if not self.fills:
             return
         spans, self.spans = self.spans, []
-        index = 1
+        index = self.start + 1
         for span in spans:
             for piece in self._filled(index, span) if span.node == HOLE else (span,):
                 self._put(piece)
@@ -103,7 +125,7 @@ class LogOrder:
             if first <= last:
                 if first > index and not any(self._hash(first - 1)):
                     at = HASH_BYTES * (first - fill.first_index)
-                    self.hashes[HASH_BYTES * (first - 1) : HASH_BYTES * first] = fill.hashes[at : at + HASH_BYTES]
+                    self._put_hashes(first, fill.hashes[at : at + HASH_BYTES])
                     first += 1
                 if first > index:
                     pieces.append(Span(HOLE, 0, index, first - index))
@@ -111,18 +133,24 @@ class LogOrder:
                 hashes = fill.hashes[
                     HASH_BYTES * (first - fill.first_index) : HASH_BYTES * (last + 1 - fill.first_index)
                 ]
-                self.hashes[HASH_BYTES * (first - 1) : HASH_BYTES * last] = hashes
+                self._put_hashes(first, hashes)
                 index = last + 1
         if index <= end:
             pieces.append(Span(HOLE, 0, index, end - index + 1))
         return pieces
 
+    def _put_hashes(self, first: int, hashes: bytes) -> None:
+        at = HASH_BYTES * (first - 1 - self.start)
+        self.hashes[at : at + len(hashes)] = hashes
+
     def _hash(self, index: int) -> bytearray:
-        return self.hashes[HASH_BYTES * (index - 1) : HASH_BYTES * index]
+        if index == self.start:
+            return bytearray(self.before)
+        return self.hashes[HASH_BYTES * (index - 1 - self.start) : HASH_BYTES * (index - self.start)]
 
     def holes(self) -> list[tuple[int, int]]:
         """First and last index of each piece of the order that is missing."""
-        found, index = [], 1
+        found, index = [], self.start + 1
         for span in self.spans:
             if span.node == HOLE:
                 found.append((index, index + span.count - 1))

@@ -96,6 +96,13 @@ class Reader:
         if self._window[0] == segment:
             self._window = (0, 0, b"")
 
+    def drop_below(self, segment: int) -> None:
+        """Those segments are about to be removed."""
+        for number in [number for number in self._open if number < segment]:
+            self._open.pop(number).close()
+        if self._window[0] < segment:
+            self._window = (0, 0, b"")
+
     def close(self) -> None:
         for file in self._open.values():
             file.close()

@@ -9,8 +9,8 @@ from txlog.journal.index import OriginIndex, Place
 from txlog.journal.order import HOLE, subtract
 from txlog.journal.reader import Head, Reader, Unreadable
 from txlog.journal.scan import Bad, Scan
+from txlog.journal.trim import seqs_of
 from txlog.model.entry import NOT_FOR_WORKERS, Span
-from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Abandoned, Damage, KeySeen, QueuedMeta, Recovered
 
@@ -21,7 +21,8 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
     accepted = found.view(state.accepted)
     installed = state.installed == state.accepted
     settled_at = accepted.settled(state.stable, installed) if accepted is not None else state.stable
-    settled = _last_within(found.order.spans, settled_at)
+    foot = found.foot
+    settled = seqs_of(foot) | _last_within(found.order.spans, settled_at - foot.index)
     return Recovered(
         node=found.own.node,
         birth=found.own.birth,
@@ -40,7 +41,8 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
         accepted_number=state.accepted,
         promised=state.promised,
         left=state.left,
-        abandoned=_abandoned(found),
+        abandoned=[*foot.abandoned, *_abandoned(found)],
+        foot=foot,
     )
 
 
@@ -58,7 +60,9 @@ def _last_within(spans: list[Span], index: int) -> dict[Origin, int]:
 
 def _last_stamp(found: Scan, reader: Reader) -> int:
     span = found.order.spans[-1] if found.order.spans else None
-    if span is None or span.node == HOLE:
+    if span is None:
+        return found.foot.stamp
+    if span.node == HOLE:
         return 0
     seq = span.first_seq + span.count - 1
     held = found.index.at(Origin(span.node, span.birth))
@@ -116,7 +120,7 @@ def _keys(found: Scan) -> list[KeySeen]:
     if not found.named:
         return []
     seqs = {origin: sorted(named) for origin, named in found.named.items()}
-    keys, index = [], 1
+    keys, index = [], found.foot.index + 1
     for span in found.order.spans:
         origin = Origin(span.node, span.birth)
         mine = seqs.get(origin, [])
@@ -158,6 +162,8 @@ def _remaining(found: Scan, bad: Bad) -> Damage:
     holes = [(a, b) for a, b in found.order.holes() if a <= bad.log_to and b >= bad.log_from]
     log_from = max(bad.log_from, holes[0][0]) if holes else bad.log_to + 1
     log_to = min(bad.log_to, holes[-1][1]) if holes else bad.log_to
-    end_hash = bytes(found.order.hashes[HASH_BYTES * (log_to - 1) : HASH_BYTES * log_to]) if holes else bad.end_hash
+    end_hash = found.order.hash_at(log_to) if holes else bad.end_hash
     where = f"{bad.where} (case {bad.letter})"
-    return Damage(bad.first, bad.last, where, log_from, log_to, end_hash, subtract(bad.spans, found.refills))
+    below = [Span(node, birth, 1, seq) for node, birth, seq in found.foot.seqs if seq]
+    missing = subtract(subtract(bad.spans, found.refills), below)
+    return Damage(bad.first, bad.last, where, log_from, log_to, end_hash, missing)

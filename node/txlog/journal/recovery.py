@@ -40,6 +40,8 @@ this master's promises and own transactions. Nothing else in the folder tells.
 Case V is no row of the table: a damaged part (F, G) in which an accepted view changed the log or stamps, without a good
 copy of that record anywhere. Held by this master alone, it cannot be fetched.
 
+Case T is none either: a trimmed log of which a segment is missing that the trim has left.
+
 **X** Contradictions: a good record behind nothing but zeros, a promise that nobody made, a good record that the next
 segment's header does not count. Only a mixture of folders or our own mistake explains them.
 """

@@ -23,6 +23,7 @@ from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
+from txlog.model.records import NO_FOOT, Foot
 from txlog.model.view import NO_VIEW, Number, View
 
 _FRONT_FROM = fmt.HEAD_BYTES - fmt.CRC_FROM
@@ -109,7 +110,11 @@ class Scan:
         """As :class:`txlog.model.records.Abandoned`, without keys."""
         self.views: dict[Number, View] = {}
         self.copies: dict[tuple[Number, int], list[Place]] = {}
-        """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing)."""
+        """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing);
+        those of a foot under no view."""
+        self.foot: Foot = NO_FOOT
+        self.first_segment = 0
+        """The first that is needed since the log was trimmed there."""
         self.pieces: list[Piece] = []
         self.named: dict[Origin, dict[int, Named]] = {}
         self.bad: list[Bad] = []
@@ -124,9 +129,12 @@ class Scan:
 
     # -- segments
 
-    def read(self, pieces: list[Piece], broken: list[int]) -> None:
+    def read(self, pieces: list[Piece], broken: list[int], *, trimmed: bool = False) -> None:
+        """``trimmed``: what stood before the first segment is gone for good."""
         self.pieces = pieces
-        self._leave(Seen(End.SPENT, False, True, pieces[0].first > 1, True), pieces[0], "the first segments")
+        if trimmed:
+            self._begin_at(pieces[0])
+        self._leave(Seen(End.SPENT, False, True, pieces[0].first > self.number, True), pieces[0], "the first segments")
         for at, piece in enumerate(pieces):
             self._segment(piece, pieces[at + 1] if at + 1 < len(pieces) else None)
         if broken and broken[-1] > pieces[-1].number:
@@ -134,6 +142,20 @@ class Scan:
             self._refuse(f"nothing in the last segment, {name}, can be read", "R")
         self.settle()
         self.order.close()
+
+    def _begin_at(self, piece: Piece) -> None:
+        """In the middle of a life: the segments before were trimmed away."""
+        self.state = piece.vitals.copy()
+        self.number, self.chain = piece.first, piece.chain
+        for origin, last in self.state.held.items():
+            self.index.at(origin).last = last
+        self.order.begin(self.state.log_end, self.state.log_hash)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that a trim has left is there."""
+        first = self.pieces[0]
+        return first.first == 1 or (0 < first.number <= self.first_segment and self.order.start == self.foot.index)
 
     def _segment(self, piece: Piece, following: Piece | None) -> None:
         name = fmt.segment_name(piece.number)
@@ -201,7 +223,11 @@ class Scan:
         for origin, last in after.held.items():
             self.index.at(origin).last = last
         for change in range(before.changes + 1, after.changes + 1):
-            self._change(*self._find_change(change, where))
+            found = self._find_change(change, where)
+            if isinstance(found, Framed):
+                self._trim(found.a, bodies.decode_trimmed(found.front))
+            else:
+                self._change(*found)
         self._hole(after.log_end, after.log_hash)
         if self.order.end != after.log_end:
             self._refuse(f"{where}: the log ends at {self.order.end}, and behind it at {after.log_end}", "X")
@@ -215,18 +241,20 @@ class Scan:
             log_from = bad.log_from if bad.log_from <= bad.log_to else first
             self.bad[-1] = bad._replace(log_from=log_from, log_to=log_to)
 
-    def _find_change(self, change: int, where: str) -> tuple[int, AcceptedFront]:
+    def _find_change(self, change: int, where: str) -> tuple[int, AcceptedFront] | Framed:
         """A good copy of it, wherever it stands: mostly right behind the one that is lost."""
         for piece in self.pieces:
             data = _read_all(self.files, fmt.segment_name(piece.number))[: piece.size]
             for record in _good_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
                 if record.kind == fmt.VIEW_ACCEPTED and record.b == change:
                     return record.a, bodies.decode_accepted(record.front)
+                if record.kind == fmt.TRIMMED and record.b == change:
+                    return record
         raise JournalDamaged(
-            f"recovering the journal of {self.own}: {where}: both copies of the accepted view that changed the order of"
-            f" the log or its stamps as number {change} cannot be read (case V). No other master knows what this one"
-            " has accepted, so none can repair it. Next: bring the file back, or set this folder aside and start with"
-            " an empty one: the master then joins as a learner"
+            f"recovering the journal of {self.own}: {where}: both copies of the accepted view or trim that changed the"
+            f" order of the log or its stamps as number {change} cannot be read (case V). No other master"
+            " knows what this one has accepted, so none can repair it. Next: bring the file back, or set this folder"
+            " aside and start with an empty one: the master then joins as a learner"
         )
 
     def _change(self, cut: int, front: AcceptedFront) -> None:
@@ -323,6 +351,7 @@ class Scan:
         else:
             self._refuse(f"record {self.number} or later holds {origin} from {a} on, behind {held.last}", "X")
         if flags & fmt.FLAG_NAMED:
+            held.note_named(a)
             self._name(held, a, bodies.decode_held(front, b, flags))
 
     def _name(self, held: OriginIndex, first: int, columns: bodies.HeldFront) -> None:
@@ -350,6 +379,8 @@ class Scan:
                 state.set_promised(bodies.decode_number(front))
             case fmt.LEFT:
                 state.set_left(bodies.decode_number(front))
+            case fmt.TRIMMED:
+                self._trimmed(flags, a, b, front, place)
             case fmt.REPAIRED:
                 self.repaired.append(Repaired(*bodies.decode_repaired(front)))
 
@@ -380,6 +411,29 @@ class Scan:
         elif change > state.changes:
             self._refuse(f"a view changes the log as number {change} behind {state.changes}", "X")
 
+    def _trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: Place) -> None:
+        """As with a view, the second copy changes nothing."""
+        self.copies.setdefault((NO_VIEW, change), []).append(place)
+        if flags & fmt.FLAG_REPAIR or change <= self.state.changes:
+            return
+        if change != self.state.changes + 1:
+            self._refuse(f"the log is trimmed as change {change} behind {self.state.changes}", "X")
+        foot = bodies.decode_trimmed(front)
+        self.settle()
+        self._trim(first_segment, foot)
+        self.state.set_foot(foot)
+
+    def _trim(self, first_segment: int, foot: Foot) -> None:
+        order = self.order
+        if foot.index > order.end:
+            order.begin(foot.index, foot.hash)
+        elif foot.index >= order.start:  # else a later trim has removed the files that this one left
+            order.trim(foot.index, foot.hash)
+        for node, birth, seq in foot.seqs:
+            self.index.at(Origin(node, birth)).trim(seq, first_segment)
+        self.foot, self.first_segment = foot, first_segment
+        self.abandoned.clear()  # the foot has them
+
     def _know(self, *views: View | None) -> None:
         for view in views:
             if view is not None:
@@ -388,12 +442,17 @@ class Scan:
     def settle(self) -> None:
         """The loop over the records keeps what is held in the index only; now the vitals have it too."""
         for held in self.index.all():
-            if self.state.held.get(held.origin) != held.last:
+            if self.state.held.get(held.origin, 0) != held.last:
                 self.state.set_held(held.origin, held.last)
 
     def lone_copies(self) -> list[Place]:
         """Of the changes, and of the view in force: what one more flipped bit would cost."""
-        needed = [places for (number, change), places in self.copies.items() if change or number == self.state.accepted]
+        feet = [change for number, change in self.copies if number == NO_VIEW]
+        needed = [
+            places
+            for (number, change), places in self.copies.items()
+            if (change == max(feet) if number == NO_VIEW else change or number == self.state.accepted)
+        ]
         return [places[0] for places in needed if len(places) == 1]
 
     def uncopied(self) -> View | None:
@@ -424,8 +483,19 @@ def scan(files: Files, segment_bytes: int) -> Scan | None:
     there = [piece for piece in pieces if piece is not None]
     broken = [number for number, piece in zip(numbers, pieces, strict=True) if piece is None]
     found = Scan(files, own)
-    found.notes += [f"{fmt.segment_name(number)}: nothing in it can be read" for number in broken]
-    found.read(there, broken)
+    notes = [f"{fmt.segment_name(number)}: nothing in it can be read" for number in broken]
+    found.notes += notes
+    found.read(there, broken, trimmed=there[0].first > 1)
+    if not found.is_whole:
+        foot, found = found.foot, Scan(files, own)
+        if foot.index:
+            raise JournalDamaged(
+                f"opening the journal of {own}: {fmt.segment_name(there[0].number)} is the first that is there, and the"
+                f" log, trimmed at {foot.index}, needs earlier ones (case T). Next: bring them back, or set this folder"
+                " aside and start with an empty one: the master then joins as a learner"
+            )
+        found.notes += notes
+        found.read(there, broken)
     return found
 
 

@@ -38,6 +38,11 @@ class Stamps:
         self._stops[low:high] = array("Q", [first + len(merged)])
         self._columns[low:high] = [merged]
 
+    def forget(self, upto: int) -> None:
+        """Nothing up to this seq is asked for any more. A range that reaches beyond stays whole."""
+        gone = bisect_right(self._stops, upto + 1)
+        del self._firsts[:gone], self._stops[:gone], self._columns[:gone]
+
     def get(self, seq: int, held: int) -> int:
         """The stamp of a transaction that was held with the stamp ``held``."""
         at = bisect_right(self._firsts, seq) - 1

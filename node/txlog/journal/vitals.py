@@ -7,6 +7,7 @@ from struct import Struct
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
+from txlog.model.records import Foot
 from txlog.model.view import NO_VIEW, Number, View
 
 _FIXED = Struct("<QQQQ16sQQQQQ")
@@ -79,6 +80,17 @@ class Vitals:
             self.log_hash = hashes[-HASH_BYTES:] or (view.base_hash if cut else NO_HASH)
         self.stable = min(self.stable, cut)
         self.changes += 1
+        self._refresh()
+
+    def set_foot(self, foot: Foot) -> None:
+        """The log was trimmed, which counts as a change: nobody else can tell where. Above its end it is another
+        master's (a snapshot)."""
+        self.changes += 1
+        for node, birth, seq in foot.seqs:
+            if seq > self.held.get(Origin(node, birth), 0):
+                self.set_held(Origin(node, birth), seq)
+        if foot.index > self.log_end:
+            self.log_end, self.log_hash, self.stable = foot.index, foot.hash, foot.index
         self._refresh()
 
     def set_installed(self, number: Number, base_index: int) -> None:

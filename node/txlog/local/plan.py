@@ -313,6 +313,8 @@ def _node_config(
         port=ports[node],
         journal_folder=state.master(node) / "journal",
         journal_bytes_max=spec.masters.storage.size,
+        log_keep_ms=spec.log.keep,
+        log_bytes_max=spec.log.max_size,
         peer_token_file=state.token_file,
         peers=peers,
         workers=_worker_configs(topology, manifest.data_center),

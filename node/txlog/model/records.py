@@ -6,9 +6,13 @@ A record is durable when the fsync behind it has returned; nothing that depends 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
+from txlog.model.configuration import Configuration
 from txlog.model.entry import Run, Span
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Txid
 from txlog.model.view import NO_VIEW, Number, View
 
@@ -92,7 +96,66 @@ class Left(msgspec.Struct, frozen=True):
     coordinator: str
 
 
-Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstalled | Left
+class Abandoned(msgspec.Struct, array_like=True, frozen=True):
+    """A piece of an order that a view cut off the log, behind ``after`` entries with this chain hash: ``spans``, the
+    chain hash behind each, and the idempotency keys in it with their transactions. Kept where ``None`` is the strategy
+    of the view or of one before it: workers that executed it do not go back."""
+
+    after: int
+    after_hash: bytes
+    spans: list[Span]
+    hashes: bytes
+    keys: list[tuple[str, Txid]]
+
+
+class KeyKept(msgspec.Struct, array_like=True, frozen=True):
+    """The transaction that counts for an idempotency key, as :class:`txlog.protocol.keys.First` has it."""
+
+    key: str
+    node: str
+    birth: int
+    seq: int
+    stamp: int
+    content: bytes
+
+
+class Foot(msgspec.Struct, array_like=True, frozen=True):
+    """What is kept for ever of a log that was trimmed behind its first ``index`` entries (rule 19): the chain hash
+    there, the last entry's origin and stamp, the last seq of each origin among them (node, birth, seq), the keys that
+    may still be repeated, the txids that skips name with the index of the skip, and the abandoned orders known then."""
+
+    index: int
+    hash: bytes
+    last: tuple[str, int]
+    stamp: int
+    seqs: list[tuple[str, int, int]]
+    keys: list[KeyKept]
+    skips: list[tuple[str, int]]
+    abandoned: list[Abandoned]
+    configuration: tuple[int, Configuration] | None = None
+    """In force there, and since which entry."""
+    retention: int = 0
+    """For how long keys are kept there, in stamps."""
+    retentions: list[tuple[int, int, int]] = []
+    """Where that was changed before: index, stamp, and for how long it was until then."""
+
+    def seq_of(self, node: str, birth: int) -> int:
+        """The last seq of an origin at the foot, 0 for one that has none."""
+        return next((seq for n, b, seq in self.seqs if n == node and b == birth), 0)
+
+
+NO_FOOT: Final = Foot(0, b"", ("", 0), 0, [], [], [], [])
+"""Of a log that is whole."""
+
+
+class Trimmed(msgspec.Struct, frozen=True):
+    """The log begins behind this foot from now on. What stood below may be gone from the disk once this is durable; a
+    foot above the log's end is a snapshot of another master, taken over (the log is what it says then)."""
+
+    foot: Foot
+
+
+Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstalled | Left | Trimmed
 
 
 class QueuedMeta(msgspec.Struct, frozen=True):
@@ -136,30 +199,19 @@ class Damage(msgspec.Struct, frozen=True):
     spans: list[Span]
 
 
-class Abandoned(msgspec.Struct, frozen=True):
-    """A piece of an order that a view cut off the log, behind ``after`` entries with this chain hash: ``spans``, the
-    chain hash behind each, and the idempotency keys in it with their transactions. Kept where ``None`` is the strategy
-    of the view or of one before it: workers that executed it do not go back."""
-
-    after: int
-    after_hash: bytes
-    spans: list[Span]
-    hashes: bytes
-    keys: list[tuple[str, Txid]]
-
-
 class Recovered(msgspec.Struct):
     """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
 
-    ``log_spans`` is the order of the whole log, ``log_hashes`` its chain hashes (16 bytes each, index 1 first). Where
-    the order itself is damaged, a span with an empty node stands for the entries that are missed, and their hashes are
-    zeros but for the last. ``log_stamp`` is the stamp of the last entry, 0 without one. ``queued`` lists, per origin,
-    what is held beyond the stable part of the log (or, while a silent master is out, beyond what was stable when it
-    went: ``View.apart_at``), in the log or not. ``keys`` are the keyed and skip entries of the log, in order.
-    ``fresh``: the journal was made by this very start. ``installed`` is the accepted view or None. ``accepted_number``,
-    ``promised`` and ``left`` are known even where the records themselves cannot be read: the number of the latest
-    accepted view, the highest number that was promised or accepted, the number of the view that this master has left;
-    (0, 0, "") without one. ``abandoned``: oldest first; one that cannot be read in full is not among them."""
+    ``log_spans`` is the order of the log behind its ``foot``, ``log_hashes`` its chain hashes there (16 bytes each, the
+    first entry behind the foot first). Where the order itself is damaged, a span with an empty node stands for the
+    entries that are missed, and their hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry,
+    0 without one. ``queued`` lists, per origin, what is held beyond the stable part of the log (or, while a silent
+    master is out, beyond what was stable when it went: ``View.apart_at``), in the log or not. ``keys`` are the keyed
+    and skip entries of the log, in order. ``fresh``: the journal was made by this very start. ``installed`` is the
+    accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records themselves
+    cannot be read: the number of the latest accepted view, the highest number that was promised or accepted, the number
+    of the view that this master has left; (0, 0, "") without one. ``abandoned``: oldest first; one that cannot be read
+    in full is not among them."""
 
     node: str
     birth: int
@@ -179,3 +231,14 @@ class Recovered(msgspec.Struct):
     promised: Number = NO_VIEW
     left: Number = NO_VIEW
     abandoned: list[Abandoned] = []
+    foot: Foot = NO_FOOT
+
+    @property
+    def log_end(self) -> int:
+        """Index of the last entry."""
+        return self.foot.index + len(self.log_hashes) // HASH_BYTES
+
+    def hash_at(self, index: int) -> bytes:
+        """Chain hash behind an entry that is kept, or at the foot."""
+        at = HASH_BYTES * (index - self.foot.index)
+        return bytes(self.log_hashes[at - HASH_BYTES : at]) if at else self.foot.hash

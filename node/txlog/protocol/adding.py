@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from txlog.model.errors import Fatal
 from txlog.protocol.agreement import Agreement
+from txlog.protocol.history import History
 from txlog.protocol.peers import Peer
 from txlog.protocol.state import MasterState
+from txlog.wire.messages import Claim
 
 
 class Adding(MasterState):
@@ -45,9 +47,12 @@ class Adding(MasterState):
                 claim = peer.pending[0]
                 if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:
                     break
-                if history.hash_at(claim.log_index) != claim.log_hash:
-                    raise Fatal(
-                        "Forked", f"{peer.node} has another log than this master at or before index {claim.log_index}"
-                    )
+                if history.keeps(claim.log_index):  # below the foot, where everybody has come by this same log
+                    self._check_claim(history, peer, claim)
                 peer.usable_counter = max(peer.usable_counter, claim.counter)
                 peer.pending.popleft()
+
+    @staticmethod
+    def _check_claim(history: History, peer: Peer, claim: Claim) -> None:
+        if history.hash_at(claim.log_index) != claim.log_hash:
+            raise Fatal("Forked", f"{peer.node} has another log than this master at or before index {claim.log_index}")

@@ -17,12 +17,14 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.records import (
     Abandoned,
     Added,
+    Foot,
     Held,
     QueuedMeta,
     Record,
     Recovered,
     Stable,
     Stamped,
+    Trimmed,
     ViewAccepted,
     ViewInstalled,
 )
@@ -70,7 +72,7 @@ class Agreement:
         self.by_origin: dict[Origin, OriginQueue] = {}
         self.slots: dict[Origin, int] = {}
         self.ranks: list[int] = []
-        self.history = History(view.cluster_id, [Origin(*one) for one in view.origins])
+        self.history = History(view.cluster_id, [Origin(*one) for one in view.origins], recovered.foot)
         self._number(self.history.origins)
         self.own = self.by_origin[own]
         self.late: list[tuple[Late, bytes]] = []
@@ -103,8 +105,9 @@ class Agreement:
             queue.limit = ENDLESS if queue.origin in members or not self.view.known else self.view.known[slot]
 
     def _recover(self, recovered: Recovered) -> None:
-        at = index = 0
+        at, index = 0, recovered.foot.index
         self._settled = self.settled_at
+        self._begin_at(recovered.foot)
         unsettled: dict[Origin, int] = {}
         for span in recovered.log_spans:
             origin = Origin(span.node, span.birth)
@@ -134,6 +137,46 @@ class Agreement:
                 self._note_key(seen.index, seen.key, First(Txid(origin, seen.span.first_seq), seen.stamp, seen.content))
         self.keys.settle(self.settled_at)
         self.own_synced = self._own_synced()
+
+    def _begin_at(self, foot: Foot) -> None:
+        """The log begins behind this foot."""
+        for node, birth, seq in foot.seqs:
+            self.by_origin[Origin(node, birth)].begin(seq)
+        if foot.index:
+            self.log_key = (foot.stamp, self.ranks[self.slots[Origin(*foot.last)]])
+            self.last_stamp = max(self.last_stamp, foot.stamp)
+        self.keys.resume(foot)
+        self.skips = dict(foot.skips)
+        if foot.configuration is not None:
+            self.configurations.resume(*foot.configuration)
+
+    def trim(self, foot: Foot) -> None:
+        """Forget the log up to there (rule 19); the caller has decided that nobody needs it."""
+        assert self.history.start < foot.index <= self.settled_at, (self.history.start, foot.index, self.settled_at)
+        self.history.trim(foot)
+        self.noops = {index: txid for index, txid in self.noops.items() if index > foot.index}
+        self.configurations.trim(foot.index)
+        held = self.configurations.held
+        self.configurations.held = {
+            txid: key for txid, key in held.items() if not self.history.is_trimmed(txid.origin, txid.seq)
+        }
+        self.records.append(Trimmed(foot))
+
+    def take_over(self, foot: Foot) -> None:
+        """A snapshot takes the place of a log that is below it everywhere; what is held beyond it stays. Only a master
+        that is in no view does this: it has promised nothing of its own log."""
+        assert foot.index > self.history.length, (foot.index, self.history.length)
+        origins = list(self.history.origins)
+        origins += [Origin(n, b) for n, b, _ in foot.seqs if Origin(n, b) not in origins]
+        self.history.renumber(origins)
+        self.history.begin(foot)
+        self._number(origins)
+        self._begin_at(foot)
+        self.stable = self._settled = foot.index
+        self.own_synced = self._own_synced()
+        self.noops.clear()
+        self.abandoned = list(foot.abandoned)
+        self.records.append(Trimmed(foot))
 
     def _recover_held(self, meta: QueuedMeta) -> None:
         origin = Origin(meta.node, meta.birth)
@@ -374,10 +417,10 @@ class Agreement:
 
     def hash_when_closed(self, index: int) -> bytes | None:
         """The chain hash at ``index`` if the view were closed with what is held here: the log, then the queue in key
-        order. None above all that."""
+        order. None above all that, and below the foot of the log."""
         beyond = index - self.history.length
         if beyond <= 0:
-            return self.history.hash_at(index)
+            return self.history.hash_at(index) if self.history.keeps(index) else None
         counts = [min(len(queue), beyond) for queue in self.queues]
         prefix = in_key_order(self.queues, self.ranks, counts) if sum(counts) >= beyond else None
         return self._chain(prefix.leaves[:beyond])[-HASH_BYTES:] if prefix is not None else None

@@ -279,12 +279,27 @@ def branches_of(reports: list[Report], own: History) -> list[Branch]:
             or len(longest.hashes) != HASH_BYTES * len(log)
         ):
             raise Unclosed(f"the report of {longest.node} does not fit the log here")
+        shared, log, hashes = _above_foot(own, longest, log, hashes)
         same = 0
         while same < len(log) and shared + same < own.length and own.hash_at(shared + same + 1) == hashes[same]:
             same += 1
         shared, log, hashes = shared + same, log[same:], hashes[same:]
         branches.append(Branch(view, found[number], shared, log, hashes))
     return branches
+
+
+def _above_foot(
+    own: History, report: Report, log: list[Name], hashes: list[bytes]
+) -> tuple[int, list[Name], list[bytes]]:
+    """A log that is told from below the foot of the log here, which everybody has come by."""
+    shared, below = report.shared, own.start - report.shared.index
+    if below <= 0:
+        if shared.index and own.hash_at(shared.index) != shared.hash:
+            raise Unclosed(f"the log of {report.node} is told behind {shared.index}, which is another one here")
+        return shared.index, log, hashes
+    if below > len(log) or hashes[below - 1] != own.foot_hash:
+        raise Unclosed(f"the log of {report.node} does not go through index {own.start}, from where it is kept here")
+    return own.start, log[below:], hashes[below:]
 
 
 def _hash_at(branch: Branch, index: int, own: History) -> bytes:

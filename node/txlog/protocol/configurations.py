@@ -40,6 +40,17 @@ class Configurations:
         assert len(self.places) + len(self.noops) == 1, "the founding is learnt before anything else"
         self.places = [placed(0, founding)]
 
+    def resume(self, since: int, configuration: Configuration) -> None:
+        """What is in force at the foot of a log, since that entry."""
+        self.places = [placed(since, configuration)]
+        self.noops.clear()
+
+    def trim(self, index: int) -> None:
+        """What was in force before this place, and where nothing came of a change, is asked for no more."""
+        since = self.place(index).since
+        self.places = [one for one in self.places if one.since >= since]
+        self.noops = {at: txid for at, txid in self.noops.items() if at > index}
+
     def copy(self, upto: int) -> Configurations:
         """The same up to this place in the log."""
         other = Configurations(self.places[0].configuration)
@@ -68,7 +79,7 @@ class Configurations:
     def place(self, index: int) -> Placed:
         """What is in force at this place of the log."""
         at = len(self.places) - 1
-        while self.places[at].since > index:
+        while at and self.places[at].since > index:
             at -= 1
         return self.places[at]
 

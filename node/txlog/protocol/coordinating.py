@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
@@ -19,6 +20,7 @@ from txlog.protocol.standing import NEVER
 from txlog.wire.messages import (
     Accept,
     Accepted,
+    Checkpoint,
     Departure,
     Install,
     Missing,
@@ -38,13 +40,26 @@ class Coordinating(Membership):
         ballot = self.highest[1] + 1 if self.highest[0] == epoch else 1
         number = (epoch, ballot, self.settings.node)
         self.highest = max(self.highest, number)
-        proposal = Propose(number, view.cluster_id, wanted, view.number, gone, checkpoints_of(agreement))
+        checkpoints = [*checkpoints_of(agreement), *self._places_of(wanted)]
+        proposal = Propose(number, view.cluster_id, wanted, view.number, gone, checkpoints)
         self.change = change = Change(proposal, wanted, self.around.now_ms)
         self._promise(number)
         self._reported = self._report(proposal)
         change.report(self._reported, self.around.now_ms)
         if not change.unreported:
             self._close(change)
+
+    def _places_of(self, members: list[Member]) -> list[Checkpoint]:
+        """Where those from outside say that they are: one that has taken over a snapshot has no other place."""
+        assert self.agreement is not None
+        history = self.agreement.history
+        asked = [self._candidates.get(m.node) for m in members]
+        places = {who.log_index: who.log_hash for who in asked if who is not None}
+        return [
+            Checkpoint(index, value)
+            for index, value in sorted(places.items())
+            if history.start <= index <= history.length and history.hash_at(index) == value
+        ]
 
     def on_report(self, report: Report) -> None:
         """A member has stopped and tells what it holds."""
@@ -89,6 +104,10 @@ class Coordinating(Membership):
         few = closed.majority and not all(one.has_majority(know) for one in closed.jointly)
         if few and not is_ordered(change.gone):
             self._give_up("those who know the log have no more than half of the weight, as it was or as it will be")
+            return
+        below = [r.node for r in reports if _shared_with(agreement.history, r, closed.cut, closed.cut) == BELOW]
+        if below:
+            self._give_up(f"{', '.join(below)} stands below what is kept of the log here and needs a snapshot first")
             return
         change.closed = closed
         stamps = array("Q", closed.stamps).tobytes()
@@ -177,9 +196,16 @@ class Coordinating(Membership):
             self.sends += [(node, change.proposal) for node in change.unreported]
 
 
+BELOW: Final = -1
+
+
 def _shared_with(history: History, report: Report, cut: int, base: int) -> int:
     """How much of a base, which is all of ``history`` now and was cut behind ``cut``, the log of this report shares."""
     place = report.shared
+    if place.index < history.start:
+        above = history.start - place.index
+        known = report.hashes[(above - 1) * HASH_BYTES : above * HASH_BYTES] == history.foot_hash
+        return history.start if known else BELOW
     if place.index > base or (place.index and history.hash_at(place.index) != place.hash):
         return min(place.index, cut)
     index = place.index

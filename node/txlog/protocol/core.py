@@ -23,8 +23,8 @@ LOOK_MS: Final = 20
 
 class Core(Following):
     """One master, layer upon layer, each a file: ``state.py`` ← ``adding.py`` ← ``hearing.py`` ← ``posting.py`` ←
-    ``leaving.py`` ← ``configuring.py`` ← ``submitting.py`` ← ``following.py``; here: who is listened to, and what is
-    done when time passes."""
+    ``leaving.py`` ← ``configuring.py`` ← ``submitting.py`` ← ``trimming.py`` ← ``snapshots.py`` ← ``following.py``;
+    here: who is listened to, and what is done when time passes."""
 
     def __init__(self, settings: Settings, recovered: Recovered, now: Now) -> None:
         super().__init__(settings, recovered, now)
@@ -54,6 +54,10 @@ class Core(Following):
                 self.founding.begin(message.view)
             case Forward():
                 self._on_forward(peer, message, now)
+            case wire.Below():
+                self._on_below(peer, message)
+            case wire.Snapshot():
+                self._on_snapshot(peer, message)
             case _:
                 self._on_change(peer, message, now)
         self._enter_view(now)

@@ -9,13 +9,13 @@ import msgspec
 from txlog.model.configuration import LEAVING, Configuration
 from txlog.protocol.configurations import Placed
 from txlog.protocol.events import Now
-from txlog.protocol.submitting import Submitting
+from txlog.protocol.snapshots import Snapshots
 
 _ENDLESS_MS: Final = 1 << 50
 """A master that is taken out for good waits for those that stay, however long."""
 
 
-class Following(Submitting):
+class Following(Snapshots):
     """``removed``: the log does without this master, for good."""
 
     removed = False

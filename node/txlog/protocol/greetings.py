@@ -23,6 +23,8 @@ def who_now(views: Views) -> Who:
         views.around.heard_itself(),
         views.backup_at,
         views.around.told(),
+        agreement.history.length if agreement is not None else 0,
+        agreement.history.hash if agreement is not None else b"",
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_start
 from txlog.model.ids import Origin
+from txlog.model.records import NO_FOOT, Foot
 
 _MARK: Final = 1024
 """Every so many entries the seqs reached are noted, so that no look-up counts from the beginning."""
@@ -19,22 +20,58 @@ _MARK: Final = 1024
 
 class History:
     """Order and hashes of the log. ``length`` is the last index; index 0 is the empty log. An origin's seqs in the
-    log run from 1 without a gap."""
+    log run from 1 without a gap. Nothing below ``start`` is kept but what the ``foot`` says: indexes asked for are 0,
+    ``start`` or above."""
 
-    def __init__(self, cluster_id: bytes, origins: list[Origin]) -> None:
+    def __init__(self, cluster_id: bytes, origins: list[Origin], foot: Foot = NO_FOOT) -> None:
         assert len(origins) <= 255, "an origin's slot is one byte"
         self.start_hash = chain_start(cluster_id)
         self.origins = origins
         self._slots = {origin: slot for slot, origin in enumerate(origins)}
         self._order = bytearray()
         self._hashes = bytearray()
-        self._last = self.start_hash
-        self._indexes = [array("Q") for _ in origins]  # slot -> index of seq 1, 2, ...
-        self._reached = [tuple(0 for _ in origins)]  # per mark: seqs in the log before it
+        self.foot = foot
+        self.start = foot.index
+        self._last = self.foot_hash
+        self._below = [foot.seq_of(*origin) for origin in origins]  # slot -> last seq at the foot
+        self._indexes = [array("Q") for _ in origins]  # slot -> index of the seqs behind these
+        self._reached = [tuple(0 for _ in origins)]  # per mark: seqs in the log between the foot and it
+
+    @property
+    def foot_hash(self) -> bytes:
+        """Chain hash at ``start``."""
+        return self.foot.hash if self.foot.index else self.start_hash
 
     @property
     def length(self) -> int:
-        return len(self._order)
+        return self.start + len(self._order)
+
+    def keeps(self, index: int) -> bool:
+        """Whether the hash at this index is known here."""
+        return index == 0 or self.start <= index <= self.length
+
+    def trim(self, foot: Foot) -> None:
+        """Forget the entries up to ``foot.index``."""
+        assert self.hash_at(foot.index) == foot.hash, "the foot of another log"
+        order, hashes = bytes(self._order[foot.index - self.start :]), self._hashes[self._at(foot.index) :]
+        self._restart(foot)
+        self.append(order, bytes(hashes))
+
+    def begin(self, foot: Foot) -> None:
+        """Take over another master's foot in place of what was known (a snapshot)."""
+        self._restart(foot)
+
+    def _restart(self, foot: Foot) -> None:
+        self.foot, self.start = foot, foot.index
+        self._last = self.foot_hash
+        self._order, self._hashes = bytearray(), bytearray()
+        self._below = [foot.seq_of(*origin) for origin in self.origins]
+        self._indexes = [array("Q") for _ in self.origins]
+        self._reached = [tuple(0 for _ in self.origins)]
+
+    def _at(self, index: int) -> int:
+        """Where the hashes behind this index begin."""
+        return (index - self.start) * HASH_BYTES
 
     @property
     def hash(self) -> bytes:
@@ -47,14 +84,18 @@ class History:
             return self.hash
         if index == 0:
             return self.start_hash
-        return bytes(self._hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES])
+        if index == self.start:
+            return self.foot_hash
+        assert index > self.start, f"index {index} was trimmed, the log is kept from {self.start} on"
+        at = self._at(index)
+        return bytes(self._hashes[at - HASH_BYTES : at])
 
     def append(self, order: bytes, hashes: bytes) -> None:
         """Put entries behind the log: the slot of each, and the chain hash behind each, end to end."""
         assert len(hashes) == len(order) * HASH_BYTES
         done = 0
         while done < len(order):
-            part = order[done : done + _MARK - self.length % _MARK]
+            part = order[done : done + _MARK - len(self._order) % _MARK]
             self._append_part(part)
             done += len(part)
         if hashes:
@@ -70,17 +111,19 @@ class History:
                 self._indexes[slot].append(index)
                 index += 1
         self._order += order
-        if self.length % _MARK == 0:
+        if len(self._order) % _MARK == 0:
             self._reached.append(tuple(len(indexes) for indexes in self._indexes))
 
     def cut(self, index: int) -> list[int]:
         """Forget the entries behind ``index``; how many of each slot they were."""
-        gone = self._order[index:]
+        assert index >= self.start, f"cut behind {index}, the log is kept from {self.start} on"
+        at = index - self.start
+        gone = self._order[at:]
         counts = [gone.count(slot) for slot in range(len(self.origins))]
-        del self._order[index:]
-        del self._hashes[index * HASH_BYTES :]
-        del self._reached[index // _MARK + 1 :]
-        self._last = bytes(self._hashes[-HASH_BYTES:]) if self._hashes else self.start_hash
+        del self._order[at:]
+        del self._hashes[at * HASH_BYTES :]
+        del self._reached[at // _MARK + 1 :]
+        self._last = bytes(self._hashes[-HASH_BYTES:]) if self._hashes else self.foot_hash
         for indexes, count in zip(self._indexes, counts, strict=True):
             del indexes[len(indexes) - count :]
         return counts
@@ -93,6 +136,7 @@ class History:
         slots = {origin: slot for slot, origin in enumerate(origins)}
         old = [slots.get(origin) for origin in self.origins]
         assert all(new is not None for new, ix in zip(old, self._indexes, strict=True) if len(ix)), "an origin is gone"
+        assert all(new is not None for new, seq in zip(old, self._below, strict=True) if seq), "an origin is gone"
         table = bytes([slot if slot is not None else 0 for slot in old]).ljust(256, b"\0")
         self._order = self._order.translate(table)
         indexes: list[array[int]] = [array("Q") for _ in origins]
@@ -108,6 +152,7 @@ class History:
                     row[new] = seqs
             reached.append(tuple(row))
         self._reached = reached
+        self._below = [self.foot.seq_of(*origin) for origin in origins]
         self.origins = origins
         self._slots = slots
 
@@ -117,26 +162,43 @@ class History:
     def index_of(self, origin: Origin, seq: int) -> int:
         """The index of a transaction, 0 when it is not in the log."""
         slot = self._slots.get(origin)
-        if slot is None or not 1 <= seq <= len(self._indexes[slot]):
+        if slot is None:
             return 0
-        return self._indexes[slot][seq - 1]
+        at = seq - self._below[slot]
+        return self._indexes[slot][at - 1] if 1 <= at <= len(self._indexes[slot]) else 0
+
+    def is_trimmed(self, origin: Origin, seq: int) -> bool:
+        """Whether a transaction stood in the log below its foot."""
+        slot = self._slots.get(origin)
+        return slot is not None and 1 <= seq <= self._below[slot]
 
     def seq_within(self, slot: int, index: int) -> int:
         """The last seq of an origin at or before ``index``."""
-        return bisect_right(self._indexes[slot], index)
+        assert index >= self.start, f"index {index} was trimmed, the log is kept from {self.start} on"
+        return self._below[slot] + bisect_right(self._indexes[slot], index)
+
+    def seqs_at(self, index: int) -> list[tuple[str, int, int]]:
+        """Node, birth and last seq at or before ``index`` of each origin that has one there."""
+        found = [(o.node, o.birth, self.seq_within(slot, index)) for slot, o in enumerate(self.origins)]
+        return [one for one in found if one[2]]
 
     def order(self, after: int, upto: int) -> bytes:
         """The slots of the entries ``after + 1`` to ``upto``."""
-        return bytes(self._order[after:upto])
+        return bytes(self._order[max(0, after - self.start) : upto - self.start])
 
     def hashes(self, after: int, upto: int) -> bytes:
         """The chain hashes behind the entries ``after + 1`` to ``upto``, end to end."""
-        return bytes(self._hashes[after * HASH_BYTES : upto * HASH_BYTES])
+        return bytes(self._hashes[self._at(after) : self._at(upto)])
 
     def spans(self, after: int, upto: int) -> list[Span]:
         """The entries ``after + 1`` to ``upto`` by name, neighbours of one origin together."""
+        assert after >= self.start, f"index {after} was trimmed, the log is kept from {self.start} on"
+        after, upto = after - self.start, upto - self.start
         mark = after // _MARK
-        reached = [seqs + self._order.count(slot, mark * _MARK, after) for slot, seqs in enumerate(self._reached[mark])]
+        reached = [
+            self._below[slot] + seqs + self._order.count(slot, mark * _MARK, after)
+            for slot, seqs in enumerate(self._reached[mark])
+        ]
         found: list[Span] = []
         order = bytes(self._order[after:upto])
         at, end = 0, len(order)

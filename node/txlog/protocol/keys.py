@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from txlog.model.ids import Txid
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import Foot, KeyKept
 from txlog.model.stamp import LOGICAL_BITS
 
 
@@ -49,6 +50,18 @@ class Keys:
         self._unsettled: deque[Entered] = deque()
         self._changes: list[Retention] = []
         self._longest = self._retention
+
+    def resume(self, foot: Foot) -> None:
+        """What counts at the foot of a log, in log order."""
+        self.logged.clear()
+        self._unsettled.clear()
+        if foot.index:
+            self._retention = foot.retention
+            self._changes = [Retention(*one) for one in foot.retentions]
+            self._longest = max([self._retention, *(one.before for one in self._changes)])
+        for one in foot.keys:
+            self.logged[one.key] = First(Txid(Origin(one.node, one.birth), one.seq), one.stamp, one.content)
+            self.waiting.pop(one.key, None)
 
     def entered(self, index: int, key: str, first: First) -> Txid | None:
         """An entry with this key enters the log. The txid that counts instead, when this one is a no-op."""
@@ -94,9 +107,12 @@ class Keys:
 
     def retain(self, index: int, stamp: int, retention_ms: int) -> None:
         """Behind this entry of the log keys are kept for so long."""
-        if retention_ms << LOGICAL_BITS != self._retention:
+        self._change(index, stamp, retention_ms << LOGICAL_BITS)
+
+    def _change(self, index: int, stamp: int, retention: int) -> None:
+        if retention != self._retention:
             self._changes.append(Retention(index, stamp, self._retention))
-            self._retention = retention_ms << LOGICAL_BITS
+            self._retention = retention
             self._longest = max(self._longest, self._retention)
 
     def begin(self, retention_ms: int) -> None:
@@ -110,6 +126,33 @@ class Keys:
         if before is not None and self.is_repeat(before.stamp, stamp):
             return before
         return self.waiting.get(key)
+
+    def changes(self, after: int, upto: int) -> list[tuple[int, int, int]]:
+        """Where the time was changed, behind one entry of the log and up to another: index, stamp, the time from there
+        on."""
+        times = [*(one.before for one in self._changes[1:]), self._retention]
+        rows = zip(self._changes, times, strict=False)
+        return [(one.at, one.stamp, time >> LOGICAL_BITS) for one, time in rows if after < one.at <= upto]
+
+    def copy_at(self, foot: Foot) -> Keys:
+        """Those that count at this foot of the log, to go on from; without one, at the log's beginning."""
+        first = self._changes[0].before if self._changes else self._retention
+        other = Keys(first >> LOGICAL_BITS)
+        other.resume(foot)
+        return other
+
+    @property
+    def times(self) -> tuple[int, list[tuple[int, int, int]]]:
+        """The time now, and where it was changed, as a foot has them."""
+        return self._retention, [(one.at, one.stamp, one.before) for one in self._changes]
+
+    def kept(self, stamp: int) -> list[KeyKept]:
+        """Everything that an entry behind one of this stamp may repeat. Only where nothing may leave the log."""
+        return [
+            KeyKept(key, one.txid.origin.node, one.txid.origin.birth, one.txid.seq, one.stamp, one.content)
+            for key, one in self.logged.items()
+            if stamp - one.stamp <= self._longest
+        ]
 
     def _forget(self, stamp: int) -> None:
         """Drop what no later entry can repeat any more. Stamps grow along the log, and so along the dict."""

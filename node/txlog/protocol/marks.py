@@ -12,6 +12,8 @@ def marks_now(
 ) -> Marks:
     """The marks of this instant; ``last`` itself when nothing has changed."""
     own, synced, stable = agreement.last_own, agreement.own_synced, agreement.stable
+    if not agreement.view.epoch:  # a snapshot, of which the first view has to show that it is of this log
+        stable = 0
     if not agreement.installed:
         quorum = last.quorum
     elif own == synced and len(peers) + 1 == len(configured):

@@ -128,9 +128,9 @@ class Membership(Fetching):
                 number, me, self.birth, self.start, view, False, 0, empty, empty, [], b"", 0, [], [], [], prefers
             )
         history = agreement.history
-        shared = Checkpoint(0, history.start_hash)
+        shared = Checkpoint(history.start, history.foot_hash)
         for one in sorted(proposal.checkpoints, key=lambda c: -c.index):
-            if one.index <= history.length and history.hash_at(one.index) == one.hash:
+            if history.start <= one.index <= history.length and history.hash_at(one.index) == one.hash:
                 shared = one
                 break
         members = self.accepted.members if self.accepted is not None else []

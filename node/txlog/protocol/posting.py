@@ -78,7 +78,7 @@ class Posting(Hearing):
         push = self._rounds.push(agreement, peer)
         ask = due or push is not None
         answers, peer.owed = peer.owed, 0
-        known = peer.claim.log_index if peer.claim else 0
+        known = max(peer.claim.log_index if peer.claim else 0, agreement.history.start)
         order = order_hash = b""
         if known < claim.log_index:
             order = agreement.history.order(known, min(claim.log_index, known + ORDER_MAX))

@@ -174,6 +174,19 @@ class OriginQueue:
         at = self._at(first_seq)
         return [leaf[:HASH_BYTES] for leaf in self._leaves[at : at + last_seq - first_seq + 1]]
 
+    def begin(self, seq: int) -> None:
+        """Everything up to ``seq`` stands below the foot of the log. What is held beyond it stays."""
+        assert seq >= self.in_log, (self.origin, seq, self.in_log)
+        kept = min(max(0, seq - self.in_log), self.held - self.in_log)
+        if kept:
+            self.take(kept)
+        if seq > self.held:
+            self.in_log = self.held = seq
+            for cells in (self._stamps, self._leaves, self._keys, self._kinds):
+                cells.clear()
+            self._head = 0
+        self.settled = max(self.settled, seq)
+
     def pass_by(self, count: int) -> None:
         """The next ``count`` stand in the log of a journal that is being recovered."""
         assert self.held == self.in_log

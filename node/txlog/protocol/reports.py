@@ -12,14 +12,15 @@ from txlog.wire.messages import (
 
 
 def checkpoints_of(agreement: Agreement) -> list[Checkpoint]:
-    """The log's end, and places ever farther back: a report begins at the last one that its log has too."""
+    """The log's end, and places ever farther back: a report begins at the last one that its log has too, or
+    at the foot of its own log, where nobody is below."""
     history = agreement.history
-    places = {0, agreement.stable, agreement.settled_at}
+    places = {0, history.start, agreement.stable, agreement.settled_at}
     back = 0
     while back <= history.length:
         places.add(history.length - back)
         back = max(1, 2 * back)
-    return [Checkpoint(index, history.hash_at(index)) for index in sorted(places, reverse=True)]
+    return [Checkpoint(index, history.hash_at(index)) for index in sorted(places, reverse=True) if history.keeps(index)]
 
 
 def pending_of(agreement: Agreement) -> list[Pending]:

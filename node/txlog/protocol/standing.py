@@ -230,6 +230,14 @@ class Standing:
         origins = [Origin(*one) for one in view.origins]
         self._holders[known.node] = dict(zip(origins, known.held, strict=False))
 
+    @property
+    def candidates(self) -> list[Who]:
+        """What those who looked around have said since the latest view was accepted."""
+        return list(self._candidates.values())
+
+    def candidate(self, node: str) -> Who | None:
+        return self._candidates.get(node)
+
     def heard_start(self, origin: Origin, start: int) -> None:
         """This process of it was heard itself; what was said of an earlier one is no more."""
         if start > self._starts.get(origin, 0):

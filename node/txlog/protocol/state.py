@@ -16,7 +16,7 @@ from txlog.protocol.queue import ENDLESS
 from txlog.protocol.rounds import Rounds
 from txlog.protocol.surroundings import Surroundings
 from txlog.protocol.views import Views
-from txlog.wire.messages import FetchRuns, Message
+from txlog.wire.messages import Checkpoint, FetchRuns, Message
 
 NOTHING: Final = Effects()
 """What most calls have to say; nobody writes into it."""
@@ -24,7 +24,8 @@ NOTHING: Final = Effects()
 
 class MasterState:
     """``agreement`` is there once a view is installed, or followed as a learner; ``peers`` are the other members of the
-    latest view. ``asked``: questions that came around a lost link; the caller answers them by :meth:`route`."""
+    latest view. ``reached``: where each configured master was last known to be, over changes of views.
+    ``asked``: questions that came around a lost link; the caller answers them by :meth:`route`."""
 
     def __init__(self, settings: Settings, recovered: Recovered, now: Now) -> None:
         self.settings = settings
@@ -45,6 +46,7 @@ class MasterState:
         self._rounds = Rounds(settings)
         self._advanced: tuple[int, list[int]] = (-1, [])
         self.asked: list[tuple[str, FetchRuns]] = []
+        self.reached: dict[str, Checkpoint] = {}
         self._stirred = True
         self._looked_ms = -(1 << 60)
         self._who_ms = -(1 << 60)
@@ -104,6 +106,7 @@ class MasterState:
         if view.has(agreement.own.origin):
             self.slot = agreement.slots[agreement.own.origin]
         shared = self._shared_own(agreement)
+        self._note_peers()
         self.peers = [Peer(agreement.slots[m.origin], m) for m in view.members if m.origin != agreement.own.origin]
         for peer in self.peers:
             peer.pushed = peer.held_of_mine = shared
@@ -111,16 +114,24 @@ class MasterState:
         self._advanced = (-1, [])
         self._rounds.entered(now.mono)
 
+    def _note_peers(self) -> None:
+        """Where the members were when they last said so (rule 19: the silent ones count)."""
+        for peer in self.peers:
+            if peer.claim is not None:
+                self.reached[peer.node] = Checkpoint(peer.claim.log_index, peer.claim.log_hash)
+
     def _shared_own(self, agreement: Agreement) -> int:
         """The last own seq that every member of the view holds for certain."""
-        return max(agreement.own_synced, agreement.history.seq_within(self.slot, agreement.view.base_index))
+        history, base = agreement.history, agreement.view.base_index
+        return max(agreement.own_synced, history.seq_within(self.slot, base) if base >= history.start else 0)
 
     def _learn(self, cluster: bytes) -> None:
         """A master without a view follows: it holds what it is sent, and counts for nothing (rule 2)."""
         recovered = self._recovered
         assert recovered is not None
         own = Origin(self.settings.node, self.birth)
-        view = View(0, 0, "", [], cluster, 0, bytes(16), [(own.node, own.birth)], [])
+        others = [(node, birth) for node, birth, _ in recovered.foot.seqs if (node, birth) != own]
+        view = View(0, 0, "", [], cluster, 0, bytes(16), [(own.node, own.birth), *others], [])
         self.agreement = Agreement(own, view, recovered, self.settings.key_retention_ms)
         self.agreement.installed = False
         self.views.agreement = self.agreement
@@ -143,7 +154,7 @@ class MasterState:
         assert recovered is not None
         queued = [q.first_seq + len(q.stamps) - 1 for q in recovered.queued if q.birth == self.birth]
         logged = [s.first_seq + s.count - 1 for s in recovered.log_spans if s.birth == self.birth]
-        return max([0, *queued, *logged])
+        return max([recovered.foot.seq_of(self.settings.node, self.birth), *queued, *logged])
 
     def _last_stamp(self) -> int:
         return self.agreement.last_stamp if self.agreement is not None else self.ceiling

@@ -30,8 +30,10 @@ def trace(agreement: Agreement, index: int, value: bytes) -> Traced | None:
     history = agreement.history
     spans: list[Span] = []
     keys: list[tuple[str, Txid]] = []
-    while index and not (index <= history.length and history.hash_at(index) == value):
+    while index and not (history.keeps(index) and history.hash_at(index) == value):
         piece = _piece(agreement.abandoned, index, value)
+        if piece is None and spans and index < history.start:
+            break  # the orders that were abandoned are all known: it was on the log, where that is trimmed now
         if piece is None:
             return None
         mine = _first(piece.spans, index - piece.after)

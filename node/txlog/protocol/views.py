@@ -149,6 +149,8 @@ class Views(Coordinating):
             return False
         if not self.around.both_ways(who.node):
             return False
+        if who.log_index < agreement.history.start:
+            return False  # a snapshot first
         held = {Origin(node, birth): seq for node, birth, seq in who.held}
         lacking = sum(max(0, min(q.held, q.limit) - held.get(q.origin, 0)) for q in agreement.queues)
         if lacking > CAUGHT_UP:

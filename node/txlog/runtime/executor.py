@@ -12,16 +12,30 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from txlog.model.entry import Item, Run, Span
+from txlog.model.entry import NOT_FOR_WORKERS, Item, Run, Span
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Record
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Settings, Submission
+from txlog.protocol.feet import Named, Pieces, next_foot
 from txlog.protocol.queue import ENDLESS
+from txlog.protocol.snapshots import PIECE_BYTES
+from txlog.protocol.trimming import Place, Verdict
 from txlog.wire import messages as wire
-from txlog.wire.messages import Accept, FetchOrder, FetchRuns, Forward, Notice, Order, Post, Runs
+from txlog.wire.messages import (
+    Accept,
+    Below,
+    FetchOrder,
+    FetchRuns,
+    FetchSnapshot,
+    Forward,
+    Notice,
+    Order,
+    Post,
+    Runs,
+)
 
 ITEM_BYTES: Final = 64
 """More than a transaction takes in a record beside its payload and key."""
@@ -48,6 +62,8 @@ class JournalPort(Protocol):
     def begin_sync(self) -> Sync | None: ...
     def end_sync(self, sync: Sync) -> None: ...
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
+    def frees(self, foot_index: int, seqs: dict[Origin, int]) -> int: ...
+    def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]: ...
 
 
 class Released(NamedTuple):
@@ -76,6 +92,7 @@ class Executor:
         self._pushed: tuple[tuple[int, int], int, int, str] | None = None
         self._pushed_runs: list[Run] = []
         """What was read for a post of this release: every peer is usually sent the same."""
+        self._pieces = Pieces()
         self._gather()
 
     # In
@@ -99,6 +116,8 @@ class Executor:
             case FetchOrder():
                 self.core.check_listed(peer)
                 self._serve_order(peer, message)
+            case FetchSnapshot():
+                self._serve_snapshot(peer, message)
             case Notice():
                 self.notices.append((peer, message))
             case _:
@@ -144,6 +163,49 @@ class Executor:
         """See :meth:`Core.backup_done`."""
         self.core.backup_done(index, value, epoch)
         self._gather()
+
+    def trim(self, places: list[Place], keep_from: int) -> Verdict:
+        """Trim the log as far as :meth:`Core.may_trim` allows, if that leaves a whole file of the journal without
+        need. The files go when the caller removes them."""
+        verdict = self.core.may_trim(places, keep_from)
+        agreement = self.core.agreement
+        if agreement is None or verdict.cut <= verdict.start:
+            return verdict
+        seqs = {Origin(node, birth): seq for node, birth, seq in agreement.history.seqs_at(verdict.cut)}
+        if self.journal.frees(verdict.cut, seqs) and not self._needs(seqs):
+            stamp = self.stamp_at(agreement, verdict.cut)
+            self.core.trim(next_foot(agreement, verdict.cut, stamp, self._named(agreement, seqs)))
+            self._gather()
+        return verdict
+
+    def _needs(self, seqs: dict[Origin, int]) -> bool:
+        """Whether something that waits for the disk will be put together from what would go. It is soon released."""
+        own = self.core.agreement.own.origin if self.core.agreement is not None else None
+        for effects in (*self._ready, *self._syncing, *self._waiting):
+            for send in effects.sends:
+                if isinstance(send.message, Accept) and send.message.spans:
+                    return True
+                if send.push is not None and own is not None and send.push[0] <= seqs.get(own, 0):
+                    return True
+        return False
+
+    def stamp_at(self, agreement: Agreement, index: int) -> int:
+        """The stamp of an entry that is kept."""
+        if index == agreement.history.start:
+            return agreement.history.foot.stamp
+        one = agreement.history.spans(index - 1, index)[0]
+        return self.journal.read(one.node, one.birth, one.first_seq, 1, 1).items[0].stamp
+
+    def _named(self, agreement: Agreement, seqs: dict[Origin, int]) -> list[Named]:
+        """The entries with an idempotency key up to these seqs, in the order of the log."""
+        history = agreement.history
+        found: list[Named] = []
+        for origin, last in seqs.items():
+            first = history.foot.seq_of(*origin) + 1
+            for seq, item, content in self.journal.named(origin.node, origin.birth, first, last):
+                if item.kind not in NOT_FOR_WORKERS:
+                    found.append(Named(history.index_of(origin, seq), origin, seq, item, content))
+        return sorted(found, key=lambda one: one.at)
 
     @property
     def idle(self) -> bool:
@@ -261,8 +323,12 @@ class Executor:
     def _serve_runs(self, peer: str, span: Span) -> None:
         agreement = self.core.agreement
         queue = agreement.by_origin.get(Origin(span.node, span.birth)) if agreement is not None else None
-        if queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
+        if agreement is None or queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
             self._hold_back(Effects(sends=self.core.route(peer, Runs([]))))  # certain: it was never held here
+            return
+        history = agreement.history
+        if history.is_trimmed(queue.origin, span.first_seq):
+            self._hold_back(Effects(sends=self.core.route(peer, Below(history.start, history.foot_hash))))
             return
         count = min(span.count, queue.held - span.first_seq + 1)
         runs = self._runs(Span(span.node, span.birth, span.first_seq, count))
@@ -272,7 +338,21 @@ class Executor:
         agreement = self.core.agreement
         if agreement is None or asked.after >= agreement.history.length or asked.after < 0:
             raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
+        history = agreement.history
+        if asked.after < history.start:
+            self._hold_back(Effects(sends=[Send(peer, Below(history.start, history.foot_hash), None)]))
+            return
         upto = min(asked.upto, agreement.history.length)
         end = min(upto, asked.after + ORDER_MAX)
         spans = agreement.history.spans(asked.after, end)
         self._hold_back(Effects(sends=[Send(peer, Order(asked.after, spans, agreement.history.hash_at(end)), None)]))
+
+    def _serve_snapshot(self, peer: str, asked: FetchSnapshot) -> None:
+        """A master that is outside may ask for it piece by piece; of the foot of now only."""
+        agreement = self.core.agreement
+        if agreement is None or not agreement.history.start:
+            raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and the whole log is here")
+        foot = agreement.history.foot
+        piece = self._pieces.piece(foot, asked.index, asked.offset, PIECE_BYTES)
+        answer = piece or Below(foot.index, foot.hash)
+        self._hold_back(Effects(sends=[Send(peer, answer, None)]))

@@ -28,6 +28,7 @@ from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Now, Settings, Submission
 from txlog.protocol.queue import ENDLESS
+from txlog.protocol.trimming import Place, Verdict
 from txlog.runtime.executor import Executor
 from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.watermark import Waiter, Watermark
@@ -203,6 +204,7 @@ class Loop:
         return self.position_at(self._known(agreement) if agreement is not None else 0)
 
     def position_at(self, index: int) -> Position:
+        """A place on the log; 0, or from its foot on."""
         agreement = self.agreement
         if agreement is None:
             return Position(0, 0, bytes(16))
@@ -255,6 +257,11 @@ class Loop:
         index = agreement.history.index_of(txid.origin, txid.seq)
         return index if index <= self._known(agreement) else 0
 
+    def is_trimmed(self, txid: Txid) -> bool:
+        """It stood where the log was trimmed: every worker of every data centre has passed it."""
+        agreement = self.agreement
+        return agreement is not None and agreement.history.is_trimmed(txid.origin, txid.seq)
+
     def is_own(self, txid: Txid) -> bool:
         agreement = self.agreement
         return agreement is not None and agreement.own.origin == txid.origin
@@ -262,7 +269,7 @@ class Loop:
     def level_of(self, txid: Txid) -> Durability | None:
         """The highest level that this transaction is known to have reached; None when it is not known here."""
         index = self.index_of(txid)
-        if index and index <= self.applied_all.value:
+        if (index and index <= self.applied_all.value) or self.is_trimmed(txid):
             return Durability.APPLIED_ALL
         if index and index <= self.applied.value:
             return Durability.APPLIED
@@ -330,6 +337,8 @@ class Loop:
     def _other_reached(self, txid: Txid, level: Durability) -> bool:
         if level is Durability.ACCEPTED:
             return self.level_of(txid) is not None
+        if self.is_trimmed(txid):
+            return True
         index = self.index_of(txid)
         return 0 < index <= self.stable.value
 
@@ -413,6 +422,12 @@ class Loop:
         """See :meth:`Core.backup_done`; its :class:`OffTheLog` is the caller's answer."""
         self.executor.backup_done(index, value, epoch)
         self._schedule()
+
+    def trim(self, places: list[Place], keep_from: int) -> Verdict:
+        """See :meth:`Executor.trim`; the files go behind the next sync."""
+        verdict = self.executor.trim(places, keep_from)
+        self._schedule()
+        return verdict
 
     def count_fault(self, peer: str, reason: str) -> None:
         key = (peer, reason)
@@ -520,6 +535,7 @@ class Loop:
         self.executor.end_sync()
         self._seal_later()
         self._prepare_space()
+        self._remove_trimmed()
 
     def _prepare_space(self) -> None:
         """The journal's next file is made ahead, in another thread than the sync's: it takes longer than a sync."""
@@ -540,6 +556,24 @@ class Loop:
             self.end(error)
         else:
             self.executor.journal.end_prepare(prepare)  # type: ignore[attr-defined]
+
+    def _remove_trimmed(self) -> None:
+        """What a trim has left without need goes in a thread of its own: unlinking a large file takes a while."""
+        if not hasattr(self.executor.journal, "begin_removal"):
+            return
+        removal = self.executor.journal.begin_removal()
+        if removal is not None:
+            self._loop.run_in_executor(None, removal.run).add_done_callback(partial(self._removed, removal))
+
+    def _removed(self, removal: Any, done: asyncio.Future[None]) -> None:
+        if self.dead is not None or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.end(error)
+        else:
+            self.executor.journal.end_removal(removal)  # type: ignore[attr-defined]
+            self._remove_trimmed()
 
     def _release(self) -> None:
         released = self.executor.release()

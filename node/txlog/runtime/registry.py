@@ -238,7 +238,14 @@ class Registry:
             return False
         if position.index == 0 and position.hash == NO_HASH.hex():
             return True
+        if self.is_below(position):
+            return True  # it was, when it stood there; nobody knows the hash any more
         return self._loop.position_at(position.index).hash.hex() == position.hash
+
+    def is_below(self, position: Marker) -> bool:
+        """Below what this master keeps of the log: it cannot go on from there."""
+        agreement = self._loop.agreement
+        return agreement is not None and position.index < agreement.history.start
 
     def unordered(self) -> list[str]:
         """The workers of all data centres that are known to be unordered."""

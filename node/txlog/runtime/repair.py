@@ -18,7 +18,7 @@ from txlog.model.records import Added, Damage, Recovered
 from txlog.protocol.events import Now, Settings
 from txlog.runtime.executor import JournalPort
 from txlog.wire import messages as wire
-from txlog.wire.messages import FetchOrder, FetchRuns, Message, Order, Runs
+from txlog.wire.messages import Below, FetchOrder, FetchRuns, Message, Order, Runs
 
 _REPEAT_MS = 300
 """Between two questions: a peer that does not answer is followed by the next one."""
@@ -104,6 +104,8 @@ class Repair:
                 self._on_order(message)
             case Runs():
                 self._on_runs(peer, message)
+            case Below():
+                self._on_below(peer, message)
             case _:
                 return
         self._asked_ms = min(self._asked_ms, now.mono - _REPEAT_MS)
@@ -121,6 +123,17 @@ class Repair:
         wanted = self._unmended[0]
         if message.after == wanted.ordered_to and message.spans:
             wanted.order += message.spans
+
+    def _on_below(self, peer: str, message: Below) -> None:
+        """It does not keep that part of the log any more."""
+        self._denied.add(peer)
+        if self._denied >= set(self._others):
+            wanted = self._unmended[0]
+            raise Fatal(
+                "BeyondRepair",
+                f"{wanted.damage.where}: the others keep the log from {message.index} on, and this stood below; start"
+                " this master with an empty folder: it is sent a snapshot, and the log behind it",
+            )
 
     def _on_runs(self, peer: str, message: Runs) -> None:
         wanted = self._unmended[0]
@@ -177,7 +190,7 @@ class Repair:
 
     def _hash_before(self, index: int) -> bytes:
         if index > 1:
-            return bytes(self._recovered.log_hashes[(index - 2) * 16 : (index - 1) * 16])
+            return self._recovered.hash_at(index - 1)
         view = self._recovered.accepted
         if view is None:
             raise Fatal("BeyondRepair", "the founding record is lost with the beginning of this journal")

@@ -95,6 +95,8 @@ class Transactions:
         mark = loop.applied if level is Durability.APPLIED else loop.applied_all
         name = str(txid)
         while not self._hopeless(txid, level):
+            if loop.is_trimmed(txid):
+                return True
             left = deadline - asyncio.get_running_loop().time()
             index = loop.index_of(txid)
             if not index:  # its branch was given up; it comes again, somewhere else

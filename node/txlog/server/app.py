@@ -38,6 +38,7 @@ from txlog.server.admin.settings import LiveSettings
 from txlog.server.admin.skipping import Skipping
 from txlog.server.admin.splits import Splits
 from txlog.server.admin.status import Status
+from txlog.server.admin.trimming import Trimming
 from txlog.server.feed.pages import Pages
 from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.direct import DirectWrites
@@ -136,6 +137,7 @@ class App:
         self.transactions = OpenTransactions(self.site, self._writes, self.reads)
         duties = Duties(self.site)
         self.splits = Splits(self.site)
+        self.trimming = Trimming(self.site, self.links.send)
         self.settings = LiveSettings(self.site, live, settings_of)
         self.configuring = Configuring(self.site, self.links.follow)
         self.loop.view_changed = self.splits.noticed
@@ -148,13 +150,14 @@ class App:
             self.transactions,
             Pages(self.site),
             self.feed,
-            Status(self.site, self.membership, duties, self.links.view),
-            Metrics(self.site, self.membership, self.links.view),
+            Status(self.site, self.membership, duties, self.links.view, self.trimming),
+            Metrics(self.site, self.membership, self.links.view, self.trimming),
             self.skipping,
             self.membership,
             duties,
             self.splits,
             Branch(self.site),
+            self.trimming,
             self.settings,
             self.configuring,
             self.links,
@@ -176,7 +179,10 @@ class App:
         self._listening = await asyncio.get_running_loop().create_server(
             self._direct.connection, config.host, config.port, backlog=1024, reuse_address=True
         )
-        rooms = (self.feed, self.skipping, self.membership, self.splits, self.configuring)
+        rooms = (
+            *(self.feed, self.skipping, self.membership, self.splits),
+            *(self.trimming, self.configuring),
+        )
         forever = {**self.links.tasks(self.loop), **{n: task for room in rooms for n, task in room.tasks().items()}}
         for name, coroutine in forever.items():
             self._run(name, coroutine)
@@ -185,6 +191,7 @@ class App:
     def _noticed(self, peer: str, topic: str, body: bytes) -> None:
         self.skipping.hear(peer, topic, body)
         self.membership.hear(peer, topic, body)
+        self.trimming.hear(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
         """A task that must not end before :meth:`stop`."""

@@ -21,6 +21,9 @@ message         sender → receiver    meaning
 ``Runs``        holder → any         here they are; checked by content hash before use (rule 18)
 ``FetchOrder``  repairing → any      the order of the log between two indexes (rule 28)
 ``Order``       any → repairing      the answer; checked by chain hash before use
+``Below``       any → asker          that is below what is kept of the log here: fetch a snapshot (rule 17)
+``FetchSnapshot``  learner → any     a piece of the foot of the log
+``Snapshot``    any → learner        the answer; checked by hash before use
 ``Notice``      any → any            opaque to the protocol: what the masters' shells tell each other
 ==============  ===================  =========================================================================
 
@@ -68,7 +71,8 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
     ``stopped``: its view is stopped, so it waits for another one. ``hears``: the masters that it has heard itself
     within its round time-out; ``told``: whom these say that they hear, so that one at the far end of a chain is known
-    to be there. ``backup``: the index at which a backup was made since a member is silent, else -1."""
+    to be there. ``backup``: the index at which a backup was made since a member is silent, else -1.
+    ``log_index``, ``log_hash``: where its log ends, durably."""
 
     node: str
     birth: int
@@ -81,6 +85,8 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     hears: list[str]
     backup: int
     told: list[tuple[str, list[str]]] = []
+    log_index: int = 0
+    log_hash: bytes = b""
 
 
 class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
@@ -297,6 +303,31 @@ class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"
     upto: int
 
 
+class Below(msgspec.Struct, array_like=True, frozen=True, tag="below"):
+    """What was asked for is below ``index``, from which the sender keeps the log on: fetch a snapshot (rule 17)."""
+
+    index: int
+    hash: bytes
+
+
+class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-snapshot"):
+    """Bytes from ``offset`` on of the sender's foot; ``index`` 0: whichever it has."""
+
+    index: int
+    offset: int
+
+
+class Snapshot(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
+    """A piece of the foot at ``index``: :class:`txlog.model.records.Foot` in MessagePack, ``total`` bytes with this
+    16-byte BLAKE2b ``digest``."""
+
+    index: int
+    total: int
+    digest: bytes
+    offset: int
+    data: bytes
+
+
 class Order(msgspec.Struct, array_like=True, frozen=True, tag="order"):
     after: int
     spans: list[Span]
@@ -322,7 +353,22 @@ class Forward(msgspec.Struct, array_like=True, frozen=True, tag="forward"):
 
 
 Message = (
-    Who | Known | Found | Founded | Begin | Change | Forward | Post | FetchRuns | Runs | FetchOrder | Order | Notice
+    Who
+    | Known
+    | Found
+    | Founded
+    | Begin
+    | Change
+    | Forward
+    | Post
+    | FetchRuns
+    | Runs
+    | FetchOrder
+    | Order
+    | Notice
+    | Below
+    | FetchSnapshot
+    | Snapshot
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -130,7 +130,7 @@ class Log:
             self.findings.add(LOG, "21", f"{node} cuts its log behind {record.cut}, it is {mirror.log} long")
             return
         old = mirror.accepted
-        before = self.branch(mirror) if old is not None else Branch(view.cluster_id, self._retention)
+        before = self.branch(mirror) if old is not None else self._before_a_view(view, mirror)
         if old is not None and old.apart_at != -1 and record.cut < old.settled(mirror.stable, mirror.installed):
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
         mine = before.copy(record.cut)
@@ -148,6 +148,13 @@ class Log:
         moved = self.branches[view.number].moved
         if old is not None and old.number in view.history and old.number not in moved and record.cut < mirror.stable:
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
+
+    def _before_a_view(self, view: View, mirror: Mirror) -> Branch:
+        """The log of a master that had none, or none but a snapshot."""
+        if not mirror.foot:
+            return Branch(view.cluster_id, self._retention)
+        branches = self.branches.values()
+        return next(b for b in branches if len(b.entries) >= mirror.foot and b.hash_at(mirror.foot) == mirror.foot_hash)
 
     def _check_kept(self, node: str, view: View, mine: Branch) -> None:
         """What was stable in a view stands at its place in every view that has grown from it (invariant 6)."""

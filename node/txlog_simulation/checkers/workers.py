@@ -34,7 +34,7 @@ class Worker:
 
     def go_back(self, history: History) -> None:
         """To the newest backup that stands on its master's log."""
-        on_chain = [b for b in self.backups if not b[0] or (b[0] <= history.length and history.hash_at(b[0]) == b[1])]
+        on_chain = [b for b in self.backups if self._stands(b[0], b[1], history)]
         self.index, self.hash, effects = max(on_chain, key=lambda b: b[0])
         self.effects = dict(effects)
         self.paths, self.seen, self.keys = [], set(effects), {}
@@ -46,7 +46,11 @@ class Worker:
 
     def is_on(self, history: History) -> bool:
         """Whether its position is on this log (protocol section 4)."""
-        return not self.index or (self.index <= history.length and history.hash_at(self.index) == self.hash)
+        return not self.index or self.index < history.start or self._stands(self.index, self.hash, history)
+
+    @staticmethod
+    def _stands(index: int, value: bytes, history: History) -> bool:
+        return not index or (history.keeps(index) and history.hash_at(index) == value)
 
     def execute(
         self,

@@ -33,6 +33,10 @@ class Branch:
         if int(text) > end:
             raise NotFound(f"index {text} is above the log of {site.config.node}, which ends at {end}")
         at = int(text)
+        if not agreement.history.keeps(at):
+            raise NotFound(
+                f"index {at} is below {agreement.history.start}, from which {site.config.node} keeps its log"
+            )
         configured = agreement.configurations.place(at).members or core.settings.members
         return json_answer(
             {

@@ -85,6 +85,9 @@ class Duties:
 
     def _of_worker(self, worker: WorkerState) -> list[Duty]:
         view, off = self._site.loop.core.views.accepted, self._site.registry.is_off(worker)
+        if view is not None and worker.position is not None and self._site.registry.is_below(worker.position):
+            why = f"{worker.name} stands at {worker.position.index}, below what is kept of the log"
+            return [self._duty(_restore_id(worker), "restore", why, worker.name)]
         if view is None or not (off or worker.is_unordered):
             return []
         if view.strategy != "None":

@@ -12,6 +12,7 @@ from aiohttp import web
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route
 from txlog.server.admin.membership import Membership
+from txlog.server.admin.trimming import Trimming
 
 _STATES = (
     *("Founding", "Starting", "Learning", "Joined", "Suspected", "Isolated", "Rejoining", "Restoring"),
@@ -20,10 +21,13 @@ _STATES = (
 
 
 class Metrics:
-    def __init__(self, site: Site, membership: Membership, peers: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, site: Site, membership: Membership, peers: Callable[[], dict[str, Any]], trimming: Trimming
+    ) -> None:
         self._site = site
         self._membership = membership
         self._peers = peers
+        self._trimming = trimming
         self._registry: Any = None
 
     def routes(self) -> list[Route]:
@@ -108,6 +112,7 @@ class Metrics:
         yield connected
         yield dropped
         yield from self._views(gauge)
+        yield from self._trim(gauge)
         behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
         working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
         for worker in site.registry.workers.values():
@@ -115,6 +120,21 @@ class Metrics:
             working.add_metric([worker.name, worker.state], 1.0)
         yield behind
         yield working
+
+    def _trim(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
+        """How much of the log is kept, and for whom."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        trimming, agreement = self._trimming, self._site.loop.agreement
+        start = agreement.history.start if agreement is not None else 0
+        yield gauge("log_kept_from", "the log is kept behind this index", start)
+        yield gauge("journal_bytes_max", "what the journal may take", trimming.bytes_max)
+        held = GaugeMetricFamily(
+            "txlog_log_needed_from", "the log is needed behind this index, by whom", labels=["kind", "name"]
+        )
+        for one in trimming.verdict.holders:
+            held.add_metric([one.kind, one.name], one.at)
+        yield held
 
     def _views(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
         """The view, who is out of it, and who hears whom."""

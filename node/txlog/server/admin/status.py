@@ -15,6 +15,7 @@ from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, seconds_of, text_answer
 from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
+from txlog.server.admin.trimming import Trimming
 
 try:
     VERSION = version("txlog")
@@ -25,11 +26,19 @@ except PackageNotFoundError:
 class Status:
     """``peers``: what the links show of themselves."""
 
-    def __init__(self, site: Site, membership: Membership, duties: Duties, peers: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        membership: Membership,
+        duties: Duties,
+        peers: Callable[[], dict[str, Any]],
+        trimming: Trimming,
+    ) -> None:
         self._site = site
         self._duties = duties
         self._membership = membership
         self._peers = peers
+        self._trimming = trimming
 
     def routes(self) -> list[Route]:
         return [
@@ -61,6 +70,7 @@ class Status:
                 "duties": [duty.view() for duty in self._duties.now()],
                 "clusterId": view.cluster_id.hex() if view is not None else None,
                 "log": _place(loop.log_position()),
+                "trim": self._trimming.view(),
                 "stable": _place(loop.stable_position()),
                 "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 
 from txlog.model.entry import Item, Position
-from txlog.model.errors import BadInput, LogAhead, LogDiverged, NotAcceptable, Unavailable
+from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogNeedsRestore, NotAcceptable, Unavailable
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
 from txlog.model.view import Number
@@ -80,6 +80,11 @@ class Pages:
             return Position(agreement.view.epoch, after, NO_HASH)
         if after > end:
             raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
+        start = agreement.history.start
+        if after < start:
+            raise LogNeedsRestore(
+                f"index {after} is below {start}, from which the log is kept: restore a backup or copy a live worker"
+            )
         mine = agreement.history.hash_at(after)
         if given is not None and given != mine and not (after == 0 and given == NO_HASH):
             raise LogDiverged(f"at index {after} this log's hash is {mine.hex()}, not {given.hex()}: another branch")
@@ -116,6 +121,8 @@ class Pages:
                 await asyncio.sleep(0)
                 if self._loop.cuts != cuts:
                     raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
+                if index < agreement.history.start:
+                    raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
                 began = time.monotonic()
         return entries
 

@@ -1,0 +1,248 @@
+"""Whole masters trim their logs on real journals (rules 17 and 19), and one below the foot takes over a snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core_cluster import Cluster
+from test_masters_change_views import leave, run_until_in_view
+
+from txlog.journal import Journal, MemoryFiles
+from txlog.model.records import Recovered
+from txlog.protocol.trimming import BACKUP, MASTER, SPLIT_BACKUP, UNKNOWN, WORKER, Place, Verdict
+
+SEGMENT_BYTES = 4096
+
+
+class DiskJournal:
+    """A real journal in memory, as :class:`Cluster` uses one: opened, crashed, opened again."""
+
+    def __init__(self, node: str, birth: int) -> None:
+        self.node, self.birth, self.start = node, birth, 0
+        self.files = MemoryFiles()
+        self.inner: Journal | None = None
+
+    def open(self) -> Recovered:
+        birth = self.birth
+        self.inner, recovered = Journal.open(
+            self.files, node=self.node, draw_birth=lambda: birth, segment_bytes=SEGMENT_BYTES
+        )
+        self.start = recovered.start
+        return recovered
+
+    def crash(self, kept: int) -> None:
+        self.inner = None
+        self.files.crash(lambda _, count: count - 1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def segments(self) -> int:
+        return sum(name.startswith("segment") for name in self.files.list())
+
+
+def cluster_with(count: int, retention_ms: int = 600_000) -> Cluster:
+    """Three masters with so many transactions of each, some of them keyed, all of them stable. Stamps of
+    :class:`Cluster` grow by a microsecond in each of its milliseconds, so ``retention_ms`` are its seconds."""
+    cluster = Cluster(journal=DiskJournal, idle_interval_ms=100, key_retention_ms=retention_ms).founded()
+    write(cluster, count)
+    return cluster
+
+
+def write(cluster: Cluster, count: int, nodes: str = "abc") -> None:
+    for at in range(count):
+        for node in nodes:
+            cluster.submit(node, f"{node}{at} " + "x" * 100, key=f"key-{cluster.now_ms}-{node}" if at % 5 == 0 else "")
+        cluster.run(20)
+    cluster.run(300)
+
+
+def place(cluster: Cluster, kind: str, index: int, name: str = "one") -> Place:
+    agreement = cluster.core("a").agreement
+    assert agreement is not None
+    return Place(kind, name, index, agreement.history.hash_at(index))
+
+
+def length(cluster: Cluster, node: str = "a") -> int:
+    agreement = cluster.core(node).agreement
+    assert agreement is not None
+    return agreement.history.length
+
+
+def start_of(cluster: Cluster, node: str) -> int:
+    agreement = cluster.core(node).agreement
+    assert agreement is not None
+    return agreement.history.start
+
+
+def trim(cluster: Cluster, node: str, *places: Place, keep_from: int = 1 << 60) -> Verdict:
+    """As its shell does."""
+    verdict = cluster.executors[node].trim(list(places), keep_from)
+    cluster.run(200)
+    while (removal := cluster.journals[node].begin_removal()) is not None:
+        removal.run()
+        cluster.journals[node].end_removal(removal)
+    return verdict
+
+
+def held_by(verdict: Verdict) -> list[tuple[str, str]]:
+    """Who holds most."""
+    return [(one.kind, one.name) for one in verdict.holders if one.at == verdict.holders[0].at]
+
+
+def everywhere(cluster: Cluster, index: int) -> None:
+    for node in cluster.executors:
+        trim(cluster, node, place(cluster, BACKUP, index))
+
+
+def hash_of(cluster: Cluster, node: str) -> bytes:
+    agreement = cluster.core(node).agreement
+    assert agreement is not None
+    return agreement.history.hash
+
+
+def test_the_log_is_trimmed_on_the_disk_and_in_memory_and_goes_on() -> None:
+    cluster = cluster_with(40)
+    before = cluster.journals["a"].segments
+    everywhere(cluster, length(cluster) - 10)
+    for node in "abc":
+        assert start_of(cluster, node) == length(cluster) - 10
+        assert cluster.journals[node].segments < before / 2
+    write(cluster, 10)
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+    assert length(cluster) == 150
+
+
+def test_a_start_from_a_trimmed_journal_knows_what_counts() -> None:
+    cluster = cluster_with(30)
+    first = cluster.submit("b", "kept", key="once")[0]
+    cluster.run(300)
+    write(cluster, 20)
+    everywhere(cluster, length(cluster) - 5)
+    own = cluster.core("b").agreement
+    assert own is not None
+    assert own.history.is_trimmed(first.txid.origin, first.txid.seq)
+    for node in "abc":
+        end, value = length(cluster, node), hash_of(cluster, node)
+        leave(cluster, node)
+        cluster.start(node)
+        run_until_in_view(cluster, "a", "b", "c")
+        assert length(cluster, node) == end
+        assert hash_of(cluster, node) == value
+    answer = cluster.submit("c", "kept", key="once")[0]
+    assert answer.repeat
+    assert answer.txid == first.txid
+    write(cluster, 5)
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+
+
+def test_keys_older_than_their_retention_are_not_kept() -> None:
+    cluster = cluster_with(20, retention_ms=60)
+    cluster.run(61_000)
+    write(cluster, 20)
+    everywhere(cluster, length(cluster) - 5)
+    agreement = cluster.core("a").agreement
+    assert agreement is not None
+    keys = [one.key for one in agreement.history.foot.keys]
+    assert keys
+    assert len(keys) <= 12, "only those of the second half may still be repeated"
+
+
+@pytest.mark.parametrize("kind", [WORKER, BACKUP, SPLIT_BACKUP])
+def test_rule_19_whoever_needs_the_log_holds_it(kind: str) -> None:
+    cluster = cluster_with(30)
+    backup = place(cluster, BACKUP, length(cluster), "newest")
+    verdict = trim(cluster, "a", backup, place(cluster, kind, 40, "slow"))
+    assert verdict.cut == (40 if kind != BACKUP else length(cluster))
+    assert start_of(cluster, "a") == verdict.cut
+    if kind != BACKUP:
+        assert held_by(verdict) == [(kind, "slow")]
+
+
+def test_rule_19_nothing_goes_without_a_backup_on_this_log() -> None:
+    cluster = cluster_with(20)
+    off = Place(BACKUP, "elsewhere", 30, b"another branch..")
+    for places in ((), (off,)):
+        verdict = trim(cluster, "a", *places)
+        assert verdict.cut == 0
+        assert held_by(verdict) == [(BACKUP, "newest backup")]
+
+
+def test_rule_19_a_worker_on_another_branch_or_unknown_holds_everything() -> None:
+    cluster = cluster_with(20)
+    backup = place(cluster, BACKUP, length(cluster))
+    for index in (30, UNKNOWN):
+        verdict = trim(cluster, "a", backup, Place(WORKER, "lost", index, b"another branch.."))
+        assert verdict.cut == 0
+        assert held_by(verdict) == [(WORKER, "lost")]
+
+
+def test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everything() -> None:
+    cluster = cluster_with(20)
+    at = length(cluster)
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    write(cluster, 20, "ab")
+    verdict = trim(cluster, "a", place(cluster, BACKUP, length(cluster)))
+    assert verdict.cut == at
+    assert held_by(verdict) == [(MASTER, "c")]
+    assert start_of(cluster, "a") == at
+    leave(cluster, "a")
+    cluster.start("a")
+    run_until_in_view(cluster, "a", "b")
+    verdict = trim(cluster, "a", place(cluster, BACKUP, length(cluster)))
+    assert verdict.cut == at
+    assert ("master", "c", "not heard since this process started") in [(h.kind, h.name, h.why) for h in verdict.holders]
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    write(cluster, 2)
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+    assert trim(cluster, "a", place(cluster, BACKUP, length(cluster))).cut > at
+
+
+def test_rule_19_a_member_that_is_silent_holds_what_it_lacks() -> None:
+    cluster = cluster_with(20)
+    at = length(cluster)
+    cluster.cut = {(one, other) for one in "abc" for other in "abc" if (one == "c") != (other == "c")}
+    cluster.run(600)
+    backup = place(cluster, BACKUP, at)
+    verdict = trim(cluster, "a", backup)
+    assert ("master", "c") in [(one.kind, one.name) for one in verdict.holders]
+    assert verdict.cut <= at
+
+
+def test_what_shall_be_kept_in_any_case_is_kept() -> None:
+    cluster = cluster_with(20)
+    verdict = trim(cluster, "a", place(cluster, BACKUP, length(cluster)), keep_from=25)
+    assert verdict.cut == 25
+    assert held_by(verdict) == [("keep", "log.keep")]
+
+
+def test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot() -> None:
+    cluster = cluster_with(40)
+    first = cluster.submit("b", "kept", key="once")[0]
+    cluster.run(300)
+    everywhere(cluster, length(cluster))
+    foot = start_of(cluster, "a")
+    write(cluster, 5)
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    cluster.journals["c"] = DiskJournal("c", 77)
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert start_of(cluster, "c") == foot > 0
+    write(cluster, 5)
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+    assert len({length(cluster, node) for node in "abc"}) == 1
+    answer = cluster.submit("c", "kept", key="once")[0]
+    assert answer.repeat
+    assert answer.txid == first.txid
+    for node in "ca":  # the snapshot stands in its own journal
+        leave(cluster, node)
+        cluster.start(node)
+        run_until_in_view(cluster, "a", "b", "c")
+    write(cluster, 5)
+    everywhere(cluster, length(cluster))
+    assert {start_of(cluster, node) for node in "abc"} == {length(cluster)}

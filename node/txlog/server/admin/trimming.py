@@ -1,0 +1,228 @@
+"""How much of the log is kept: asks the core now and then, says who holds a trim back, and warns before disks fill.
+
+The core decides (rule 19). This room tells it where the workers of all data centres are, and which backups there are:
+``POST /txlog/backups`` says so for one data centre; masters tell each other, and keep it beside their journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.model.errors import BadInput
+from txlog.model.hashes import NO_HASH
+from txlog.model.stamp import stamp_at
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.trimming import BACKUP, SPLIT_BACKUP, UNKNOWN, WORKER, Place, Verdict
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+from txlog.wire import messages as wire
+
+TOPIC = "backups"
+FILE = "backups.json"
+BODY_MAX = 4 << 20
+ALARM = 0.8
+"""Of the room that the journal may take: above it whoever holds the log back is named in the log of events."""
+SHOWN = 20
+_FORM = '{"backups": [{"name": "...", "index": N, "hash": "32 hexadecimal digits", "split": false}, ...]}'
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A verified backup. ``split``: it is held for a split."""
+
+    name: str
+    index: int
+    hash: str
+    split: bool = False
+
+
+class _Told(msgspec.Struct, forbid_unknown_fields=True):
+    backups: list[Standing]
+
+
+class OfDataCenter(msgspec.Struct):
+    """``at``: when its target was looked at, in seconds since 1970."""
+
+    data_center: str
+    at: float
+    backups: list[Standing]
+
+
+class Trimming:
+    """``send(peer, message)`` is the way to the other masters."""
+
+    def __init__(self, site: Site, send: Callable[[str, bytes], None], clock: Callable[[], float] = time.time) -> None:
+        self._site = site
+        self._send = send
+        self._clock = clock
+        self._path = site.config.journal_folder / FILE
+        self._backups: dict[str, OfDataCenter] = self._read()
+        self.verdict = Verdict(0, 0, [])
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/txlog/backups", self.report)]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"trimming": self._trim_for_ever()}
+
+    async def report(self, request: Request, _: Mapping[str, str]) -> Response:
+        """All verified backups of this data centre; what was said before counts no more. Answers ``{"known"}``."""
+        try:
+            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_Told)
+            hashes = [bytes.fromhex(one.hash) for one in told.backups]
+        except (msgspec.DecodeError, ValueError) as wrong:
+            raise BadInput(f"{_FORM}: {wrong}") from None
+        if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in told.backups):
+            raise BadInput(f"a hash or an index is none: expected {_FORM}")
+        name = self._site.config.data_center
+        self._take(OfDataCenter(name, self._clock(), told.backups))
+        return json_answer({"known": len(told.backups)})
+
+    def hear(self, peer: str, topic: str, body: bytes) -> None:
+        """A notice of another master."""
+        if topic != TOPIC:
+            return
+        try:
+            told = msgspec.json.decode(body, type=list[OfDataCenter])
+        except msgspec.DecodeError:
+            return  # a newer version's
+        for one in told:
+            self._take(one)
+
+    def _take(self, told: OfDataCenter) -> None:
+        before = self._backups.get(told.data_center)
+        if before is not None and before.at >= told.at:
+            return
+        self._backups[told.data_center] = told
+        if before is None or before.backups != told.backups:
+            self._write()
+
+    # The trim
+
+    async def _trim_for_ever(self) -> None:
+        interval_s = self._site.config.trim_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            if self._backups:
+                notice = wire.encode(wire.Notice(TOPIC, msgspec.json.encode(list(self._backups.values()))))
+                for node in self._site.others:
+                    self._send(node, notice)
+            if not self._site.closing and self._site.loop.dead is None:
+                self.look()
+
+    def look(self) -> None:
+        """Trim what may go."""
+        loop = self._site.loop
+        before = self.verdict.start
+        self.verdict = loop.trim(self._places(), self._keep_from())
+        agreement = loop.agreement
+        start = agreement.history.start if agreement is not None else 0
+        if start > self.verdict.start:
+            self._site.log.info("Trimmed", index=start, before=before)
+        self._warn()
+
+    def _places(self) -> list[Place]:
+        site = self._site
+        registry = site.registry
+        centers = [m.data_center for m in site.loop.core.views.configured]
+        groups = {name: registry.elsewhere.get(name) for name in centers}
+        groups[registry.data_center] = registry.workers
+        found: list[Place] = []
+        for name, workers in groups.items():
+            if workers is None:
+                found.append(Place(WORKER, f"the workers of {name}", UNKNOWN, b""))
+                continue
+            for worker in workers.values():
+                place = worker.position
+                at, value = (place.index, bytes.fromhex(place.hash)) if place is not None else (UNKNOWN, b"")
+                found.append(Place(WORKER, f"{name}/{worker.name}", at, value))
+        for told in self._backups.values():
+            for one in told.backups:
+                kind = SPLIT_BACKUP if one.split else BACKUP
+                found.append(Place(kind, one.name, one.index, bytes.fromhex(one.hash)))
+        return found
+
+    def _keep_from(self) -> int:
+        """The last entry that is older than what is kept in any case; where the journal is above its size, age counts
+        no more."""
+        site = self._site
+        agreement = site.loop.agreement
+        if agreement is None:
+            return 0
+        if not site.config.log_keep_ms or self.bytes_used >= site.config.log_bytes_max:
+            return agreement.settled_at
+        oldest = stamp_at(int((self._clock() * 1000 - site.config.log_keep_ms) * 1000))
+        return self._last_below(agreement, oldest)
+
+    def _last_below(self, agreement: Agreement, stamp: int) -> int:
+        """Stamps grow along the log."""
+        low, high = agreement.history.start, agreement.settled_at
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._site.loop.executor.stamp_at(agreement, middle) <= stamp:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    # What is shown
+
+    @property
+    def bytes_used(self) -> int:
+        return int(getattr(self._site.loop.executor.journal, "bytes_used", 0))
+
+    @property
+    def bytes_max(self) -> int:
+        """What the journal may take: its limit, else what is used and free now."""
+        journal = self._site.loop.executor.journal
+        limit = self._site.config.journal_bytes_max
+        return limit or self.bytes_used + int(getattr(journal, "bytes_free", 0))
+
+    def view(self) -> dict[str, Any]:
+        """``keptFrom``: the log is kept behind that index; ``mayGoTo``: nobody needs it up to there; ``heldBackBy``:
+        the first that do, by where they are."""
+        agreement = self._site.loop.agreement
+        holders = self.verdict.holders[:SHOWN]
+        return {
+            "keptFrom": agreement.history.start if agreement is not None else 0,
+            "mayGoTo": self.verdict.cut,
+            "heldBackBy": [{"kind": h.kind, "name": h.name, "index": h.at, "why": h.why or None} for h in holders],
+            "bytes": self.bytes_used,
+            "bytesMax": self.bytes_max,
+            "alarm": self.alarm,
+        }
+
+    @property
+    def alarm(self) -> bool:
+        return self.bytes_used >= ALARM * self.bytes_max
+
+    def _warn(self) -> None:
+        if not self.alarm:
+            return
+        first = [f"{h.kind} {h.name} at {h.at}{f' ({h.why})' if h.why else ''}" for h in self.verdict.holders[:3]]
+        self._site.log.limited(
+            "LogHeldBack", "journal", bytes=self.bytes_used, bytesMax=self.bytes_max, heldBackBy=first
+        )
+
+    # The file
+
+    def _read(self) -> dict[str, OfDataCenter]:
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=list[OfDataCenter])
+        except (OSError, msgspec.DecodeError):
+            return {}  # unknown holds the log back; it is told again
+        return {one.data_center: one for one in found}
+
+    def _write(self) -> None:
+        new = self._path.with_name(FILE + ".new")
+        try:
+            new.write_bytes(msgspec.json.encode(list(self._backups.values())))
+            os.replace(new, self._path)
+        except OSError as wrong:  # a full disk says so elsewhere
+            self._site.log.limited("BackupsNotKept", "backups", error=str(wrong))

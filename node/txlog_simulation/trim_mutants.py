@@ -1,0 +1,123 @@
+"""Safeguards of trims and snapshots (rules 17 and 19), one each taken out. Imports nothing of ``txlog``."""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import Mutant
+from txlog_simulation.patching import Edit
+
+TRIMMING = "txlog/protocol/trimming.py"
+AGREEMENT = "txlog/protocol/agreement.py"
+FEET = "txlog/protocol/feet.py"
+EXECUTOR = "txlog/runtime/executor.py"
+JOURNAL_TRIM = "txlog/journal/trim.py"
+TEST = "node/tests/protocol/test_trimming.py::"
+JOURNAL_TEST = "node/tests/journal/test_journal_trim.py::"
+
+TRIM_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "trim-above-a-worker",
+        "19",
+        False,
+        (
+            Edit(
+                TRIMMING,
+                "        holders += [self._holder(agreement, one) for one in places if one.kind == WORKER]\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "trim-above-a-silent-master",
+        "19",
+        False,
+        (
+            Edit(
+                TRIMMING,
+                "for m in self.views.configured]",
+                "for m in self.views.configured\n"
+                "            if not any(p.node == m.node and not self.is_present(p) for p in self.peers)]",
+            ),
+        ),
+        test=f"{TEST}test_rule_19_a_member_that_is_silent_holds_what_it_lacks",
+    ),
+    Mutant(
+        "trim-above-a-master-outside",
+        "19",
+        False,
+        (
+            Edit(
+                TRIMMING,
+                "holders = [self._of_master(agreement, m.node) for m in self.views.configured]",
+                "holders = [self._of_master(agreement, m.node) for m in agreement.view.members]",
+            ),
+        ),
+    ),
+    Mutant(
+        "trim-ignores-the-chain",
+        "19",
+        False,
+        (
+            Edit(
+                TRIMMING,
+                "if place.at > history.length or history.hash_at(place.at) != place.hash:",
+                "if place.at > history.length:",
+            ),
+        ),
+        test=f"{TEST}test_rule_19_a_worker_on_another_branch_or_unknown_holds_everything",
+    ),
+    Mutant(
+        "trim-without-a-backup",
+        "19",
+        False,
+        (Edit(TRIMMING, "        holders += self._of_backups(agreement, places)\n", ""),),
+    ),
+    Mutant(
+        "trim-above-what-is-settled",
+        "19",
+        False,
+        (
+            Edit(TRIMMING, "cut = min([agreement.settled_at, ", "cut = min([history.length, "),
+            Edit(TRIMMING, "<= agreement.settled_at and", "<= history.length and"),
+            Edit(
+                TRIMMING,
+                "return Holder(MASTER, node, agreement.settled_at,",
+                "return Holder(MASTER, node, agreement.history.length,",
+            ),
+            Edit(AGREEMENT, "assert self.history.start < foot.index <= self.settled_at,", "assert foot.index,"),
+        ),
+    ),
+    Mutant(
+        "foot-forgets-the-keys",
+        "19",
+        False,
+        (Edit(FEET, "        keys.kept(stamp),\n", "        [],\n"),),
+        test=f"{TEST}test_a_start_from_a_trimmed_journal_knows_what_counts",
+    ),
+    Mutant(
+        "below-the-foot-is-not-held",
+        "17",
+        True,
+        (Edit(EXECUTOR, "        if history.is_trimmed(queue.origin, span.first_seq):\n", "        if False:\n"),),
+        test=f"{TEST}test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot",
+    ),
+    Mutant(
+        "segments-go-before-the-trim-is-durable",
+        "19",
+        False,
+        (Edit(JOURNAL_TRIM, "while self._due and self._due[0][0] <= synced:", "while self._due:"),),
+        test=f"{JOURNAL_TEST}test_nothing_goes_before_the_trim_is_durable",
+    ),
+    Mutant(
+        "segments-go-in-any-order",
+        "19",
+        False,
+        (
+            Edit(
+                JOURNAL_TRIM,
+                "            for number in self.segments:\n",
+                "            for number in reversed(self.segments):\n",
+            ),
+        ),
+        test=f"{JOURNAL_TEST}test_a_crash_at_any_step_of_a_trim_is_harmless",
+    ),
+)
