@@ -31,7 +31,7 @@ MODULES: Final = tuple(
         *("protocol.history", "protocol.keys", "protocol.leaving", "protocol.marks", "protocol.membership"),
         *("protocol.peers", "protocol.posting", "protocol.queue", "protocol.reports", "protocol.rounds"),
         *("protocol.standing", "protocol.state", "protocol.submitting", "protocol.surroundings", "protocol.views"),
-        *(),
+        *("protocol.snapshots", "protocol.trimming"),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
         *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
         *("runtime.executor", "runtime.loop", "runtime.watermark"),
