@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 
@@ -10,6 +11,7 @@ import pytest
 from rdflib import Dataset
 from worker_driver import Served
 
+from txlog.server.frontdoor.through import THREADS
 from txlog.sparql.binary import read_rdf
 from txlog.sparql.rdfjson import read_rdf_json
 from txlog.sparql.trix import read_trix
@@ -202,6 +204,18 @@ def test_rdf_json_as_the_note_has_it() -> None:
     first, second = read_rdf_json(text)
     assert first.object == ox.Literal("v", language="en")
     assert second.object == second.subject
+
+
+async def test_a_client_that_goes_away_lets_the_converter_go(served: Served) -> None:
+    lines = "".join(f'<urn:s:{at}> <urn:p> "{"x" * 200}" .\n' for at in range(20_000))
+    await served.send("POST", "/statements", lines, Content_Type=QUADS)
+    where, headers = served.cluster.url(0, "/repositories/demo/statements"), {"Accept": "application/trix"}
+    for _ in range(2 * THREADS):
+        answer = await served.cluster.session.get(where, headers=headers)
+        assert len(await answer.content.readexactly(1000)) == 1000
+        answer.close()
+    text = await asyncio.wait_for(served.send("GET", "/statements", status=200, Accept="application/trix"), 60)
+    assert text.count("<triple>") == 20_000
 
 
 async def test_an_older_client_s_transaction_is_one_entry(served: Served) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -231,11 +231,15 @@ class Reads:
                     if request.method == "HEAD":
                         return response
                     pieces = answer.content.iter_any()
+                    changed = aiter(pieces) if change is None else change(pieces)
                     try:
-                        async for piece in pieces if change is None else change(pieces):
+                        async for piece in changed:
                             await response.write(piece)
                     except (TimeoutError, ClientError) as broken:
                         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
+                    finally:
+                        if isinstance(changed, AsyncGenerator):
+                            await changed.aclose()  # a converter's thread is let go now, not when somebody cleans up
                     await response.write_eof()
                     return response
             except Unreachable:

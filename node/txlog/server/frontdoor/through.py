@@ -43,9 +43,14 @@ async def through(pieces: AsyncIterator[bytes], convert: Convert) -> AsyncIterat
 
     def work() -> None:
         source = io.BufferedReader(_Source(lambda: asyncio.run_coroutine_threadsafe(following(), loop).result()))
-        sink = io.BufferedWriter(_Sink(lambda p: asyncio.run_coroutine_threadsafe(put(p), loop).result()), PIECE_BYTES)
-        convert(source, sink)
-        sink.flush()
+        raw = _Sink(lambda p: asyncio.run_coroutine_threadsafe(put(p), loop).result())
+        sink = io.BufferedWriter(raw, PIECE_BYTES)
+        try:
+            convert(source, sink)
+            sink.flush()
+        finally:
+            # What is left in the buffer is flushed when it is collected, maybe by the loop itself: it must not wait.
+            raw.over = True
 
     working = loop.run_in_executor(_pool, work)
     working.add_done_callback(lambda _: loop.create_task(made.put(None)))
@@ -85,12 +90,13 @@ class _Source(io.RawIOBase):
 class _Sink(io.RawIOBase):
     def __init__(self, put: Callable[[bytes], None]) -> None:
         self._put = put
+        self.over = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, piece: ReadableBuffer, /) -> int:
         data = bytes(piece)
-        if data:
+        if data and not self.over:
             self._put(data)
         return len(data)
