@@ -51,6 +51,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
                 "holders = [self._of_master(agreement, m.node) for m in agreement.view.members]",
             ),
         ),
+        test=f"{TEST}test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everything",
     ),
     Mutant(
         "trim-ignores-the-chain",
@@ -85,6 +86,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(AGREEMENT, "assert self.history.start < foot.index <= self.settled_at,", "assert foot.index,"),
         ),
+        survives="what every configured master has reached, by hash, is settled in nearly every run",
     ),
     Mutant(
         "foot-forgets-the-keys",
