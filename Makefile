@@ -45,7 +45,7 @@ types: install-dev ## mypy, strict
 
 test: install-dev ## all tests, on the real components
 	$(MAKE) --no-print-directory -j2 native lint types
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against a local cluster (URL=http://... for one that runs)
 	@$(BIN)/python -m e2e.foreign_clients $(if $(URL),--url $(URL))

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-ONE_AFTER_THE_OTHER = ("cluster", "spark")
+HEAVY = ("pytest.mark.cluster", "pytest.mark.spark")
 
 
-@pytest.hookimpl(tryfirst=True)
+@cache
+def is_heavy(file: str) -> bool:
+    """Of a file below this folder. Read as text: who hands out the tests has not imported them."""
+    text = (Path(__file__).parent / file).read_text()
+    return any(mark in text for mark in HEAVY)
+
+
+class BesideEachOther(LoadScopeScheduling):
+    """A file's tests run in one process, so that its fixtures are made once; all heavy files count as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "heavy" if is_heavy(file) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BesideEachOther:
+    config.option.loadscopereorder = False
+    return BesideEachOther(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give them one group, which `--dist loadgroup` hands to one process; without `-n` it means nothing."""
-    for item in items:
-        if any(item.get_closest_marker(heavy) for heavy in ONE_AFTER_THE_OTHER):
-            item.add_marker(pytest.mark.xdist_group("heavy"))
+    """The heavy ones first: what is left to the end should be short."""
+    items.sort(key=lambda item: not is_heavy(item.nodeid.partition("::")[0]))
