@@ -66,7 +66,7 @@ def url(alone: Masters) -> str:
         (400, QUADS, b"<urn:a> <urn:b> .\n", ""),
         (400, QUADS, b'<urn:a> <urn:b> "c" <urn:txlog:system> .\n', "system"),
         (400, "text/turtle", b"@prefix x: <urn:x> . y:a y:b y:c .", ""),
-        (415, "application/rdf+xml", b"<rdf:RDF>", ""),
+        (400, "application/rdf+xml", b"<rdf:RDF>", "MALFORMED DATA"),
         (415, "application/pdf", b"%PDF", ""),
         (413, UPDATE, b"INSERT DATA { <urn:a> <urn:b> '" + b"x" * 70_000 + b"' }", ""),
     ],

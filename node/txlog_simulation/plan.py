@@ -187,7 +187,7 @@ MEMBERS_MIX = {
     "remove": 3,
     "mute": 2,
     "weight": 4,
-    "mode": 2,
+    "mode": 5,
     "crash": 2,
     "crash-at-step": 2,
     "crash-at-change": 2,

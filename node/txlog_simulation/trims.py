@@ -90,7 +90,8 @@ class Trims:
             if other.damaged or other.forged or other.origin is None or other.mirror.foot > foot.index:
                 continue
             theirs = other.mirror
-            if theirs.log < foot.index or theirs.hash_at(foot.index) != foot.hash:
+            new = theirs.accepted is None  # it lost its disk: a snapshot brings it here
+            if not new and (theirs.log < foot.index or theirs.hash_at(foot.index) != foot.hash):
                 world.findings.add(LOG, "19", f"{name} trims at {foot.index}, {other.name} is at {theirs.log}")
             if other.worker.index < foot.index:
                 text = f"{name} trims at {foot.index}, the worker of {other.name} is at {other.worker.index}"
