@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin soak rolling clean up down
+.PHONY: help install install-dev native lock demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'

@@ -115,4 +115,6 @@ def _with_early_end(plan: Plan) -> Plan:
 
 
 def _with_work(at: int, change: Callable[[Work], Work], plan: Plan) -> Plan:
+    if at >= len(plan.work):  # an earlier step has left less of it
+        return plan
     return replace(plan, work=(*plan.work[:at], change(plan.work[at]), *plan.work[at + 1 :]))

@@ -119,6 +119,21 @@ def test_a_removed_master_brings_everything_in_and_is_refused_by_name() -> None:
     assert "Removed" in cluster.faults["a"] + cluster.faults["b"]
 
 
+def test_as_many_as_are_configured_is_not_everybody() -> None:
+    """Seed 4564: who takes itself out is in its view and configured no more; b, who has most of the weight, is away."""
+    cluster = Cluster("abcd", idle_interval_ms=100).founded()
+    now = configuration(cluster, "a")
+    masters = [msgspec.structs.replace(m, weight=3) if m.node == "b" else m for m in now.masters]
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    cluster.run(300)
+    leave(cluster, "b")
+    run_until_in_view(cluster, "a", "c", "d", within_ms=2000)
+    remove(cluster, "a", "c")
+    run_until_removed(cluster, "c")
+    marks = cluster.marks["c"]
+    assert (marks.accepted, marks.synced, marks.quorum) == (1, 1, 0)
+
+
 def test_a_master_that_is_taken_out_takes_no_work_while_it_drains() -> None:
     cluster = Cluster(idle_interval_ms=100).founded()
     cluster.submit("c", "x")

@@ -26,6 +26,18 @@ def test_only_what_it_takes_is_left() -> None:
     assert (small.loss, small.repeat, small.jitter_ms, small.disk_ms, small.links) == (0.0, 0.0, 0, 0, ())
 
 
+def test_work_that_an_earlier_step_took_out_is_passed_over() -> None:
+    plan = of_five_masters()
+    far, near = plan.work[-1]._replace(a=4, at_ms=400), plan.work[-1]._replace(a=0, at_ms=401)
+    plan = replace(plan, work=(near, far))
+
+    def fails(tried: Plan) -> bool:
+        times = {work.at_ms for work in tried.work}
+        return near.at_ms in times and (tried.masters < 3 or far.at_ms in times)
+
+    assert [work.at_ms for work in shrink(plan, fails).work] == [near.at_ms]
+
+
 def test_a_plan_of_which_all_is_needed_stays() -> None:
     plan = of_five_masters()
     assert shrink(plan, lambda p: p == plan) == plan

@@ -16,7 +16,7 @@ def marks_now(
         stable = 0
     if not agreement.installed:
         quorum = last.quorum
-    elif own == synced and len(peers) + 1 == len(configured):
+    elif own == synced and _all_here(peers, node, configured):
         quorum = own
     else:  # what is stable in a smaller view may be at less than half of what is configured
         quorum = max(_quorum(agreement, peers, node, configured), last.quorum)
@@ -24,6 +24,15 @@ def marks_now(
     if (own, quorum, synced, log, stable) == last:
         return last
     return Marks(own, quorum, synced, log, stable)
+
+
+def _all_here(peers: list[Peer], node: str, configured: tuple[ConfiguredMember, ...]) -> bool:
+    """Whether the view is all who are configured. As many is not the same: one that takes itself out is in its view,
+    and is configured no more."""
+    if len(peers) + 1 != len(configured):
+        return False
+    here = {peer.node for peer in peers}
+    return all(member.node == node or member.node in here for member in configured)
 
 
 def _quorum(agreement: Agreement, peers: list[Peer], node: str, configured: tuple[ConfiguredMember, ...]) -> int:
