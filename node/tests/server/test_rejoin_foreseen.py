@@ -98,10 +98,9 @@ async def test_what_is_foreseen_is_what_happens(clusters: Callable[..., Cluster]
     assert split["strategy"] == strategy
     happened = {branch["view"]: (branch["end"], branch["moved"]) for branch in split["branches"]}
     expected = {branch["view"]: (branch["end"], branch["moved"]) for branch in foreseen["branches"]}
-    epochs = {(await cluster.get(at, "/txlog/status"))["epoch"] for at in range(3)}
-    if epochs == {3}:
+    if strategy == "Smart":
         assert (expected, foreseen["moved"]) == (happened, split["moved"])
-    else:  # on a busy machine one may come too late for the first view, and gives up by itself what nobody else had
+    else:  # a merge counts from where its coordinator cuts, which may be before the first entry that really moves
         assert {view: end for view, (end, _) in expected.items()} == {view: end for view, (end, _) in happened.items()}
         assert foreseen["moved"] <= split["moved"]
 
