@@ -16,7 +16,7 @@ def view(number: str, members: list[str], silent: list[str]) -> dict[str, Any]:
 ALL = ["uk-1", "us-1"]
 
 
-def records(node: str, other: str, at: float, end: int, cut: int | None) -> dict[str, Any]:
+def records(node: str, other: str, at: float, end: int, kept: int | None) -> dict[str, Any]:
     """One master that was alone from 5 s after the silence on, until 100 s after it."""
     alone = view(f"2.1.{node}", [node], [other])
     return {
@@ -24,10 +24,10 @@ def records(node: str, other: str, at: float, end: int, cut: int | None) -> dict
         "dataCenter": node[:2],
         "records": [
             {"at": at, "state": "Suspected", "was": "Joined"},
-            {"at": at + 5, "view": alone, "before": view("1.1.uk-1", ALL, []), "end": 40, "cut": None},
+            {"at": at + 5, "view": alone, "before": view("1.1.uk-1", ALL, []), "end": 40, "kept": None},
             {"at": at + 5.1, "state": "Isolated", "was": "Suspected"},
             {"at": at + 100, "state": "Rejoining", "was": "Isolated"},
-            {"at": at + 100.4, "view": view("3.1.uk-1", ALL, []), "before": alone, "end": end, "cut": cut},
+            {"at": at + 100.4, "view": view("3.1.uk-1", ALL, []), "before": alone, "end": end, "kept": kept},
             {"at": at + 101, "state": "Joined", "was": "Rejoining"},
         ],
     }

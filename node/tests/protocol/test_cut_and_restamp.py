@@ -232,6 +232,17 @@ def test_accept_cuts_goes_on_and_restamps_and_install_makes_it_stable() -> None:
     assert made.history.length == 5
 
 
+@pytest.mark.parametrize("cut", [1, 2])
+def test_what_the_base_says_again_has_kept_its_place(cut: int) -> None:
+    """A base is told from where the branches part; what moved is counted from the first entry that differs."""
+    made = agreement()
+    entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
+    view = next_view(4, chained(made, *entries), 100, [2, 3])
+    spans = [Span("b", 2, cut, 3 - cut), Span("a", 1, 2, 1)]
+    assert made.accept(view, cut, spans, [20, 25, 45][cut - 1 :], [Stamped("b", 2, 3, [101])])
+    assert made.kept == 2
+
+
 def test_after_a_restart_it_is_the_same() -> None:
     made = agreement()
     entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]

@@ -110,7 +110,7 @@ def _split(
     duties: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """One that is over: this view ended it."""
-    branches = _branches([(one, record["before"], record["end"], record["cut"]) for one, record in rows])
+    branches = _branches([(one, record["before"], record["end"], record["kept"]) for one, record in rows])
     rejoined = min(record["at"] for _, record in rows)
     view = rows[0][1]["view"]
     states = [(one["node"], r) for one in seen for r in one["records"] if "state" in r]
@@ -157,14 +157,14 @@ def _still_apart(rows: list[tuple[dict[str, Any], dict[str, Any]]], duties: list
 def _branches(rows: list[tuple[dict[str, Any], dict[str, Any], int | None, int | None]]) -> list[dict[str, Any]]:
     """By their view. The longest log of its members counts; who followed shorter had the same."""
     found: dict[str, dict[str, Any]] = {}
-    for _, view, end, cut in rows:
+    for _, view, end, kept in rows:
         branch = found.setdefault(
             view["number"],
             {"view": view["number"], "members": view["members"], "from": view["apartAt"], "end": end, "moved": 0},
         )
         if end is not None:
             branch["end"] = max(branch["end"] or 0, end)
-            branch["moved"] = max(branch["moved"], end - cut if cut is not None else 0)
+            branch["moved"] = max(branch["moved"], end - kept if kept is not None else 0)
     for branch in found.values():
         known = branch["end"] is not None and branch["from"] is not None
         branch["transactions"] = max(0, branch["end"] - branch["from"]) if known else None

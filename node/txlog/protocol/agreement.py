@@ -85,6 +85,8 @@ class Agreement:
         self.own_synced = 0
         self.cut_to = ENDLESS
         """The least index that the log was cut behind since the core's effects were drained."""
+        self.kept = 0
+        """Up to there the log is as it was before the latest accept: its cut, or more, where the base says the same."""
         self.below_stable = False
         """The accept of this view cut off what workers may have executed: until the install no position of theirs is
         stable. Unknown after a restart."""
@@ -458,6 +460,7 @@ class Agreement:
             self.configurations.begin(view.founding)
             self.keys.begin(view.founding.key_retention_ms)
         self._abandon(view, cut)
+        self.kept = self._same_until(cut, hashes)
         for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
             if count:
                 queue.untake(count)
@@ -514,6 +517,18 @@ class Agreement:
                 cells.append(value)
                 at += 1
         return b"".join(cells)
+
+    def _same_until(self, cut: int, hashes: bytes) -> int:
+        """The last index at which this log has the chain hashes of a base behind ``cut``; none after it is equal."""
+        low, high = cut, min(self.history.length, cut + len(hashes) // HASH_BYTES)
+        while low < high:
+            middle = (low + high + 1) // 2
+            end = (middle - cut) * HASH_BYTES
+            if self.history.hash_at(middle) == hashes[end - HASH_BYTES : end]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def _forget_behind(self, cut: int) -> None:
         self.keys.cut(cut)

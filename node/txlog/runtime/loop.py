@@ -110,7 +110,8 @@ class Waiting(NamedTuple):
 class Loop:
     """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing
     is sent or answered after it. ``noticed(peer, topic, body)``: what other masters' shells tell.
-    ``view_changed(old, new, end, cut)``: a view was accepted; the log ended at ``end`` and was cut behind ``cut``.
+    ``view_changed(old, new, end, kept)``: a view was accepted; the log ended at ``end`` and, if it was cut, is the
+    same up to ``kept``.
 
     ``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
     over the log's index. All of them are durable facts. ``executable``: how far workers may execute: ``stable``, or the
@@ -129,7 +130,7 @@ class Loop:
         noticed: Callable[[str, str, bytes], None] = lambda peer, topic, body: None,
         stable_moved: Callable[[], None] = lambda: None,
         log_cut: Callable[[], None] = lambda: None,
-        view_changed: Callable[[View, View, int, int | None], None] = lambda old, new, end, cut: None,
+        view_changed: Callable[[View, View, int, int | None], None] = lambda old, new, end, kept: None,
         now: Callable[[], Now] = system_now,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
@@ -225,8 +226,9 @@ class Loop:
         old, self._view = self._view, view
         end, cuts = self.log_index, self.cuts
         self._notice_cut()
-        if old is not None and view is not None:
-            self.view_changed(old, view, end, self.log_index if self.cuts != cuts else None)
+        agreement = self.agreement
+        if old is not None and view is not None and agreement is not None:
+            self.view_changed(old, view, end, agreement.kept if self.cuts != cuts else None)
 
     def _notice_cut(self) -> None:
         executor = self.executor

@@ -44,11 +44,11 @@ class Splits:
         config = self._site.config
         return json_answer({"node": config.node, "dataCenter": config.data_center, "records": self._records})
 
-    def noticed(self, old: View, new: View, end: int, cut: int | None) -> None:
-        """This master has accepted ``new``; its log ended at ``end`` and was cut behind ``cut``, if at all."""
-        if not (old.silent or new.silent or cut is not None):
+    def noticed(self, old: View, new: View, end: int, kept: int | None) -> None:
+        """This master has accepted ``new``; its log ended at ``end`` and, if it was cut, is the same up to ``kept``."""
+        if not (old.silent or new.silent or kept is not None):
             return  # a leave, a return: nobody was apart
-        self._add({"view": _told(new), "before": _told(old), "end": end, "cut": cut})
+        self._add({"view": _told(new), "before": _told(old), "end": end, "kept": kept})
 
     async def _watch_for_ever(self) -> None:
         while True:
