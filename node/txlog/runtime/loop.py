@@ -547,17 +547,11 @@ class Loop:
         if prepare is None:
             return
         self._preparing = True
-        self._loop.run_in_executor(None, prepare.run).add_done_callback(partial(self._prepared, prepare))
+        self._beside(prepare, self._prepared)
 
-    def _prepared(self, prepare: Any, done: asyncio.Future[None]) -> None:
+    def _prepared(self, prepare: Any) -> None:
         self._preparing = False
-        if self.dead is not None or done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
-            self.end(error)
-        else:
-            self.executor.journal.end_prepare(prepare)  # type: ignore[attr-defined]
+        self.executor.journal.end_prepare(prepare)  # type: ignore[attr-defined]
 
     def _remove_trimmed(self) -> None:
         """What a trim has left without need goes in a thread of its own: unlinking a large file takes a while."""
@@ -565,17 +559,24 @@ class Loop:
             return
         removal = self.executor.journal.begin_removal()
         if removal is not None:
-            self._loop.run_in_executor(None, removal.run).add_done_callback(partial(self._removed, removal))
+            self._beside(removal, self._removed)
 
-    def _removed(self, removal: Any, done: asyncio.Future[None]) -> None:
+    def _removed(self, removal: Any) -> None:
+        self.executor.journal.end_removal(removal)  # type: ignore[attr-defined]
+        self._remove_trimmed()
+
+    def _beside(self, work: Any, then: Callable[[Any], None]) -> None:
+        """``work.run()`` in a thread, then ``then(work)`` here. What goes wrong there ends this process."""
+        self._loop.run_in_executor(None, work.run).add_done_callback(partial(self._done_beside, work, then))
+
+    def _done_beside(self, work: Any, then: Callable[[Any], None], done: asyncio.Future[None]) -> None:
         if self.dead is not None or done.cancelled():
             return
         error = done.exception()
         if error is not None:
             self.end(error)
         else:
-            self.executor.journal.end_removal(removal)  # type: ignore[attr-defined]
-            self._remove_trimmed()
+            then(work)
 
     def _release(self) -> None:
         released = self.executor.release()
