@@ -452,12 +452,25 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CLOSING,
-                "leaves = [b for b in branches if not any(b.number in other.view.history for other in branches)]",
+                "leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]",
                 "leaves = branches",
             ),
         ),
         profile="splits,flaps",
         counts=HARM,
+    ),
+    Mutant(
+        "a-view-that-came-to-nothing-votes",
+        "25",
+        False,
+        (
+            Edit(
+                CLOSING,
+                "return one.number in other.view.history or _came_to_nothing(one, other)",
+                "return one.number in other.view.history",
+            ),
+        ),
+        test="node/tests/protocol/test_closing.py::test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger",
     ),
     Mutant(
         "the-last-of-several-stamps",

@@ -50,6 +50,7 @@ class Master(NamedTuple):
     settled: int = 0
     counter: int = 0
     parked: tuple[Tx, ...] = ()
+    installed: bool = True
 
 
 def tx(text: str, stamp: int) -> Tx:
@@ -94,7 +95,7 @@ def report_of(master: Master, own: list[Tx], shared: int | None = None) -> Repor
         master.member.birth,
         1,
         master.view,
-        True,
+        master.installed,
         master.settled,
         Checkpoint(len(master.log), mine[-1]),
         Checkpoint(at, mine[at]),
@@ -360,6 +361,22 @@ def test_one_who_ordered_more_in_the_view_left_behind_is_still_a_lagger() -> Non
         assert [t.name for t in waiting_of(closed)] == [c1.name]
 
 
+@pytest.mark.parametrize("birth", [C.birth, 77])
+def test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger(birth: int) -> None:
+    """a accepted its own proposal, with what it had ordered alone, and was gone; c, whose accept it needed, went on
+    without it. One with another birth than that view names may have lost the disk on which it had accepted."""
+    members = [A, msgspec.structs.replace(C, birth=birth)]
+    nothing = msgspec.structs.replace(view_of((2, 1, "a"), "ac", [FIRST.number]), members=members)
+    later = view_of((2, 2, "c"), "c", [FIRST.number], apart_at=1)
+    masters = [Master(A, nothing, [a1, b1], [], 1, installed=False), Master(C, later, [a1], [], 1)]
+    for own in ([a1], [a1, b1]):
+        closed = closed_of(masters, own=own)
+        came_to_nothing = birth == C.birth
+        assert closed.branches == [(later if came_to_nothing else nothing).number]
+        assert base_of(closed, own) == ([a1] if came_to_nothing else [a1, b1])
+        assert [t.name for t in waiting_of(closed)] == ([b1.name] if came_to_nothing else [])
+
+
 def test_the_weight_of_a_lagger_counts_for_the_branch_that_grew_from_its_view() -> None:
     """Two against one, though each branch has one member that votes, and the other is first and longer."""
     middle = view_of((2, 1, "b"), "bc", [FIRST.number], apart_at=0)
@@ -401,6 +418,7 @@ def case_of(rng: Random, strategy: str) -> Case:
         views.append(view_of(number, members, [*parent.history, parent.number], strategy=strategy))
     held = {view.number: _some(rng, settled, seqs, stamp) for view in views}
     ends = {view.number: rng.randint(0, len(held[view.number])) for view in views}
+    installed = {view.number: rng.random() < 0.6 for view in views}
     masters: list[Master] = []
     for member in rng.sample(MEMBERS, rng.randint(1, 4)):
         mine = [view for view in views if view.member(member.node)]
@@ -413,7 +431,8 @@ def case_of(rng: Random, strategy: str) -> Case:
         names = {t.name for t in log}
         upto = {o: rng.randint(max([seq, *(t.seq for t in log if t.origin == o)]), 99) for o, seq in seqs.items()}
         queue = [t for t in whole if t.name not in names and t.seq <= upto[t.origin]]
-        masters.append(Master(member, view, settled + log, queue, len(settled), rng.randint(0, 60)))
+        here = Master(member, view, settled + log, queue, len(settled), rng.randint(0, 60))
+        masters.append(here._replace(installed=installed[view.number]))
     return Case(masters, settled)
 
 
@@ -448,7 +467,15 @@ def model(masters: list[Master], majority: bool, simple: bool) -> tuple[list[Tx]
         found = view[n]
         return {m.node for m in found.members} if found else set()
 
-    leaves = [n for n in numbers if not any(n in history(other) for other in numbers)]
+    def idle(n: Number, other: Number) -> bool:
+        """Accepted, and given up by one of its members before anybody had installed it."""
+        gone_on = n < other and any(m.member.node in names(n) for m in by[other])
+        return gone_on and not any(m.installed for m in by[n]) and set(history(n)[-1:]) <= set(history(other))
+
+    def behind(n: Number, other: Number) -> bool:
+        return n in history(other) or idle(n, other)
+
+    leaves = [n for n in numbers if not any(behind(n, other) for other in numbers)]
 
     def lagger(n: Number) -> bool:
         seen = {j for z in numbers if z > n for j in names(z) & nodes[z]}
@@ -463,7 +490,7 @@ def model(masters: list[Master], majority: bool, simple: bool) -> tuple[list[Tx]
     def weight(n: Number) -> tuple[int, int, int]:
         counted = set(nodes[n])
         for z in numbers:
-            if z not in forks and [f for f in forks if z in history(f)] == [n]:
+            if z not in forks and [f for f in forks if behind(z, f)] == [n]:
                 counted |= nodes[z]
         counted |= {j for j in names(n) - here if not any(j in names(z) for z in numbers if z > n)}
         return len(counted), len(log[n]), -min("abcd".index(j) for j in nodes[n])

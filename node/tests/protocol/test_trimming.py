@@ -246,3 +246,31 @@ def test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot() -> None:
     write(cluster, 5)
     everywhere(cluster, length(cluster))
     assert {start_of(cluster, node) for node in "abc"} == {length(cluster)}
+
+
+def test_rule_17_a_lost_disk_below_the_foot_while_the_others_have_installed_no_view() -> None:
+    """It was to be let in again and lost its disk before it accepted: nobody else is at work until it is back."""
+    cluster = cluster_with(40)
+    everywhere(cluster, length(cluster))
+    cluster.crash("c")
+    for node in "ab":
+        cluster.executors[node].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)
+    run_until_in_view(cluster, "a", "b")
+    cluster.start("c")
+    while not cluster.core("c").views.stopped:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.cut |= {("a", "c"), ("b", "c")}  # it has reported; what it should accept does not arrive
+    while any(cluster.core(node).views.installed for node in "ab"):
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.crash("c")
+    cluster.cut.clear()
+    cluster.journals["c"] = DiskJournal("c", 77)
+    cluster.start("c")
+    cluster.run(20)
+    assert cluster.core("c").state == "Learning", "their view says that the cluster is founded"
+    run_until_in_view(cluster, "a", "b", "c")
+    write(cluster, 5)
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+    assert start_of(cluster, "c") == start_of(cluster, "a") > 0

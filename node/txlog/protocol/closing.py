@@ -311,10 +311,27 @@ def _is_prefix(one: Branch, other: Branch, own: History) -> bool:
 
 
 def _forks(branches: list[Branch], own: History) -> list[Branch]:
-    """Those that are no laggers. A lagger's view is in the history of another; or, among the rest, its log is a prefix
-    of another's, and every member of its view is here or was seen in a later accepted one."""
-    leaves = [b for b in branches if not any(b.number in other.view.history for other in branches)]
+    """Those that are no laggers. A lagger's view is in the history of another, or came to nothing; or, among the rest,
+    its log is a prefix of another's, and every member of its view is here or was seen in a later accepted one."""
+    leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]
     return [one for one in leaves if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]
+
+
+def _is_behind(one: Branch, other: Branch) -> bool:
+    return one.number in other.view.history or _came_to_nothing(one, other)
+
+
+def _came_to_nothing(one: Branch, other: Branch) -> bool:
+    """Whether a view that was accepted was never installed, since a member of it went on from the view before it by a
+    later one: who reported to a later proposal accepts the earlier one no more (rule 34). Those who did accept it have
+    used nothing of it, and are where they were before."""
+    return (
+        other.number > one.number
+        and one.view.history[-1:] != []
+        and one.view.history[-1] in other.view.history
+        and not any(report.installed for report in one.reports)
+        and any(one.view.has(Origin(report.node, report.birth)) for report in other.reports)
+    )
 
 
 def _leads_on(one: Branch, other: Branch, own: History) -> bool:
@@ -336,12 +353,12 @@ def _weight(
     branch: Branch, branches: list[Branch], forks: list[Branch], members: list[Member], weights: dict[str, int]
 ) -> tuple[int, int, int]:
     """Who wins: the most vote weight, then the longest log, then who holds the master first in precedence. The weight
-    of a lagger counts for the branch that holds its view, if there is one only."""
+    of a lagger counts for the branch that holds its view, or the one before it, if there is one only."""
     here = {m.node for m in members}
     nodes = set(branch.nodes)
     for other in branches:
-        if other not in forks and other.number in branch.view.history:
-            holders = [f for f in forks if other.number in f.view.history]
+        if other not in forks and _is_behind(other, branch):
+            holders = [f for f in forks if _is_behind(other, f)]
             if len(holders) == 1:
                 nodes |= other.nodes
     later = [b for b in branches if b.number > branch.number]

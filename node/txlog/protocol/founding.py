@@ -103,8 +103,8 @@ class Founding:
         for heard in known.of_you:
             self._check_heard(known, heard, own_seq, last_stamp)
         self._known[known.node] = known
-        if known.installed and known.accepted is not None:
-            self._learn_installed(known.accepted)
+        if known.accepted is not None and (known.installed or known.accepted.history):
+            self._learn_founded(known.accepted, known.installed)
         if set(self._known) >= set(self.others):
             self.admitted = True
 
@@ -129,10 +129,12 @@ class Founding:
                 f"this journal ends at seq {own_seq}, counter {last_stamp}: it is older than this master's word",
             )
 
-    def _learn_installed(self, view: View) -> None:
+    def _learn_founded(self, view: View, installed: bool) -> None:
+        """What has grown from view 1 says that this was installed, though nobody who answers has installed its own."""
         mine = self.views.accepted
         if mine is not None and mine.number == view.number:
-            self.views.learn_installed()
+            if installed:
+                self.views.learn_installed()
         elif (mine is None or self.views.unfounded) and not view.has(Origin(self.settings.node, self.birth)):
             self.cluster = view.cluster_id
             self.views.forget_founding()

@@ -211,8 +211,8 @@ class Standing:
             self.apart.pop(known.node, None)
             return
         self.highest = max(self.highest, view.number)
-        if not known.installed:
-            return
+        if not known.installed and not (self.accepted is None and view.history):
+            return  # one without a view fetches from wherever the next one can come from
         if view.number == self.number:
             self.learn_installed()
             return

@@ -36,6 +36,8 @@ class Reported(NamedTuple):
     log: list[Tx]
     queue: list[Tx]
     parked: list[Tx]
+    origin: Origin
+    installed: bool
 
 
 def check(
@@ -68,8 +70,9 @@ def check(
 
 
 def _reported(report: Report, log: Log) -> Reported | None:
+    origin = Origin(report.node, report.birth)
     if report.view is None:
-        return Reported(report.node, None, [], _named(report.pending), _named(report.parked))
+        return Reported(report.node, None, [], _named(report.pending), _named(report.parked), origin, False)
     branch = log.branches.get(report.view.number)
     entries = branch.entries[: report.log.index] if branch is not None else []
     if len(entries) < report.log.index:
@@ -77,7 +80,7 @@ def _reported(report: Report, log: Log) -> Reported | None:
     mine = [Tx(e.stamp, e.txid.origin, e.txid.seq) for e in entries]
     names = {t[1:] for t in mine}
     queue = [t for t in _named(report.pending) if t[1:] not in names]
-    return Reported(report.node, report.view, mine, queue, _named(report.parked))
+    return Reported(report.node, report.view, mine, queue, _named(report.parked), origin, report.installed)
 
 
 def _named(pieces: list[Pending]) -> list[Tx]:
@@ -100,7 +103,7 @@ class _Model:
         self.places = {node: place for place, node in enumerate(weights)}
         self.log = {n: max((m.log for m in several), key=len) for n, several in self.by.items()}
         self.nodes = {n: {m.node for m in several} for n, several in self.by.items()}
-        self.leaves = [n for n in self.by if not any(n in other.history for other in self.view.values())]
+        self.leaves = [n for n in self.by if not any(self._is_behind(n, z) for z in self.by)]
         if majority:
             self.order = [max(self.by)]
         else:
@@ -109,6 +112,17 @@ class _Model:
 
     def _members(self, number: Number) -> set[str]:
         return {m.node for m in self.view[number].members}
+
+    def _is_behind(self, n: Number, z: Number) -> bool:
+        """``z`` has grown from it; or it never came about: nobody installed it, and one of those whose accept it needed
+        has gone on from where it began, by a later number."""
+        mine, other = self.view[n], self.view[z]
+        if n in other.history:
+            return True
+        needed = {m.origin for m in mine.members}
+        gone_on = z > n and any(one.origin in needed for one in self.by[z])
+        idle = not any(one.installed for one in self.by[n])
+        return gone_on and idle and bool(mine.history) and mine.history[-1] in other.history
 
     def _is_lagger(self, n: Number) -> bool:
         seen = {node for z in self.by if z > n for node in self._members(z) & self.nodes[z]}
@@ -122,7 +136,7 @@ class _Model:
     def _weight(self, n: Number, forks: list[Number]) -> tuple[int, int, int]:
         counted = set(self.nodes[n])
         for z in self.by:
-            if z not in forks and [f for f in forks if z in self.view[f].history] == [n]:
+            if z not in forks and [f for f in forks if self._is_behind(z, f)] == [n]:
                 counted |= self.nodes[z]
         absent = self._members(n) - self.here
         counted |= {node for node in absent if not any(node in self._members(z) for z in self.by if z > n)}
