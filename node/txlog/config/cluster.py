@@ -33,10 +33,14 @@ ADDRESS = (
 )
 
 
+RESOURCE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+"""Of a Secret or a claim of Kubernetes."""
+
+
 class SecretRef(Shape):
     """A Secret of the same namespace."""
 
-    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
+    name: str = Field(pattern=RESOURCE_NAME)
 
 
 class Resources(Shape):
@@ -119,12 +123,13 @@ class Workers(Shape):
     replicas: int = Field(default=1, ge=1, le=100, strict=True)
     engine: Literal["oxigraph"] = "oxigraph"
     storage: Storage = Storage()
+    resources: Resources = Resources()
     external: list[ExternalWorker] | None = Field(default=None, min_length=1, max_length=100)
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.external is not None:
-            own = self.model_fields_set & {"replicas", "engine", "storage"}
+            own = self.model_fields_set & {"replicas", "engine", "storage", "resources"}
             if own:
                 raise expected(
                     f"either external or replicas, engine and storage, not both ({', '.join(sorted(own))})", "external"
@@ -165,6 +170,11 @@ class FolderTarget(Shape):
     """A folder that is there where the backup runs: a disk, a mounted volume."""
 
     path: str = Field(pattern=r"^/.*$")
+    claim_name: str | None = Field(
+        default=None,
+        pattern=RESOURCE_NAME,
+        description="the PersistentVolumeClaim that is mounted at that path; needed on Kubernetes, acts there only",
+    )
 
 
 class BackupTarget(Shape):
@@ -200,8 +210,13 @@ class Users(Shape):
 
 
 class Security(Shape):
-    """Does not act yet: masters listen on loopback, peers show a token that ``txlog up`` draws."""
+    """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. The rest does not act yet."""
 
+    peer_token_secret_ref: SecretRef | None = Field(
+        default=None,
+        description="its key `token` is what the masters of all data centres show each other; unless given, the Secret "
+        "<metadata.name>-peer-token",
+    )
     tls_secret_ref: SecretRef | None = None
     peer_tls_secret_ref: SecretRef | None = None
     users: Users | None = None
@@ -228,7 +243,15 @@ class ClusterSpec(Preferences):
     workers: Workers = Workers()
     pipeline: Pipeline = Pipeline()
     backup: Backup | None = None
-    security: Security = Field(default=Security(), description="Does not act yet")
+    security: Security = Security()
+    image: str | None = Field(
+        default=None,
+        pattern=r"^[^\s]{1,512}$",
+        description="of all its containers; the operator's own unless given. Acts on Kubernetes only",
+    )
+    paused: bool = Field(
+        default=False, description="the operator looks and tells, and changes nothing. Acts on Kubernetes only"
+    )
 
     @model_validator(mode="after")
     def _peers_fit_together(self) -> Self:

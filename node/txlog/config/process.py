@@ -99,6 +99,11 @@ class NodeConfig(Strict):
     )
     limits: Limits = Limits()
     last_seen: LastSeen | None = None
+    identity_file: Path | None = Field(
+        default=None,
+        description="written at each start: this node, its birth and its start. On Kubernetes it is the container's "
+        "termination message, so that its end proves later which process is gone",
+    )
 
     @field_validator("split_mode")
     @classmethod

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from txlog.config.cluster import Backup, BackupTarget
+from txlog.config.cluster import Backup, Peer
 from txlog.config.manifest import BadManifest, Manifest, Problem
+from txlog.config.placing import STOP_MASTER_S, backup_config, node_config, target_config, worker_names
 from txlog.config.process import (
     BackupJobConfig,
     DutyJobConfig,
     FolderConfig,
     NodeConfig,
-    PeerConfig,
     PipelineConfig,
-    S3Config,
     TargetConfig,
     WorkerConfig,
 )
@@ -93,19 +92,13 @@ def check_complete(manifests: Sequence[Manifest]) -> None:
 
 
 def _process_names(manifest: Manifest) -> list[str]:
-    return [*manifest.cluster.own_peer.nodes, *_worker_names(manifest), f"{manifest.data_center}-pipeline"]
-
-
-def _worker_names(manifest: Manifest) -> list[str]:
-    workers = manifest.cluster.spec.workers
-    count = len(workers.external) if workers.external else workers.replicas
-    return [f"{manifest.data_center}-worker-{index}" for index in range(1, count + 1)]
+    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{manifest.data_center}-pipeline"]
 
 
 def port_names(manifests: Sequence[Manifest]) -> list[str]:
     """What needs a port: masters, then stores, then links, so that the numbers read well."""
     nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
-    workers = [name for m in manifests if not m.cluster.spec.workers.external for name in _worker_names(m)]
+    workers = [name for m in manifests if not m.cluster.spec.workers.external for name in worker_names(m.cluster)]
     return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b)]
 
 
@@ -188,7 +181,7 @@ def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolde
     for manifest in manifests:
         backup, data_center = manifest.cluster.spec.backup, manifest.data_center
         folder = FolderConfig(folder=state.split_backups(data_center))
-        targets[data_center] = _target(backup.target, state) if backup else folder
+        targets[data_center] = target_config(backup.target, state.secret) if backup else folder
     masters = {dc: [master.url for master in topology.masters_of(dc)] for dc in targets}
     return {
         dc: DutyJobConfig(
@@ -203,28 +196,9 @@ def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolde
 
 
 def _backup_plan(manifest: Manifest, backup: Backup, topology: Topology, state: StateFolder) -> BackupPlan:
-    config = BackupJobConfig(
-        data_center=manifest.data_center,
-        masters=[master.url for master in topology.masters_of(manifest.data_center)],
-        target=_target(backup.target, state),
-        keep=backup.keep,
-        keep_days=backup.keep_days,
-    )
+    masters = [master.url for master in topology.masters_of(manifest.data_center)]
+    config = backup_config(manifest.cluster, masters, target_config(backup.target, state.secret))
     return BackupPlan(config, backup.schedule)
-
-
-def _target(target: BackupTarget, state: StateFolder) -> TargetConfig:
-    if target.folder is not None:
-        return FolderConfig(folder=Path(target.folder.path))
-    s3 = target.s3
-    assert s3 is not None
-    return S3Config(
-        bucket=s3.bucket,
-        prefix=s3.prefix,
-        endpoint=s3.endpoint,
-        region=s3.region,
-        credentials_folder=state.secret(s3.secret_ref.name) if s3.secret_ref else None,
-    )
 
 
 def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> Program:
@@ -235,11 +209,6 @@ def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> P
         command=(oxigraph, "serve", "-l", str(state.worker(worker.name)), "-b", urlsplit(worker.url).netloc),
         url=worker.url,
     )
-
-
-STRATEGIES: dict[str, Literal["Simple", "Smart", "None"]] = {"Simple": "Simple", "Smart": "Smart", "None": "None"}
-STOP_MASTER_S = 10.0
-"""Above its ``leaveTimeout``: for the answers that are on their way, the last sync, the end of Python."""
 
 
 def _master_program(config: NodeConfig, master: MasterPlace, state: StateFolder, python: str) -> Program:
@@ -271,7 +240,7 @@ def _pipeline_program(name: str, data_center: str, state: StateFolder, python: s
 
 def _worker_places(manifest: Manifest, ports: Mapping[str, int]) -> list[WorkerPlace]:
     workers = manifest.cluster.spec.workers
-    names = _worker_names(manifest)
+    names = worker_names(manifest.cluster)
     dc = manifest.data_center
     if workers.external:
         return [
@@ -295,37 +264,16 @@ def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
 def _node_config(
     manifest: Manifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
 ) -> NodeConfig:
-    spec = manifest.cluster.spec
-    peers = [
-        PeerConfig(
-            node=other,
-            data_center=peer.name,
-            url=_url(ports[other if other == node else _link_name(node, other)]),
-            weight=peer.vote_weight,
-        )
-        for peer in spec.peers
-        for other in peer.nodes
-    ]
-    return NodeConfig(
-        node=node,
-        data_center=manifest.data_center,
-        repository=manifest.cluster.repository,
+    def url_of(peer: Peer, index: int) -> str:
+        other = peer.nodes[index - 1]
+        return _url(ports[other if other == node else _link_name(node, other)])
+
+    return node_config(
+        manifest.cluster,
+        node,
+        url_of=url_of,
         port=ports[node],
         journal_folder=state.master(node) / "journal",
-        journal_bytes_max=spec.masters.storage.size,
-        log_keep_ms=spec.log.keep,
-        log_bytes_max=spec.log.max_size,
-        peer_token_file=state.token_file,
-        peers=peers,
+        token_file=state.token_file,
         workers=_worker_configs(topology, manifest.data_center),
-        round_timeout_ms=spec.round_timeout,
-        idle_interval_ms=spec.idle_interval,
-        max_peer_lag_ms=spec.max_peer_lag,
-        none_split_delay_ms=spec.none_split_delay,
-        max_clock_skew_ms=spec.max_clock_skew,
-        leave_timeout_ms=spec.leave_timeout,
-        split_mode=spec.split_mode,
-        split_recovery=STRATEGIES[spec.split_recovery],
-        durability=spec.durability.default,
-        write_timeout_s=spec.durability.write_timeout / 1000,
     )

@@ -28,6 +28,7 @@ from typing import Any, Final
 import aiohttp
 
 from txlog.config.live import BadSettings, read_live
+from txlog.config.placing import STOP_MASTER_S
 from txlog.config.process import FolderConfig, LastSeen
 from txlog.local import duties as performing
 from txlog.local import identity
@@ -39,7 +40,7 @@ from txlog.local.identity import ProcessMark
 from txlog.local.links import LinkTable
 from txlog.local.logs import bound_log, last_lines
 from txlog.local.naming import name_new_masters
-from txlog.local.plan import LINKS, STOP_MASTER_S, Plan, Program
+from txlog.local.plan import LINKS, Plan, Program
 from txlog.local.proving import prove_down
 from txlog.local.state import StateFolder
 from txlog.model.errors import Fatal, NotFound

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -260,6 +262,8 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
     journal, recovered = open_journal(config)
     if recovered.damage:
         journal, recovered = await mend(config, journal, recovered, token, log)
+    if config.identity_file is not None:
+        say_who(config.identity_file, config.node, recovered)
     app = App(config, journal, recovered, token, log, end)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -283,6 +287,15 @@ async def mend(
     journal.sync()
     journal.close()
     return open_journal(config)
+
+
+def say_who(file: Path, node: str, recovered: Recovered) -> None:
+    """Which process of this master this is, for who sees it end. A file that cannot be written ends the start."""
+    told = {"node": node, "birth": f"{recovered.birth:016x}", "start": recovered.start}
+    try:
+        file.write_text(json.dumps(told) + "\n")
+    except OSError as wrong:
+        raise BadStart(f"identity_file {file}: {wrong.strerror}") from None
 
 
 class BadStart(TxLogError):

@@ -1,0 +1,53 @@
+"""What the builders make of the examples, as files that people read. ``python node/tests/operator/golden.py`` writes
+them anew; the diff is the review."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from txlog.config.manifest import Manifest, load_manifests
+from txlog.config.process import LastSeen
+from txlog.operator.build import Around, objects
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+FOLDER = Path(__file__).parent / "golden"
+AROUND = Around("txlog.example/txlog:1", owner="5f0c0ffe", last_seen={"uk-1": LastSeen(birth=0xC0FFEE, start=7)})
+
+
+def rendered(manifest: Manifest) -> str:
+    yaml = YAML()
+    yaml.width = 1000
+    yaml.representer.ignore_aliases = lambda _: True
+    text = io.StringIO()
+    yaml.dump_all([_readable(each) for each in objects(manifest.cluster, AROUND)], text)
+    return text.getvalue()
+
+
+def _readable(value: Any) -> Any:
+    """Files inside of it as lines."""
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    return LiteralScalarString(value) if isinstance(value, str) and "\n" in value else value
+
+
+def expected() -> dict[Path, str]:
+    """By file."""
+    return {
+        FOLDER / f"{folder.name}-{manifest.data_center}.yaml": rendered(manifest)
+        for folder in sorted(EXAMPLES.iterdir())
+        if folder.is_dir()
+        for manifest in load_manifests(folder)
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for file, text in expected().items():
+        file.write_text(text)

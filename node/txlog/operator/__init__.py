@@ -1,0 +1,1 @@
+"""The operator: what a ``TxLogCluster`` says, kept true on Kubernetes."""

@@ -1,0 +1,142 @@
+"""What all builders share: labels, owners, and how a pod of TxLog is allowed to run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from txlog.config.cluster import Resources, TxLogCluster
+from txlog.config.process import LastSeen
+from txlog.config.values import quantity_text
+from txlog.operator.names import GROUP, Names
+
+Object = dict[str, Any]
+"""One object of Kubernetes."""
+
+MASTER_PORT: Final = 7300
+WORKER_PORT: Final = 7878
+USER: Final = 1000
+"""Of every process; its volumes belong to the group of this number."""
+CONFIG: Final = Path("/etc/txlog")
+TOKEN: Final = Path("/etc/txlog-peers")
+DATA: Final = Path("/var/lib/txlog")
+SECRETS: Final = Path("/etc/txlog-secrets")
+MANAGER: Final = "txlog-operator"
+
+
+@dataclass(frozen=True)
+class Around:
+    """What no manifest says. ``owner``: the cluster's uid, without which nothing is collected with it; ``last_seen``:
+    of each master, by node id; ``masters``: how many run while one of them is still leaving (default: as it says)."""
+
+    image: str
+    pull_policy: str = "IfNotPresent"
+    owner: str | None = None
+    last_seen: Mapping[str, LastSeen] = field(default_factory=dict)
+    masters: int | None = None
+
+
+def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:
+    return {**selector(cluster, component), "app.kubernetes.io/managed-by": MANAGER}
+
+
+def selector(cluster: TxLogCluster, component: str) -> dict[str, str]:
+    """Never changed: a StatefulSet's selector is immutable."""
+    return {
+        "app.kubernetes.io/name": "txlog",
+        "app.kubernetes.io/instance": cluster.metadata.name,
+        "app.kubernetes.io/component": component,
+        f"{GROUP}/data-center": cluster.data_center,
+    }
+
+
+def made(cluster: TxLogCluster, around: Around, api: str, kind: str, name: str, component: str, **rest: Any) -> Object:
+    """An object of this cluster, owned by it."""
+    metadata: Object = {
+        "name": name,
+        "namespace": cluster.metadata.namespace,
+        "labels": labels(cluster, component),
+    }
+    if around.owner is not None:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": cluster.api_version,
+                "kind": cluster.kind,
+                "name": cluster.metadata.name,
+                "uid": around.owner,
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ]
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **rest}
+
+
+POD_SECURITY: Final[Object] = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Final[Object] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+TMP: Final[Object] = {"name": "tmp", "mountPath": "/tmp"}
+TMP_VOLUME: Final[Object] = {"name": "tmp", "emptyDir": {}}
+
+
+def container(cluster: TxLogCluster, around: Around, name: str, command: list[str], **rest: Any) -> Object:
+    return {
+        "name": name,
+        "image": cluster.spec.image or around.image,
+        "imagePullPolicy": around.pull_policy,
+        "command": command,
+        "securityContext": CONTAINER_SECURITY,
+        **rest,
+    }
+
+
+def pod_spec(containers: list[Object], volumes: list[Object], **rest: Any) -> Object:
+    """Of pods that need nothing of the API server."""
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": POD_SECURITY,
+        "containers": containers,
+        "volumes": [*volumes, TMP_VOLUME],
+        **rest,
+    }
+
+
+def resources_of(given: Resources) -> Object:
+    found = {"requests": dict(given.requests), "limits": dict(given.limits)}
+    return {key: value for key, value in found.items() if value}
+
+
+def claim(name: str, size: int, storage_class: str | None, template: Mapping[str, str] | None = None) -> Object:
+    """A volume of a StatefulSet's pods; ``size`` in bytes."""
+    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": quantity_text(size)}}}
+    if storage_class is not None:
+        spec["storageClassName"] = storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, **({"labels": dict(template)} if template else {})},
+        "spec": spec,
+    }
+
+
+def master_urls(cluster: TxLogCluster) -> list[str]:
+    """Of this data centre's masters, from inside this Kubernetes cluster."""
+    names = Names(cluster)
+    count = cluster.own_peer.masters
+    return [f"http://{names.master_host(index)}:{MASTER_PORT}" for index in range(1, count + 1)]
+
+
+def worker_url(cluster: TxLogCluster, index: int) -> str:
+    return f"http://{Names(cluster).worker_host(index)}:{WORKER_PORT}"

@@ -1,0 +1,207 @@
+"""The masters of a data centre: one StatefulSet, what each is told, and the Services in front of them. Pure."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Final
+
+from txlog.config.cluster import Peer, TxLogCluster
+from txlog.config.placing import STOP_MASTER_S, node_config, worker_configs
+from txlog.config.process import NodeConfig
+from txlog.operator.build.common import (
+    CONFIG,
+    DATA,
+    MASTER_PORT,
+    TMP,
+    TOKEN,
+    Around,
+    Object,
+    claim,
+    container,
+    labels,
+    made,
+    pod_spec,
+    resources_of,
+    selector,
+    worker_url,
+)
+from txlog.operator.names import GROUP, Names, digest
+
+COMPONENT: Final = "master"
+TOKEN_KEY: Final = "token"
+IDENTITY: Final = Path("/dev/termination-log")
+"""Each container has its own, and its end shows it: that proves which process is gone."""
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+CONFIG_HASH: Final = f"{GROUP}/config"
+DRAIN_S: Final = 2
+"""Between a pod's end being known and the master hearing of it: Services learn of it meanwhile, and it takes work."""
+STOP_S_MIN: Final = 75
+LIVE: Final = {
+    "round_timeout_ms",
+    "idle_interval_ms",
+    "max_peer_lag_ms",
+    "none_split_delay_ms",
+    "max_clock_skew_ms",
+    "leave_timeout_ms",
+    "split_recovery",
+}
+"""What a master takes while it runs: changing it restarts nobody."""
+BY_THE_LOG: Final = {"peers", "split_mode", "last_seen"}
+"""What counts at the founding only, or is told anew at each start."""
+
+
+def replicas(cluster: TxLogCluster, around: Around) -> int:
+    return max(cluster.own_peer.masters, around.masters or 0)
+
+
+def node_names(cluster: TxLogCluster, around: Around) -> list[str]:
+    """Of those that run, also of one that is leaving."""
+    return [f"{cluster.data_center}-{index}" for index in range(1, replicas(cluster, around) + 1)]
+
+
+def config_of(cluster: TxLogCluster, node: str, around: Around) -> NodeConfig:
+    """What the master of that node id is told. One that is leaving is still among the peers."""
+    names = Names(cluster)
+    running = replicas(cluster, around)
+    if running > cluster.own_peer.masters:
+        own = cluster.own_peer.model_copy(update={"masters": running})
+        peers = [own if peer.name == own.name else peer for peer in cluster.spec.peers]
+        cluster = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"peers": peers})})
+
+    def url_of(peer: Peer, index: int) -> str:
+        if peer.name == cluster.data_center:
+            return f"http://{names.master_host(index)}:{MASTER_PORT}"
+        return f"http://{peer.address_of(index)}"
+
+    return node_config(
+        cluster,
+        node,
+        url_of=url_of,
+        port=MASTER_PORT,
+        journal_folder=DATA / "journal",
+        token_file=TOKEN / TOKEN_KEY,
+        workers=worker_configs(cluster, lambda index: worker_url(cluster, index)),
+        host="0.0.0.0",
+        last_seen=around.last_seen.get(node),
+        identity_file=IDENTITY,
+    )
+
+
+def restart_hash(cluster: TxLogCluster, around: Around) -> str:
+    """Of what a master only learns at its start. What it takes live, and what the log says of the cluster, is not in
+    it; addresses are, since a master that runs keeps to those it knows."""
+    first = config_of(cluster, f"{cluster.data_center}-1", around)
+    told = first.model_dump(mode="json", exclude=LIVE | BY_THE_LOG, exclude_defaults=True)
+    return digest([told, {peer.name: peer.address for peer in cluster.spec.peers}])
+
+
+def config_map(cluster: TxLogCluster, around: Around) -> Object:
+    """A file for each master. It is not part of the pods: what is changed in it counts from the next start on. Without
+    defaults, so that an older image still reads it."""
+    data = {
+        f"{node}.json": config_of(cluster, node, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
+        for node in node_names(cluster, around)
+    }
+    return made(cluster, around, "v1", "ConfigMap", Names(cluster).master_hosts, COMPONENT, data=data)
+
+
+def stateful_set(cluster: TxLogCluster, around: Around) -> Object:
+    names, masters = Names(cluster), cluster.spec.masters
+    template: Object = {
+        "metadata": {
+            "labels": labels(cluster, COMPONENT),
+            "annotations": {CONFIG_HASH: restart_hash(cluster, around)},
+        },
+        "spec": _pod(cluster, around),
+    }
+    spec: Object = {
+        "replicas": replicas(cluster, around),
+        "serviceName": names.master_hosts,
+        "ordinals": {"start": 1},
+        # A cluster is founded by all its masters at once, and none is ready before that.
+        "podManagementPolicy": "Parallel",
+        # The operator restarts them, one after the other, when nobody is missed.
+        "updateStrategy": {"type": "OnDelete"},
+        # A master that was taken out for good has nothing that the log lacks, and its journal would be refused.
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"},
+        "selector": {"matchLabels": selector(cluster, COMPONENT)},
+        "template": template,
+        "volumeClaimTemplates": [claim("journal", masters.storage.size, masters.storage.storage_class_name)],
+    }
+    return made(cluster, around, "apps/v1", "StatefulSet", names.masters, COMPONENT, spec=spec)
+
+
+def _pod(cluster: TxLogCluster, around: Around) -> Object:
+    names = Names(cluster)
+    token = cluster.spec.security.peer_token_secret_ref
+    command = ["python", "-m", "txlog.server", f"--config={CONFIG}/{cluster.data_center}-$(TXLOG_INDEX).json"]
+    master = container(
+        cluster,
+        around,
+        COMPONENT,
+        command,
+        env=[_field("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")],
+        ports=[{"name": "http", "containerPort": MASTER_PORT}],
+        resources=resources_of(cluster.spec.masters.resources),
+        startupProbe=_probe("startup", periodSeconds=1, failureThreshold=600),
+        livenessProbe=_probe("live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        readinessProbe=_probe("ready", periodSeconds=1, timeoutSeconds=2, failureThreshold=2),
+        lifecycle={"preStop": {"exec": {"command": ["sleep", str(DRAIN_S)]}}},
+        terminationMessagePath=str(IDENTITY),
+        terminationMessagePolicy="File",
+        volumeMounts=[
+            {"name": "journal", "mountPath": str(DATA)},
+            {"name": "config", "mountPath": str(CONFIG), "readOnly": True},
+            {"name": "peer-token", "mountPath": str(TOKEN), "readOnly": True},
+            TMP,
+        ],
+    )
+    volumes = [
+        {"name": "config", "configMap": {"name": names.master_hosts}},
+        {"name": "peer-token", "secret": {"secretName": token.name if token else names.peer_token}},
+    ]
+    return pod_spec(
+        [master],
+        volumes,
+        terminationGracePeriodSeconds=stop_s(cluster),
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(cluster, COMPONENT)},
+            }
+        ],
+    )
+
+
+def stop_s(cluster: TxLogCluster) -> int:
+    """Generous, since a master ends by itself, and not as exact as ``leaveTimeout``, which changes without restarts."""
+    return max(STOP_S_MIN, math.ceil(cluster.spec.leave_timeout / 1000 + STOP_MASTER_S) + DRAIN_S)
+
+
+def _probe(kind: str, **times: int) -> Object:
+    return {"httpGet": {"path": f"/health/{kind}", "port": "http"}, **times}
+
+
+def _field(name: str, path: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def services(cluster: TxLogCluster, around: Around) -> list[Object]:
+    """One for names, which peers need before anybody is ready; one for clients."""
+    names = Names(cluster)
+    ports = [{"name": "http", "port": MASTER_PORT, "targetPort": "http"}]
+    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports}
+    hosts = {"clusterIP": "None", "publishNotReadyAddresses": True, **select}
+    return [
+        made(cluster, around, "v1", "Service", names.master_hosts, COMPONENT, spec=hosts),
+        made(cluster, around, "v1", "Service", names.clients, COMPONENT, spec={"type": "ClusterIP", **select}),
+    ]
+
+
+def disruption_budget(cluster: TxLogCluster, around: Around) -> Object:
+    """One at a time; also of a single one, so that no node waits for ever to be drained."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
+    return made(cluster, around, "policy/v1", "PodDisruptionBudget", Names(cluster).master_hosts, COMPONENT, spec=spec)
