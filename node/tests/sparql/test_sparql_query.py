@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput, SystemGraphNamed
-from txlog.sparql import hide_system_graphs, query_form
+from txlog.sparql import hide_system_graphs, query_form, refuse_services
 
 DATA = """
 <a:s> <a:p> <a:o> . <a:o> <a:p> "x" . <a:g1> <a:p> 1 .
@@ -260,3 +260,24 @@ def test_the_limits_leave_room_on_a_small_stack() -> None:
 )
 def test_what_a_query_asks_for(query: str, form: str) -> None:
     assert query_form(query) == form
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * { SERVICE <http://x/> { ?s ?p ?o } }",
+        "ASK {service silent ?where {}}",
+        "SELECT * { ?s ?p ?o . # SERVICE\n{ SELECT * { SERVICE<urn:x>{} } } }",
+    ],
+)
+def test_service_is_refused_with_its_place(query: str) -> None:
+    with pytest.raises(BadInput, match=r"MALFORMED QUERY: error at \d+:\d+: SERVICE "):
+        refuse_services(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT ?service { ?service <urn:service> 'SERVICE <x>' }", "ASK { ?s ex:SERVICE service: } # SERVICE <x> {}"],
+)
+def test_what_is_only_called_service_is_none(query: str) -> None:
+    refuse_services(query)

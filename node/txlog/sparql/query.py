@@ -10,6 +10,7 @@ from txlog.sparql.tokens import TOKEN, Token, malformed, tokens
 from txlog.sparql.walk import Names, Walk, significant
 
 _WORTH_A_LOOK: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
+_SERVICE: Final = re.compile("service", re.IGNORECASE)
 _SHORT: Final = 1000
 """A shorter text cannot nest deep enough to end the worker that parses it."""
 
@@ -37,6 +38,16 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
         return head + query if head else query
     begin = toks[start].start
     return head + query[:begin] + walk.out.text()
+
+
+def refuse_services(query: str) -> None:
+    """``BadInput`` for a query with ``SERVICE``: whoever may ask a master would reach what a worker reaches."""
+    if not _SERVICE.search(query):
+        return
+    for token in tokens(query):
+        if token.kind == "WORD" and token.text.upper() == "SERVICE":
+            why = "SERVICE is refused, it would reach what only this data centre may; ask the other endpoint first"
+            raise malformed(query, token.start, why)
 
 
 def query_form(query: str) -> str:

@@ -39,7 +39,7 @@ from txlog.server.frontdoor.repository import check_repository, contexts_of, gra
 from txlog.server.frontdoor.stores import RETRY_S, Stores, lower
 from txlog.server.frontdoor.tables import accept_of, accepted, table_answer
 from txlog.server.frontdoor.through import Convert, through
-from txlog.sparql import hide_system_graphs, query_form
+from txlog.sparql import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.parameters import bind_query, cut_query, parse_binding
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -155,6 +155,7 @@ class Reads:
         if limit or offset or distinct:
             text = cut_query(text, limit, offset, distinct=distinct)
         text = bind_query(text, bindings) if bindings else text
+        refuse_services(text)
         base = values.get("baseURI")
         hidden = hide_system_graphs(text, base=base.strip("<>") if base else None)
         default = [value for name, value in parameters if name == "default-graph-uri"]
