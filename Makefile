@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down
+.PHONY: help install install-dev native lock demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -105,3 +105,16 @@ faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills
 
 soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
 	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+# Real Kubernetes clusters on this machine; they need root.
+CLUSTER := $(BIN)/python -m e2e.cluster
+
+$(VENV)/.go: install-dev
+	@$(BIN)/python -m e2e.cluster.go 2>/dev/null || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
+	@touch $@
+
+cluster: $(VENV)/.go ## two data centres, each a whole Kubernetes (the first time its programs are built: 10 minutes); as root
+	@$(CLUSTER) up || { $(CLUSTER) down; exit 1; }
+
+cluster-down: $(VENV)/.go ## end them; nothing is left
+	@$(CLUSTER) down

@@ -1,0 +1,72 @@
+"""The clusters' parts that need neither root nor a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import programs
+from e2e.cluster.images import pause_image
+from e2e.cluster.node import Node
+from e2e.cluster.places import NUMBERS, Site
+from e2e.cluster.volumes import CLASS, NODE, volume
+
+
+def test_no_two_nodes_share_an_address() -> None:
+    nodes = [Node(Site("x", number), k) for number in NUMBERS for k in NUMBERS]
+    for said in ({node.address for node in nodes}, {node.site.pods(node.k) for node in nodes}):
+        assert len(said) == len(nodes)
+    assert Node(Site("uk", 1), 2).name == "uk-node-2"
+
+
+def test_a_volume_is_its_claims_and_lies_on_the_node_that_was_chosen() -> None:
+    claim = {
+        "metadata": {"name": "journal-a-1", "namespace": "graphs", "uid": "77", "annotations": {NODE: "uk-node-2"}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    made = volume(claim)
+    assert made["spec"]["claimRef"] == {"namespace": "graphs", "name": "journal-a-1", "uid": "77"}
+    assert made["spec"]["capacity"] == {"storage": "1Gi"}
+    assert made["spec"]["storageClassName"] == CLASS
+    (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["uk-node-2"]
+    assert made["spec"]["local"]["path"].endswith("/77")
+
+
+def test_other_sources_have_another_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "go"
+    compiler.write_text("#!/bin/sh\necho go1.25.0\n")
+    compiler.chmod(0o755)
+    copied = tmp_path / "programs"
+    shutil.copytree(programs.SOURCES, copied)
+    before = programs.stamp(str(compiler))
+    monkeypatch.setattr(programs, "SOURCES", copied)
+    assert programs.stamp(str(compiler)) == before
+    assert before.endswith("-go1.25.0")
+    (copied / "kube" / "main.go").write_text("package main\n")
+    assert programs.stamp(str(compiler)) != before
+
+
+def test_the_pause_image_is_one_layer_with_one_program(tmp_path: Path) -> None:
+    (tmp_path / "pause").write_bytes(b"a program")
+    archive = pause_image(tmp_path)
+    with tarfile.open(archive) as opened:
+
+        def content(name: str) -> bytes:
+            file = opened.extractfile(name)
+            assert file is not None
+            return file.read()
+
+        (told,) = json.loads(content("manifest.json"))
+        config = json.loads(content(told["Config"]))
+        layer = content(told["Layers"][0])
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
+    with tarfile.open(fileobj=io.BytesIO(layer)) as opened:
+        (only,) = opened.getmembers()
+    assert (only.name, only.mode) == ("pause", 0o755)
