@@ -9,20 +9,21 @@ from typing import Final
 from txlog.journal import bodies
 from txlog.journal import format as fmt
 from txlog.journal.batch import Extent, Prepare, Segment, Sync
-from txlog.journal.cache import Recent
-from txlog.journal.files import ZEROS, File, Files
+from txlog.journal.files import Files
 from txlog.journal.format import Body
-from txlog.journal.index import Index, OriginIndex, Place, restamped
-from txlog.journal.reader import NO_HEAD, Head, Reader, Unreadable
+from txlog.journal.index import OriginIndex
+from txlog.journal.opening import clean_up, finish_trim, settle_tail, tail_segment
+from txlog.journal.reader import Reader, Unreadable
 from txlog.journal.rebuild import rebuild
 from txlog.journal.repairing import check_repair
-from txlog.journal.scan import Scan, Tail, scan
+from txlog.journal.scan import Scan, scan
 from txlog.journal.space import Space
+from txlog.journal.stored import Stored
 from txlog.journal.trim import Removal, Segments, Start, seqs_of
 from txlog.journal.vitals import Vitals
-from txlog.model.entry import Item, Run
+from txlog.model.entry import Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
-from txlog.model.hashes import NO_HASH, chain_start, content_hash
+from txlog.model.hashes import NO_HASH, chain_start
 from txlog.model.ids import Origin
 from txlog.model.records import (
     Added,
@@ -51,7 +52,7 @@ WORK_BYTES_MAX: Final = 1 << 16
 """``has_room_for_work`` promises room for a record of this size (less where segments are tiny)."""
 
 
-class Journal:
+class Journal(Stored):
     """One per master process. All methods belong to one thread, the owner's; only ``Sync.run`` and ``Prepare.run`` may
     be called on others.
 
@@ -60,29 +61,26 @@ class Journal:
     :meth:`end_prepare` (without it, the sync that fills a segment makes the next one itself, and is slow once)."""
 
     def __init__(self, files: Files, space: Space, found: Scan, reader: Reader, cache_bytes: int) -> None:
+        super().__init__(reader, found.index, cache_bytes)
         self._files = files
         self._space = space
-        self._reader = reader
-        self._index: Index = found.index
         self._vitals: Vitals = found.state
         self._birth = found.own.birth
         self._views: dict[Number, View] = dict(found.views)
         self._lone_copies = found.lone_copies()
         self._uncopied = found.uncopied()
-        self._recent = Recent(cache_bytes)
         self._next = found.number
         self._chain = found.chain if found.chain is not None else fmt.EMPTY_CHAIN
         self._synced = found.number - 1
         self._batch_first = found.number
         """Every record below it is synced before a byte of the next batch is written."""
-        self._tail = _tail_segment(found.tail, self._birth)
+        self._tail = tail_segment(found.tail, self._birth)
         self._extents: list[Extent] = []
         self._sync: Sync | None = None
         self._preparing: Prepare | None = None
         self._broken = ""
         self._sealed = 0
         self._retired: list[Segment] = []
-        self._last_head = NO_HEAD
         self._before: dict[int, bytes] = {}
         self._bad_headers: dict[str, int] = {}
         starts = [Start(one.number, one.vitals.log_end, one.vitals.held) for one in found.pieces]
@@ -136,9 +134,9 @@ class Journal:
                 f"opening the journal of {node}: this folder is the journal of {found.own}. Next: correct the node id"
                 " or the folder; nothing was changed"
             )
-        space = _clean_up(files, segment_bytes)
-        _settle_tail(files, found)
-        _finish_trim(files, found)
+        space = clean_up(files, segment_bytes)
+        settle_tail(files, found)
+        finish_trim(files, found)
         space.refresh()
         reader = Reader(files, found.own.birth)
         recovered = rebuild(found, reader)
@@ -522,102 +520,6 @@ class Journal:
         self._removal = None
         self._space.refresh()
 
-    def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]:
-        """Which of these held transactions have a key, with their content hashes; the payloads are left out.
-
-        :class:`JournalDamaged` when one cannot be read."""
-        held = self._index.get(node, birth)
-        found: list[tuple[int, Item, bytes]] = []
-        for first in held.named if held is not None else ():
-            if first > last_seq:
-                break
-            assert held is not None
-            place = held.place(first)
-            if place is None or place.first_seq != first:
-                continue
-            found += self._named_in(held, place, first_seq, last_seq)
-        return found
-
-    def _named_in(
-        self, held: OriginIndex, place: Place, first_seq: int, last_seq: int
-    ) -> list[tuple[int, Item, bytes]]:
-        recent = self._recent.get(held.slot, place.first_seq)
-        if recent is not None:
-            rows = [(seq, one.stamp, one.kind, one.key) for seq, one in enumerate(recent.items, recent.first_seq)]
-            contents = [content_hash(one.kind, one.key, one.payload) if one.key else b"" for one in recent.items]
-        else:
-            try:
-                head = self._head(place)
-            except Unreadable as error:
-                raise JournalDamaged(
-                    f"reading the keys of {held.origin}.{place.first_seq}: {error}. Next: start this master again; it"
-                    " will name the damage and fetch it"
-                ) from None
-            columns = head.columns
-            rows = [
-                (head.first_seq + at, columns.stamps[at], columns.kinds[at], columns.keys[at])
-                for at in range(head.count)
-            ]
-            contents = [columns.content(at) for at in range(head.count)]
-        return [
-            (seq, Item(held.stamps.get(seq, stamp), kind, key, b""), contents[at])
-            for at, (seq, stamp, kind, key) in enumerate(rows)
-            if key and first_seq <= seq <= last_seq
-        ]
-
-    # -- read
-
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
-        """Held transactions of an origin from ``first_seq`` on: at most ``count_max``, about ``bytes_max`` bytes of
-        payload, at least one when it is held, none when it is not.
-
-        :class:`JournalDamaged` when the first one cannot be read; never "not held" for that (rule 28)."""
-        held = self._index.get(node, birth)
-        items: list[Item] = []
-        if held is not None:
-            self._gather(held, first_seq, count_max, bytes_max, items)
-        return Run(node, birth, first_seq, items)
-
-    def _gather(self, held: OriginIndex, seq: int, count_max: int, bytes_max: int, items: list[Item]) -> None:
-        stop, room = min(held.last + 1, seq + count_max), bytes_max
-        while seq < stop and (room > 0 or not items):
-            try:
-                taken = self._piece(held, seq, stop - seq, room)
-            except Unreadable as error:
-                if items:
-                    return
-                raise JournalDamaged(
-                    f"reading {held.origin}.{seq}: {error}. Another master that holds it can repair it. Next: start"
-                    " this master again; it will name the damage and fetch it"
-                ) from None
-            items += restamped(held, seq, taken) if held.stamps else taken
-            seq += len(taken)
-            room -= sum(len(item.payload) for item in taken)
-
-    def _piece(self, held: OriginIndex, seq: int, count: int, room: int) -> list[Item]:
-        """At least one item, of one record."""
-        if seq <= held.trimmed:
-            raise Unreadable("the log was trimmed above it")
-        place = held.place(seq)
-        if place is None:
-            raise Unreadable("it stood in a damaged record")
-        recent = self._recent.get(held.slot, place.first_seq)
-        if recent is not None and seq <= recent.last_seq:
-            first = seq - recent.first_seq
-            whole = recent.items if first == 0 and len(recent.items) <= count else recent.items[first : first + count]
-            return whole[: _fitting([len(item.payload) for item in whole], room)]
-        head = self._head(place)
-        if seq > head.last_seq:
-            raise Unreadable("it stood in a damaged record")
-        first = seq - head.first_seq
-        return self._reader.items(head, first, _fitting(head.columns.sizes[first : first + count], room))
-
-    def _head(self, place: Place) -> Head:
-        """The last one is kept: a big record is often read in small pieces."""
-        if self._last_head.segment != place.segment or self._last_head.offset != place.offset:
-            self._last_head = self._reader.head(place)
-        return self._last_head
-
     # -- repair
 
     def repair(self, damage: Damage, runs: Sequence[Run], contents: Sequence[bytes], added: Added | None) -> None:
@@ -664,30 +566,6 @@ class Journal:
         held.refill(run.first_seq, segment.number, offset)
         self._recent.put(held.slot, number, run, len(body.tail))
 
-    def _meta(self, origin: Origin, seq: int) -> tuple[int, bytes] | None:
-        """Stamp and content hash of what is held."""
-        held = self._index.get(*origin)
-        place = held.place(seq) if held is not None and seq <= held.last else None
-        if held is None or place is None:
-            return None
-        recent = self._recent.get(held.slot, place.first_seq)
-        if recent is not None and seq <= recent.last_seq:
-            item = recent.items[seq - recent.first_seq]
-            return held.stamps.get(seq, item.stamp), content_hash(item.kind, item.key, item.payload)
-        try:
-            head = self._head(place)
-        except Unreadable:
-            return None
-        at = seq - head.first_seq
-        if at >= head.count:
-            return None
-        return held.stamps.get(seq, head.columns.stamps[at]), head.columns.content(at)
-
-    def _stamp(self, origin: Origin, seq: int, sent: int) -> int:
-        """Of a transaction that was sent: what a view that was accepted here has said of it holds."""
-        held = self._index.get(*origin)
-        return held.stamps.get(seq, sent) if held is not None else sent
-
     # -- broken
 
     def _break(self, text: str) -> None:
@@ -696,71 +574,3 @@ class Journal:
     def _check_broken(self) -> None:
         if self._broken:
             raise JournalBroken(self._broken)
-
-
-def _fitting(sizes: Sequence[int] | array[int], room: int) -> int:
-    """How many of these payloads, at least one."""
-    count, total = 0, 0
-    for size in sizes:
-        total += size
-        if count and total > room:
-            break
-        count += 1
-    return count
-
-
-def _tail_segment(tail: Tail, birth: int) -> Segment:
-    return Segment(tail.segment, tail.size, tail.end, fmt.segment_seed(birth, tail.segment))
-
-
-def _settle_tail(files: Files, found: Scan) -> None:
-    """Before anything relies on what was read: stale bytes are zeroed, and what an earlier process wrote without a
-    sync, or renamed without one, is made durable."""
-    files.sync_folder()
-    if found.tail.segment == 0:
-        return
-    file = files.open(fmt.segment_name(found.tail.segment))
-    if found.cut is not None:
-        _zero(file, found.cut.start, found.cut.stop)
-    file.fdatasync()
-    file.close()
-
-
-def _finish_trim(files: Files, found: Scan) -> None:
-    """A crash came between a trim and the removal of what it left."""
-    gone = [piece.number for piece in found.pieces if piece.number < found.first_segment]
-    if gone:
-        Removal(files, range(gone[0], gone[-1] + 1), _ignored).run()
-        found.pieces = [piece for piece in found.pieces if piece.number >= found.first_segment]
-
-
-def _ignored(text: str) -> None:
-    """The error itself is raised."""
-
-
-def _zero(file: File, start: int, stop: int) -> None:
-    for offset in range(start, stop, len(ZEROS)):
-        file.pwrite(offset, ZEROS[: stop - offset])
-
-
-def _clean_up(files: Files, segment_bytes: int) -> Space:
-    """Half-made spares go; whole ones are zeros again, should one carry a header that was never needed."""
-    spares, highest = [], 0
-    for name in files.list():
-        kind, number = fmt.parse_name(name) or ("", 0)
-        highest = max(highest, number)
-        if kind == "making" or (kind == "spare" and files.size(name) != segment_bytes):
-            files.remove(name)
-        elif kind == "spare":
-            _blank(files, name)
-            spares.append(name)
-    return Space(files, segment_bytes, spares, highest)
-
-
-def _blank(files: Files, name: str) -> None:
-    file = files.open(name)
-    used = len(file.pread(0, fmt.HEADERS_MAX).rstrip(b"\0"))
-    if used:
-        _zero(file, 0, used)
-        file.fdatasync()
-    file.close()

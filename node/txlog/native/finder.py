@@ -33,8 +33,8 @@ MODULES: Final = tuple(
         *("protocol.standing", "protocol.state", "protocol.submitting", "protocol.surroundings", "protocol.views"),
         *("protocol.snapshots", "protocol.trimming"),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
-        *("journal.order", "journal.reader", "journal.space", "journal.vitals"),
-        *("runtime.executor", "runtime.loop", "runtime.watermark"),
+        *("journal.order", "journal.reader", "journal.space", "journal.stored", "journal.vitals"),
+        *("runtime.executor", "runtime.levels", "runtime.loop", "runtime.watermark"),
         *("server.frontdoor.answers", "server.frontdoor.direct"),
         *("server.peers.frames", "server.peers.link"),
     )

@@ -17,21 +17,17 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from txlog.model.durability import Durability
-from txlog.model.entry import Position
 from txlog.model.errors import PeerFault, Refused, Unavailable
-from txlog.model.ids import Txid
 from txlog.model.view import View
-from txlog.protocol.agreement import Agreement
-from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, Now, Settings, Submission
-from txlog.protocol.queue import ENDLESS
 from txlog.protocol.trimming import Place, Verdict
 from txlog.runtime.executor import Executor
+from txlog.runtime.levels import Levels
 from txlog.runtime.sync_thread import SyncThread
-from txlog.runtime.watermark import Waiter, Watermark
+from txlog.runtime.watermark import Waiter
 
 NEVER_MS: Final = 1 << 60
 INLINE_SYNC_S: Final = 0.002
@@ -99,27 +95,9 @@ class Counts:
         self.received_bytes = 0
 
 
-class Waiting(NamedTuple):
-    """A future to resolve once a transaction that another master (or an earlier start) began reaches a level."""
-
-    txid: Txid
-    level: Durability
-    future: asyncio.Future[bool]
-
-
-class Loop:
+class Loop(Levels):
     """``send(peer, message)`` must not block. ``ended(error)`` is called once when this process must end; nothing
-    is sent or answered after it. ``noticed(peer, topic, body)``: what other masters' shells tell.
-    ``view_changed(old, new, end, kept)``: a view was accepted; the log ended at ``end`` and, if it was cut, is the
-    same up to ``kept``.
-
-    ``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
-    over the log's index. All of them are durable facts. ``executable``: how far workers may execute: ``stable``, or the
-    log's end (``None``, while a member is silent).
-
-    When a view with another branch is accepted, the log is cut at once, and ``synced``, ``stable`` and what was known
-    of workers fall with it in the same call: from then on an index above the cut means nothing, until the base of that
-    view is installed and durable. ``cuts`` counts these moments; whoever awaits in between looks at it again."""
+    is sent or answered after it. ``noticed(peer, topic, body)``: what other masters' shells tell."""
 
     def __init__(
         self,
@@ -135,33 +113,20 @@ class Loop:
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
     ) -> None:
-        self.executor = executor
+        super().__init__(executor, stable_moved, log_cut, view_changed)
         self.counts = Counts()
-        self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
-        self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
-        self.executable = Watermark()
-        self.log_index = 0
-        self.cuts = 0
         self.dead: BaseException | None = None
         self.in_flight = 0
         self.departed: dict[str, str] = {}
         """Why a master left the view, as far as this process has heard: left, down or lost, by node id."""
-        self.given_up = False
-        """Nobody may wait for anything any more: this process is about to end."""
         self._now = now
         self._send = send
         self._ended = ended
         self.noticed = noticed
-        self.stable_moved = stable_moved
-        self.log_cut = log_cut
-        self.view_changed = view_changed
-        self._view = executor.core.views.accepted
         self._preparing = False
         self._batch_max = batch_transactions
         self._in_flight_max = requests_in_flight
         self._writes: list[Write] = []
-        self._others: list[Waiting] = []
-        self._loop = asyncio.get_running_loop()
         self._sync_thread = SyncThread(self._loop, self._sync_done)
         self._syncing = False
         self._sync_s = 0.0
@@ -172,125 +137,7 @@ class Loop:
         self._timer_ms = NEVER_MS
         self._wake_ms = NEVER_MS
         self._seal_timer: asyncio.TimerHandle | None = None
-        self._levels = {
-            Durability.ACCEPTED: self.accepted,
-            Durability.QUORUM: self.quorum,
-            Durability.SYNCED: self.synced,
-            Durability.APPLIED: self.synced,
-            Durability.APPLIED_ALL: self.synced,
-        }
         self._schedule()
-
-    # What it knows
-
-    @property
-    def core(self) -> Core:
-        return self.executor.core
-
-    @property
-    def agreement(self) -> Agreement | None:
-        return self.executor.core.agreement
-
-    def stable_position(self) -> Position:
-        """Where workers may execute to; released, so durable."""
-        return self.position_at(self.stable.value)
-
-    def executable_position(self) -> Position:
-        """Up to where pages and doorbells go."""
-        return self.position_at(self.executable.value)
-
-    def log_position(self) -> Position:
-        """The end of the log that may be shown; see :meth:`_known`."""
-        agreement = self.agreement
-        return self.position_at(self._known(agreement) if agreement is not None else 0)
-
-    def position_at(self, index: int) -> Position:
-        """A place on the log; 0, or from its foot on."""
-        agreement = self.agreement
-        if agreement is None:
-            return Position(0, 0, bytes(16))
-        return Position(agreement.view.epoch, index, agreement.history.hash_at(index))
-
-    def _known(self, agreement: Agreement) -> int:
-        """Up to where indexes mean anything. An accepted view cuts the log, and shows its base at the install only;
-        until the marks that say so are released, the log may already be shorter than they said before."""
-        if not agreement.installed:
-            return self.stable.value
-        return min(self.log_index, agreement.history.length)
-
-    def _notice_view(self) -> None:
-        """To be called after everything that may have changed the view, before anything is read."""
-        view = self.core.views.accepted
-        if view is self._view:
-            return
-        old, self._view = self._view, view
-        end, cuts = self.log_index, self.cuts
-        self._notice_cut()
-        agreement = self.agreement
-        if old is not None and view is not None and agreement is not None:
-            self.view_changed(old, view, end, agreement.kept if self.cuts != cuts else None)
-
-    def _notice_cut(self) -> None:
-        executor = self.executor
-        if executor.cut_to == ENDLESS:
-            return
-        cut, executor.cut_to = executor.cut_to, ENDLESS
-        agreement = self.agreement
-        assert agreement is not None
-        if cut >= self.log_index:
-            return
-        self.cuts += 1
-        self.log_index = cut
-        own = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
-        if own < self.synced.value:
-            self.synced.move(own)
-        if cut < self.stable.value:
-            self.stable.move(cut)
-        if cut < self.executable.value:
-            self.executable.move(cut)
-        self.stable_moved()
-        self.log_cut()
-
-    def index_of(self, txid: Txid) -> int:
-        """The log index of a transaction as far as it is durable here, else 0."""
-        agreement = self.agreement
-        if agreement is None:
-            return 0
-        index = agreement.history.index_of(txid.origin, txid.seq)
-        return index if index <= self._known(agreement) else 0
-
-    def is_trimmed(self, txid: Txid) -> bool:
-        """It stood where the log was trimmed: every worker of every data centre has passed it."""
-        agreement = self.agreement
-        return agreement is not None and agreement.history.is_trimmed(txid.origin, txid.seq)
-
-    def is_own(self, txid: Txid) -> bool:
-        agreement = self.agreement
-        return agreement is not None and agreement.own.origin == txid.origin
-
-    def level_of(self, txid: Txid) -> Durability | None:
-        """The highest level that this transaction is known to have reached; None when it is not known here."""
-        index = self.index_of(txid)
-        if (index and index <= self.applied_all.value) or self.is_trimmed(txid):
-            return Durability.APPLIED_ALL
-        if index and index <= self.applied.value:
-            return Durability.APPLIED
-        if index and index <= self.stable.value:
-            return Durability.SYNCED
-        if self.is_own(txid):
-            if txid.seq <= self.synced.value:
-                return Durability.SYNCED
-            if txid.seq <= self.quorum.value:
-                return Durability.QUORUM
-            return Durability.ACCEPTED if txid.seq <= self.accepted.value else None
-        if index or self._held(txid):
-            return Durability.ACCEPTED
-        return None
-
-    def _held(self, txid: Txid) -> bool:
-        agreement = self.agreement
-        queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
-        return queue is not None and txid.seq <= queue.held
 
     # In: clients
 
@@ -315,54 +162,6 @@ class Loop:
         self._writes.append(write)
         if not self._scheduled and not self._syncing:
             self._schedule()
-
-    def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
-        """True as soon as the transaction, whoever's it is, has reached accepted, quorum or synced."""
-        future = self._loop.create_future()
-        if self.is_own(txid):
-            self._levels[level].tell(txid.seq, future)
-        elif self._other_reached(txid, level):
-            future.set_result(True)
-        else:
-            self._others.append(Waiting(txid, level, future))
-        return future
-
-    def wait_placed(self, txid: Txid) -> asyncio.Future[bool]:
-        """True as soon as the transaction, whoever's it is, stands in the stable log."""
-        future = self._loop.create_future()
-        if self._other_reached(txid, Durability.SYNCED):
-            future.set_result(True)
-        else:
-            self._others.append(Waiting(txid, Durability.SYNCED, future))
-        return future
-
-    def _other_reached(self, txid: Txid, level: Durability) -> bool:
-        if level is Durability.ACCEPTED:
-            return self.level_of(txid) is not None
-        if self.is_trimmed(txid):
-            return True
-        index = self.index_of(txid)
-        return 0 < index <= self.stable.value
-
-    def wait_index(self, mark: Watermark, index: int) -> asyncio.Future[bool]:
-        """True as soon as ``mark`` (``stable``, ``applied``, ``applied_all``) is at ``index``."""
-        future = self._loop.create_future()
-        mark.tell(index, future)
-        return future
-
-    async def within(self, future: asyncio.Future[bool], seconds: float) -> bool:
-        """The future's answer, or False when it is not there in time; the future is done afterwards either way, also
-        when the client goes away."""
-        if future.done():
-            return future.result()
-        if self.given_up:
-            future.cancel()
-            return False
-        timer = self._loop.call_later(max(0.0, seconds), _give_up, future)
-        try:
-            return await future
-        finally:
-            timer.cancel()
 
     def _count_refused(self, reason: str, count: int = 1) -> None:
         self.counts.refused[reason] = self.counts.refused.get(reason, 0) + count
@@ -582,38 +381,7 @@ class Loop:
         released = self.executor.release()
         for peer, data in released.messages:
             self._send(peer, data)
-        marks = released.marks
-        if marks is not None:
-            self.log_index = marks.log
-            if marks.accepted > self.accepted.value:
-                self.accepted.move(marks.accepted)
-            if marks.quorum > self.quorum.value:
-                self.quorum.move(marks.quorum)
-            if marks.stable > self.stable.value:  # it falls in _notice_cut only
-                self.stable.move(marks.stable)
-                self.stable_moved()
-            if marks.synced > self.synced.value:
-                self.synced.move(marks.synced)
-        self._move_executable()
-        if self._others and (marks is not None or released.added):
-            self._tell_others()
-
-    def _move_executable(self) -> None:
-        index, agreement = self.stable.value, self.agreement
-        if agreement is not None and agreement.view.strategy == "None" and self.core.executes_to_end:
-            index = max(index, self._known(agreement))
-        if index != self.executable.value:
-            self.executable.move(index)
-
-    def _tell_others(self) -> None:
-        waiting, self._others = self._others, []
-        for one in waiting:
-            if one.future.done():
-                continue
-            if self._other_reached(one.txid, one.level):
-                one.future.set_result(True)
-            else:
-                self._others.append(one)
+        self._move(released.marks, bool(released.added))
 
     def _set_timer(self, mono_ms: int, wake_ms: int) -> None:
         self._wake_ms = wake_ms
@@ -684,17 +452,6 @@ class Loop:
         left = core.leave_done or core.views.accepted is None
         return left and not self._writes and self.executor.idle
 
-    def give_up(self) -> None:
-        """Whoever waits is told how far its transaction has come (202), and so is whoever would begin to wait."""
-        self.given_up = True
-        for mark in (self.accepted, self.quorum, self.synced, self.stable, self.applied, self.applied_all):
-            mark.give_up()
-        self.executable.give_up()
-        others, self._others = self._others, []
-        for one in others:
-            if not one.future.done():
-                one.future.set_result(False)
-
     async def close(self, timeout_s: float = 2.0) -> None:
         """Stop for good. The last sync gets ``timeout_s`` to end."""
         if self.dead is None:
@@ -704,8 +461,3 @@ class Loop:
                 handle.cancel()
         with contextlib.suppress(RuntimeError):
             await self._loop.run_in_executor(None, self._sync_thread.close, timeout_s)
-
-
-def _give_up(future: asyncio.Future[bool]) -> None:
-    if not future.done():
-        future.set_result(False)
