@@ -14,7 +14,8 @@ import pytest
 from e2e.clients import quads_of, raise_of, set_up_of
 from e2e.history import Operation, Outcome
 from e2e.soak.checking import WARM_UP, Judged, Logged, Replay, judge_log, judge_worker, quads_in
-from e2e.soak.diary import STALL_S, Deck, Diary, patiently
+from e2e.soak.diary import STALL_S, Deck, Diary, Fault, patiently, silence
+from e2e.soak.masters import LAG_S, SHORT_S, too_long
 from e2e.soak.running import Overridden
 from txlog.config.process import NodeConfig, PeerConfig
 from txlog.local.state import StateFolder
@@ -147,6 +148,26 @@ def test_time_in_which_the_machine_stood_still_does_not_count() -> None:
     diary.watch(over)
     assert len(diary.stalls) == 1
     assert 2 <= sum(1 for _ in patiently(0.05, 0.01)) <= 5 < STALL_S * 100
+
+
+def test_faults_that_touch_are_one_silence_and_what_is_long_ago_is_none() -> None:
+    one, then = Fault("short cut", "uk-us", 10.0, 12.0), Fault("kill -9 of all links", "links", 12.1, 13.0)
+    assert silence([then, one], 20.0, 16.0) == pytest.approx((3.0, 2.9))
+    later = Fault("short cut", "uk-us", 14.0, 16.0)
+    assert silence([one, then, later], 20.0, 16.0) == pytest.approx((3.0, 4.9))
+    assert silence([one, later], 20.0, 5.0) == pytest.approx((1.0, 1.0))
+    assert silence([Fault("short cut", "uk-us", 19.0)], 20.0, 16.0) == pytest.approx((1.0, 1.0))
+    assert silence([], 20.0, 16.0) == (0.0, 0.0)
+
+
+def test_a_split_is_false_unless_its_fault_lasted_too_long_on_a_busy_machine() -> None:
+    diary = Diary()
+    diary.faults.append(Fault("short cut", "uk-us", 100.0, 100.0 + SHORT_S))
+    diary.faults.append(Fault("slow link", "uk-us 200 ms", 100.0 + SHORT_S, 110.0))
+    assert not too_long(diary, 103.0)
+    diary.faults[0].ended = 100.0 + LAG_S
+    assert too_long(diary, 104.5)
+    assert not too_long(diary, 100.0 + 5 * LAG_S)
 
 
 def test_every_card_comes_before_any_comes_too_often() -> None:

@@ -15,7 +15,7 @@ from e2e.soak.phase import Found, Phase
 
 STATE: Final = Path(".txlog-soak")
 STRATEGIES: Final = ("Smart", "Simple", "Majority")
-PER_S: Final = 400.0
+PER_S: Final = 300.0
 FULL_MINUTES: Final = 30
 FAULTS, ACKNOWLEDGED, SPLITS = 300, 200_000, 20
 """Musts of a run of :data:`FULL_MINUTES`; a shorter one must reach its share."""

@@ -15,6 +15,8 @@ from typing import Final, Generic, TypeVar
 TOLD: Final = 5
 """Faults that a finding names."""
 STALL_S: Final = 1.0
+TOUCHING_S: Final = 0.2
+"""Between two faults, too short for anybody to be heard in it for certain."""
 
 
 @dataclass
@@ -29,6 +31,23 @@ class Fault:
     def __str__(self) -> str:
         lasted = f"{self.ended - self.began:.1f} s" if self.ended else "not over"
         return f"{clock(self.began)} {self.kind} {self.target} ({lasted})"
+
+
+def silence(faults: Sequence[Fault], at: float, within: float) -> tuple[float, float]:
+    """Of these faults, each of which makes somebody silent, in the time of this length before ``at``: how long the
+    longest lasted, those together that touch each other, and how long all of them did."""
+    spans = sorted((max(f.began, at - within), min(f.ended or at, at)) for f in faults)
+    longest = total = 0.0
+    since = until = at - within
+    for began, ended in spans:
+        if ended <= began or ended <= until:
+            continue
+        if began > until + TOUCHING_S:
+            since, until = began, began
+        total += ended - max(began, until)
+        until = ended
+        longest = max(longest, until - since)
+    return longest, total
 
 
 T = TypeVar("T")

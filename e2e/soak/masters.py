@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from bench.masters import CannotMeasure
-from e2e.soak.diary import Diary, patiently
+from e2e.soak.diary import Diary, patiently, silence
 from e2e.soak.running import SEGMENT_BYTES, Arena
 from e2e.soak.stores import stopped
 from txlog.model.errors import TxLogError
@@ -18,7 +18,12 @@ LAG_S: Final = 4.0
 """``maxPeerLag`` of the soak's manifests."""
 SHORT_S: Final = 2.2
 """At most: far enough below it, and below three round time-outs of ``Majority``, on a machine that is busy."""
+TOO_LONG_S: Final = LAG_S - 1.0
+"""Who was silent for so long may have been taken for lost: a fault that was to be short, on a machine that is too busy
+to end it in time."""
+SILENCING: Final = ("SIGSTOP of a master", "short cut", "short one-way cut", "kill -9 of all links")
 FULL_S: Final = 300.0
+LINKED_S: Final = 60.0
 GO_ON_S: Final = 30.0
 
 
@@ -80,9 +85,20 @@ def delay(arena: Arena, draw: random.Random, diary: Diary) -> None:
 
 
 def kill_links(arena: Arena, draw: random.Random, diary: Diary) -> None:
-    """Every connection between masters breaks at once."""
+    """Every connection between masters breaks at once, until their process is there again."""
     with diary.fault("kill -9 of all links", "links"):
         kill(arena, "links")
+        last = "nothing"
+        for _ in patiently(LINKED_S):
+            try:
+                bare = [f"{row['from']}>{row['to']}" for row in arena.control.links() if not row["connections"]]
+            except TxLogError as not_now:
+                last = str(not_now)
+                continue
+            if not bare:
+                return
+            last = f"nothing goes through {', '.join(bare)}"
+        raise CannotMeasure(f"the links are not there {LINKED_S:g} s after they were killed: {last}")
 
 
 def wrong_clock(arena: Arena, draw: random.Random, diary: Diary) -> None:
@@ -109,6 +125,14 @@ def full_disk(arena: Arena, draw: random.Random, diary: Diary) -> None:
         finally:
             arena.override(node)
             kill(arena, node)
+
+
+def too_long(diary: Diary, at: float) -> bool:
+    """Whether the faults before ``at`` were long enough to part masters after all. A silence that is over counts for
+    four times ``maxPeerLag``, and half of that is too much of it."""
+    faults = [fault for fault in list(diary.faults) if fault.kind in SILENCING]
+    longest, total = silence(faults, at, 4 * LAG_S)
+    return longest >= TOO_LONG_S or total >= 2 * LAG_S - 1.0
 
 
 def _wait_full(arena: Arena, node: str) -> None:

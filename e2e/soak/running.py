@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from bench.masters import CannotMeasure
 from e2e.masters_alone import Masters
+from txlog.cli.local import ready
 from txlog.config.process import NodeConfig
 from txlog.local.control_api import control_api
 from txlog.local.outside import bring_down
@@ -71,6 +72,15 @@ class Arena(Masters):
 
     def nodes_of(self, side: str) -> list[str]:
         return [master.node for master in self.topology.masters_of(side)]
+
+    def late_pipelines(self) -> list[str]:
+        """Those that have not looked at all of their workers since their process was started, as far as a master of
+        their data centre has heard."""
+        pipelines = [p for p in self.control.status()["processes"] if p["role"] == "pipeline"]
+        return [p["name"] for p in pipelines if not (p["state"] == "Running" and ready(p, self._masters_near(p)))]
+
+    def _masters_near(self, process: Mapping[str, Any]) -> list[str]:
+        return [master.url for master in self.topology.masters_of(process["dataCenter"])]
 
 
 async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
