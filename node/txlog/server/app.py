@@ -51,6 +51,7 @@ from txlog.server.frontdoor.statements import Statements
 from txlog.server.frontdoor.transactions import OpenTransactions
 from txlog.server.frontdoor.writes import Writes
 from txlog.server.peers.links import Links
+from txlog.server.room import WaitsForRoom, until_full
 
 DOOR_S = 0.5
 """A stop answers 503 for so long at least: clients with a kept connection hear it before that ends."""
@@ -207,17 +208,17 @@ class App:
         error = task.exception() or RuntimeError("it returned")
         self.loop.end(Fatal("TaskEnded", f"{task.get_name()}: {error!r}"))
 
-    async def stop(self) -> None:
-        """Answer 503 to new work, leave the view, answer what waits (202 at the latest), then close everything."""
+    async def stop(self, leave_ms: int | None = None) -> None:
+        """Answer 503 to new work, leave the view, answer what waits (202 at the latest), then close everything.
+        ``leave_ms``: in place of ``leaveTimeout``."""
         preferences, loop = self.settings.preferences, self.loop
+        leave_ms = preferences.leave_timeout if leave_ms is None else leave_ms
         began = time.monotonic()
         self.site.closing = True
-        loop.leave(preferences.leave_timeout)
+        loop.leave(leave_ms)
         self.site.registry.wake_all()
         # A round time-out more: only then it is sure that nobody is there to be told.
-        left = await _within(
-            (preferences.leave_timeout + preferences.round_timeout) / 1000 + CLOSE_S, lambda: loop.has_left
-        )
+        left = await _within((leave_ms + preferences.round_timeout) / 1000 + CLOSE_S, lambda: loop.has_left)
         if loop.dead is None:
             self.log.info("Left" if left else "NotLeft", seconds=round(time.monotonic() - began, 3))
         await _within(CLOSE_S, lambda: not loop.in_flight)
@@ -253,25 +254,45 @@ async def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
 
 
 async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:
-    """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start."""
+    """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start. One that cannot store
+    leaves the view, and starts again when it can."""
     token = read_token(config)
     try:
         read_live(config)
     except BadSettings as wrong:
         raise BadStart(str(wrong)) from None
-    journal, recovered = open_journal(config)
-    if recovered.damage:
-        journal, recovered = await mend(config, journal, recovered, token, log)
-    if config.identity_file is not None:
-        say_who(config.identity_file, config.node, recovered)
-    app = App(config, journal, recovered, token, log, end)
     stop = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    await app.start()
-    await stop.wait()
-    log.info("Stopping")
-    await app.stop()
+    while True:
+        journal, recovered = open_journal(config)
+        if recovered.damage:
+            journal, recovered = await mend(config, journal, recovered, token, log)
+        if config.identity_file is not None:
+            say_who(config.identity_file, config.node, recovered)
+        app = App(config, journal, recovered, token, log, end)
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, stop.set)
+        await app.start()
+        full = await _until_stopped_or_full(app, stop)
+        log.warning("LeavesFull") if full else log.info("Stopping")
+        round_timeout_ms = app.settings.preferences.round_timeout
+        await app.stop(leave_ms=round_timeout_ms if full else None)
+        if not full or stop.is_set():
+            return
+        waits = WaitsForRoom(config, recovered.birth, recovered.start, app.loop.stable.value, log)
+        if not await waits.run(stop):
+            return
+
+
+async def _until_stopped_or_full(app: App, stop: asyncio.Event) -> bool:
+    """Whether it is full."""
+    round_timeout_s = app.settings.preferences.round_timeout / 1000
+    tasks = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(until_full(app.loop.core, round_timeout_s))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return not stop.is_set()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def mend(
