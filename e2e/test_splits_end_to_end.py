@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bench.cluster import Cluster, cluster_up, txlog, write_one
 from bench.masters import CannotMeasure
-from e2e.split import SIDES, Story, go_apart, manifests, pieces
+from e2e.split import GRAPH, SIDES, Story, go_apart, manifests, pieces
 from txlog.backup import catalogue
 from txlog.backup.target import open_target
 from txlog.cli.splits import PHASES
 from txlog.cli.verifying import verify
-from txlog.client import MasterClient
+from txlog.client import MasterClient, Write
 from txlog.config.process import FolderConfig
 from txlog.model.durability import Durability
 
@@ -32,7 +33,9 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         some = pieces(20)
         story.load("uk", next(some), Durability.SYNCED)
         cluster.wait_settled(60)
-        go_apart(story, {side: next(some) for side in SIDES}, {side: next(some) for side in SIDES})
+        first: dict[str, Sequence[Write]] = {side: next(some) for side in SIDES}
+        second: dict[str, Sequence[Write]] = {side: next(some) for side in SIDES}
+        go_apart(story, first, second)
         held = {side: catalogue(open_target(FolderConfig(folder=cluster.state.split_backups(side)))) for side in SIDES}
         assert all([each.held for each in backups] == [True] for backups in held.values()), held
         assert story.population("uk") != story.population("us")
@@ -59,6 +62,22 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         }
         assert going == happened
         assert all(split["seconds"][phase] is not None for phase in PHASES)
+        wrote = {side: graphs_of([*first[side], *second[side]]) for side in SIDES}
+        assert split["graphs"]["notTold"] == []
+        differ = {side["side"]: named_in(side["file"]) for side in split["graphs"]["sides"]}
+        # the last word on London was that of the us, so that is what the us had shown
+        theirs = "uk-worker-1" if strategy == "Simple" else "the branch that went on"
+        assert differ == {"us-worker-1": wrote["uk"], theirs: wrote["us"] | {GRAPH.strip("<>")}}
+
+
+def graphs_of(writes: Sequence[Write]) -> set[str]:
+    """The named graphs of N-Quads that are added."""
+    lines = [line for write in writes for line in (write.quads or "").splitlines()]
+    return {line.rsplit(" ", 2)[1].strip("<>") for line in lines}
+
+
+def named_in(file: str) -> set[str]:
+    return {json.loads(line)["graph"] for line in Path(file).read_text().splitlines()}
 
 
 COUNT = "<urn:e2e:count>"

@@ -71,3 +71,17 @@ def test_one_that_is_still_there_has_no_end() -> None:
 def test_what_nobody_did_has_no_time() -> None:
     (split,) = report(SEEN, [])
     assert (split["seconds"]["backingUp"], split["seconds"]["goingBack"]) == (None, None)
+
+
+def test_graphs_that_are_not_what_was_shown_stand_at_the_split_that_they_belong_to() -> None:
+    side = {"side": "us-worker-1", "shownAt": 47, "graphs": 2, "first": ["urn:g:1", ""], "file": "/f"}
+    shown = {"endedBy": "3.1.uk-1", "comparedAt": 67, "sides": [side]}
+    (split,) = report(SEEN, [*DUTIES[:2], {**DUTIES[2], "shown": shown}])
+    wanted = {"dataCenter": "us", "worker": "us-worker-1", "comparedAt": 67, **side}
+    assert split["graphs"] == {"sides": [wanted], "notTold": []}
+    (split,) = report(SEEN, [*DUTIES[:2], {**DUTIES[2], "shown": {**shown, "endedBy": "2.1.uk-1"}}])
+    assert split["graphs"] == {"sides": [], "notTold": ["no worker went back for it that could be compared"]}
+    (split,) = report(SEEN, [{**DUTIES[2], "shown": {"endedBy": "3.1.uk-1", "notTold": "why"}}])
+    assert split["graphs"] == {"sides": [], "notTold": ["us-worker-1: why"]}
+    (split,) = report([{**one, "records": one["records"][:3]} for one in SEEN], [])
+    assert split["graphs"]["notTold"] == ["it is not over"]

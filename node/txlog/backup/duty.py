@@ -21,8 +21,9 @@ from txlog.backup.faults import BackupFault, NoSuchBackup
 from txlog.backup.job import READ_S, workers_of
 from txlog.backup.loading import Into
 from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
+from txlog.backup.shown import Shown
 from txlog.backup.splitting import back_up
-from txlog.backup.standing import Source, choose, system_of
+from txlog.backup.standing import Source, choose, lift, system_of
 from txlog.backup.target import open_target
 from txlog.backup.unordering import unorder
 from txlog.client import MasterClient, Worker
@@ -45,26 +46,48 @@ def go_back(config: DutyJobConfig, name: str) -> dict[str, Any]:
         chain, cluster = chain_of(masters), cluster_of(masters)
         transport = closing.enter_context(HttpTransport(found.url, READ_S))
         into = Into(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        shown = Shown(config.shown, _source(found, masters, closing)) if config.shown is not None else None
         if _is_on(into, chain):
+            if shown is not None:
+                shown.abandon()
             return {"worker": name, "from": "nothing: it is on the log already", "already": True}
-        against: list[str] = []
-        for target in [config.target, *config.others]:
-            try:
-                made, done = rebuild_from_backup(open_target(target), into, masters, cluster, chain)
-                return _done(name, made.name, "backup", done.marker.position.index, done.quads)
-            except (NoSuchBackup, BackupFault, OSError) as fault:
-                against.append(str(fault))
-        for group in [config.masters, *config.elsewhere]:
-            other = _live(group, name, closing)
-            if other is None:
-                continue
-            try:
-                done = rebuild_from_worker(other, into, masters, chain)
-                return _done(name, other.name, "worker", done.marker.position.index, done.quads)
-            except TxLogError as fault:
-                against.append(f"{other.name}: {fault}")
-        done = rebuild_empty(into, masters)
-        return {**_done(name, "nothing", "log", 0, 0), "against": against}
+        if shown is not None:
+            shown.remember()
+        try:
+            gone = _gone_back(config, into, masters, cluster, chain, shown.onward if shown else None, closing)
+        except BaseException:
+            lift(masters, name)
+            raise
+        return {**gone, "shown": shown.compare(gone["index"])} if shown is not None else gone
+
+
+def _gone_back(
+    config: DutyJobConfig,
+    into: Into,
+    masters: Sequence[MasterClient],
+    cluster: str,
+    chain: OnChain,
+    onward: int | None,
+    closing: ExitStack,
+) -> dict[str, Any]:
+    against: list[str] = []
+    for target in [config.target, *config.others]:
+        try:
+            made, done = rebuild_from_backup(open_target(target), into, masters, cluster, chain, onward=onward)
+            return _done(into.name, made.name, "backup", done.marker.position.index, done.quads)
+        except (NoSuchBackup, BackupFault, OSError) as fault:
+            against.append(str(fault))
+    for group in [config.masters, *config.elsewhere]:
+        other = _live(group, into.name, closing)
+        if other is None:
+            continue
+        try:
+            done = rebuild_from_worker(other, into, masters, chain, onward=onward)
+            return _done(into.name, other.name, "worker", done.marker.position.index, done.quads)
+        except TxLogError as fault:
+            against.append(f"{other.name}: {fault}")
+    rebuild_empty(into, masters, onward=onward)
+    return {**_done(into.name, "nothing", "log", 0, 0), "against": against}
 
 
 def set_on_log(config: DutyJobConfig, name: str) -> dict[str, Any]:

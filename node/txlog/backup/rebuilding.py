@@ -37,9 +37,11 @@ def rebuild_from_backup(
     *,
     name: str | None = None,
     told: Told = nobody,
+    onward: int | None = None,
 ) -> tuple[Manifest, Restored]:
     """From this backup, or from the newest that is sound and on the chain (:class:`NoSuchBackup` names what was wrong
-    with each). ``masters``: of the worker's data centre."""
+    with each). ``masters``: of the worker's data centre. ``onward``: its pipeline is asked to bring it to this index
+    only; that hold is the caller's to lift."""
     fence = _next_fence(into)
     against = []
     for each in [name] if name is not None else [listed.name for listed in newest(target, cluster)]:
@@ -56,23 +58,30 @@ def rebuild_from_backup(
             against.append(f"{fault.name}: {fault}")
             continue
         with kept:
-            out = taken_out(into, masters, told)
+            out = taken_out(into, masters, told, onward)
             return manifest, load(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
     said = "; ".join(against) or "there is none of this cluster"
     raise NoSuchBackup(f"no backup on {target.where} can be restored ({said}); copy a live worker")
 
 
 def rebuild_from_worker(
-    source: Source, into: Into, masters: Sequence[MasterClient], on_chain: OnChain, *, told: Told = nobody
+    source: Source,
+    into: Into,
+    masters: Sequence[MasterClient],
+    on_chain: OnChain,
+    *,
+    told: Told = nobody,
+    onward: int | None = None,
 ) -> Restored:
-    """From another worker, as it is at one position. It goes on serving and applying while it is read."""
+    """From another worker, as it is at one position. It goes on serving and applying while it is read. ``onward``: as
+    for :func:`rebuild_from_backup`."""
     if source.adapter.engine != into.adapter.engine:
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
     fence = _next_fence(into)
     total = source.adapter.size_in(source.transport.send(source.adapter.size()))
     with snapshot(source, told=lambda said: told(Progress("holding", 0, None, said))) as (marker, answer):
         on_chain(marker.position)
-        with taken_out(into, masters, told):
+        with taken_out(into, masters, told, onward):
             loading = begin(into, marker.position, emptying=True)
         made = Digester()
         pieces = canonical(gathered(answer.chunks), source.name)
@@ -94,8 +103,9 @@ def _next_fence(into: Into) -> int:
 
 
 @contextmanager
-def taken_out(into: Into, masters: Sequence[MasterClient], told: Told) -> Iterator[None]:
-    """Its pipeline stands still and no read goes there, until the worker says itself that it is being loaded."""
+def taken_out(into: Into, masters: Sequence[MasterClient], told: Told, onward: int | None = None) -> Iterator[None]:
+    """Its pipeline stands still and no read goes there, until the worker says itself that it is being loaded.
+    ``onward``: then it is held at this index instead."""
     told(Progress("emptying", 0, None, into.name))
     hold(masters, into.name, 0)
     try:
@@ -103,15 +113,22 @@ def taken_out(into: Into, masters: Sequence[MasterClient], told: Told) -> Iterat
             with suppress(TxLogError):
                 master.report_worker(into.name, WorkerReport(None, "Refused", "Loading: it is being rebuilt"))
         yield
-    finally:
+        if onward is not None:
+            hold(masters, into.name, onward)
+    except BaseException:
+        lift(masters, into.name)
+        raise
+    if onward is None:
         lift(masters, into.name)
 
 
-def rebuild_empty(into: Into, masters: Sequence[MasterClient], *, told: Told = nobody) -> Restored:
+def rebuild_empty(
+    into: Into, masters: Sequence[MasterClient], *, told: Told = nobody, onward: int | None = None
+) -> Restored:
     """With nothing, at the log's beginning: its pipeline carries out the whole log again. Only while the log is kept
-    from its first entry on."""
+    from its first entry on. ``onward``: as for :func:`rebuild_from_backup`."""
     fence = _next_fence(into)
     start = Position(0, 0, NO_HASH)
-    with taken_out(into, masters, told):
+    with taken_out(into, masters, told, onward):
         loading = begin(into, start, emptying=True)
     return Restored(finish(into, loading, Expected(start, 0, f"{0:032x}"), fence, told), 0, 0)

@@ -94,10 +94,13 @@ def snapshot(
     at: int | None = None,
     deadline_s: float = DEADLINE_S,
     told: Callable[[str], None] = lambda _: None,
+    onward: int | None = None,
 ) -> Iterator[tuple[MarkerPosition, StreamedResponse]]:
     """The worker's whole data set as it is at one position: where the worker stands now, or at index ``at``. The
-    worker goes on as soon as this is open."""
+    worker goes on as soon as this is open. ``onward``: to this index only, until whoever asks for that lifts the
+    hold."""
     until = time.monotonic() + deadline_s
+    opened = False
     try:
         while True:
             marker = _await(source, at, until, told)
@@ -109,7 +112,11 @@ def snapshot(
                     )
                 same = source.adapter.is_at_in(source.transport.send(source.adapter.is_at(marker)))
                 if same:
-                    lift(source.masters, source.name)
+                    if onward is None:
+                        lift(source.masters, source.name)
+                    else:
+                        hold(source.masters, source.name, onward)
+                    opened = True
                     yield marker, answer
                     return
             if time.monotonic() > until:
@@ -117,7 +124,8 @@ def snapshot(
                     f"{source.name} did not stand still for {deadline_s:g} s, although it was held; try again"
                 )
     finally:
-        lift(source.masters, source.name)
+        if onward is None or not opened:
+            lift(source.masters, source.name)
 
 
 def _await(source: Source, at: int | None, until: float, told: Callable[[str], None]) -> MarkerPosition:

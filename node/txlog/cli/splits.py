@@ -21,8 +21,8 @@ from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 
 LEFT_OUT = (
-    "Not in it: named graphs whose content differs from what a side had shown; transactions of a branch that were not "
-    "ordered there yet when it was stopped; times are of each master's own clock"
+    "Not in it: transactions of a branch that were not ordered there yet when it was stopped; times are of each "
+    "master's own clock"
 )
 PHASES = {
     "untilIsolated": "from the first silence until all went on alone",
@@ -38,7 +38,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def split_report(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
-    """Who was apart, when, with how many transactions; what was moved, which workers went back, how long it took."""
+    """Who was apart, when, with how many transactions; what was moved, which workers went back, which named graphs are
+    not what clients had been shown, how long it took."""
     cluster = find_cluster(state, master)
     seen, missing = [], []
     for url in cluster.masters:
@@ -81,7 +82,32 @@ def report(seen: list[dict[str, Any]], duties: list[dict[str, Any]]) -> list[dic
         split["unorderedWorkers"] = sorted({d["worker"] for d in split["duties"] if d["kind"] == "unorder"})
         before = split["ended"] or before
         split["seconds"] |= _of_duties(split)
+        split["graphs"] = _graphs(split)
     return found
+
+
+def _graphs(split: dict[str, Any]) -> dict[str, Any]:
+    """What of that was seen by clients and is something else now: ``sides`` with what was compared; ``notTold``: what
+    nobody can say, and why."""
+    sides: list[dict[str, Any]] = []
+    not_told: list[str] = []
+    for duty in split["duties"]:
+        told = duty.get("shown")
+        if duty["kind"] != "restore" or not told or told.get("endedBy", split["endedBy"]) != split["endedBy"]:
+            continue
+        sides += [
+            {"dataCenter": duty["dataCenter"], "worker": duty["worker"], "comparedAt": told["comparedAt"], **side}
+            for side in told.get("sides", [])
+        ]
+        if "notTold" in told:
+            not_told.append(f"{duty['worker']}: {told['notTold']}")
+    if split["endedBy"] is None:
+        not_told.append("it is not over")
+    elif split["strategy"] == "None":
+        not_told.append("no worker went back: each has executed in its own order (splitRecovery None)")
+    elif not sides and not not_told:
+        not_told.append("no worker went back for it that could be compared")
+    return {"sides": sides, "notTold": not_told}
 
 
 def _of_duties(split: dict[str, Any]) -> dict[str, float | None]:
@@ -218,6 +244,22 @@ def _show(split: dict[str, Any]) -> None:
         ],
         "no backups and no workers that went back are known here",
     )
+    show_table(
+        ["GRAPHS THAT ARE NOT WHAT WAS SHOWN BY", "AT INDEX", "NUMBER", "THE FIRST", "ALL OF THEM"],
+        [
+            (
+                side["side"] if side["side"] == side["worker"] else f"{side['side']} (seen by {side['worker']})",
+                side["shownAt"],
+                side["graphs"],
+                ", ".join(name or "(the default graph)" for name in side["first"][:3]),
+                side["file"] if side["graphs"] > 3 else "",
+            )
+            for side in split["graphs"]["sides"]
+        ],
+        "graphs that differ from what was shown: not known",
+    )
+    for text in split["graphs"]["notTold"]:
+        out.print(f"graphs: {text}", style="dim", highlight=False)
     show_table(
         ["PHASE", "SECONDS"],
         [(text, split["seconds"][name]) for name, text in PHASES.items() if split["seconds"].get(name) is not None],

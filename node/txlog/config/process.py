@@ -183,10 +183,12 @@ class BackupJobConfig(Strict):
 
 class DutyJobConfig(Strict):
     """Who performs the duties of one data centre. ``others``: targets of other data centres, for a worker that goes
-    back; ``elsewhere``: the masters of each, for a copy of a live worker."""
+    back; ``elsewhere``: the masters of each, for a copy of a live worker; ``shown``: the folder for what a worker that
+    goes back had shown, by graph, and what came of it."""
 
     data_center: str
     masters: list[str] = Field(min_length=1)
     target: TargetConfig
     others: list[TargetConfig] = []
     elsewhere: list[list[str]] = []
+    shown: Path | None = None

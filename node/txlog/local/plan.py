@@ -190,6 +190,7 @@ def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolde
             target=target,
             others=[other for name, other in targets.items() if name != dc and other != target],
             elsewhere=[urls for name, urls in masters.items() if name != dc],
+            shown=state.shown(dc),
         )
         for dc, target in targets.items()
     }

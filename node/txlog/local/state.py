@@ -14,6 +14,7 @@ workers/NAME/      the store's own files
 pipelines/DC/      config.json, scratch/
 backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
+shown/DC/          of workers that went back: the graphs that are not what they had shown
 secrets/NAME/      a secretRef's files, put there by hand
 """
 
@@ -119,6 +120,10 @@ class StateFolder:
     def split_backups(self, data_center: str) -> Path:
         """Where split backups go when the manifest names no target."""
         return self.root / "split-backups" / data_center
+
+    def shown(self, data_center: str) -> Path:
+        """What workers that went back had shown, by graph (``txlog split-report``)."""
+        return self.root / "shown" / data_center
 
     def secret(self, name: str) -> Path:
         return self.root / "secrets" / name

@@ -61,16 +61,31 @@ class Digester:
         self._take([line for line in (self._rest + head).split(b"\n") if line])
         self._rest = tail
 
-    def digest(self) -> Digest:
-        """Of everything; once, at the end."""
+    @property
+    def known(self) -> int:
+        """In how many graphs there were quads since the last :meth:`take`."""
+        return len(self._graphs)
+
+    def end(self) -> None:
+        """Nothing more is fed: what was fed last counts without a newline, too."""
         if self._rest:
             self._take([self._rest])
             self._rest = b""
-        made = {
-            graph[1:-1].decode(): (count, total % _MODULUS)
-            for graph, (count, total) in self._graphs.items()
+
+    def take(self) -> dict[bytes, tuple[int, int]]:
+        """``(quads, sum)`` of what was fed since the last time, by graph in brackets (empty: the default graph), system
+        graphs left out. It is forgotten here: what follows may name the same graphs again."""
+        taken, self._graphs = self._graphs, {}
+        return {
+            graph: (count, total % _MODULUS)
+            for graph, (count, total) in taken.items()
             if count and not graph.startswith(_SYSTEM_TERM)
         }
+
+    def digest(self) -> Digest:
+        """Of everything; once, at the end."""
+        self.end()
+        made = {graph[1:-1].decode(): told for graph, told in self.take().items()}
         return Digest(sum(c for c, _ in made.values()), sum(t for _, t in made.values()) % _MODULUS, made)
 
     def _take(self, lines: list[bytes]) -> None:

@@ -48,7 +48,20 @@ class Splits:
         """This master has accepted ``new``; its log ended at ``end`` and, if it was cut, is the same up to ``kept``."""
         if not (old.silent or new.silent or kept is not None):
             return  # a leave, a return: nobody was apart
-        self._add({"view": _told(new), "before": _told(old), "end": end, "kept": kept})
+        told = {**_told(new), "brought": self._brought(new)}
+        self._add({"view": told, "before": _told(old), "end": end, "kept": kept})
+
+    def _brought(self, view: View) -> int | None:
+        """The index at which everything stands in the log that this view has brought together: what waits in its queue
+        at the accept has stamps below all that comes later. None when this log is trimmed beyond its base."""
+        agreement = self._site.loop.agreement
+        if agreement is None or not agreement.history.start <= view.base_index <= agreement.history.length:
+            return None
+        last = {(node, birth): seq for node, birth, seq in agreement.history.seqs_at(view.base_index)}
+        waiting = [
+            seq - last.get((node, birth), 0) for (node, birth), seq in zip(view.origins, view.known, strict=False)
+        ]
+        return view.base_index + sum(count for count in waiting if count > 0)
 
     async def _watch_for_ever(self) -> None:
         while True:
