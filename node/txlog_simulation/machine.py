@@ -14,11 +14,9 @@ from txlog.model.errors import Conflict, Fatal, JournalDamaged, PeerFault, Refus
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
-from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.protocol.trimming import Place
-from txlog.protocol.unordered import PassOver, Traced, trace
 from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.repair import Repair
 from txlog.wire import messages as wire
@@ -26,9 +24,10 @@ from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
 from txlog_simulation.change_faults import count_crash, judge_change
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
+from txlog_simulation.feeding import feed
 from txlog_simulation.member_faults import judge_removed, judge_submission, note_changes
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
-from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS, WORKER
+from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS
 from txlog_simulation.watched import Guard, WatchedJournal
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Machine:
         self.hunted = False
         self.down_ms = 0
         self.disk.on_error = self._disk_failed
-        self._guard = Guard(self)
+        self.guard = Guard(self)
 
     # Time
 
@@ -118,7 +117,7 @@ class Machine:
         self.leaving = False
         self.turn_at = -1
         self.state = UP
-        with self._guard:
+        with self.guard:
             journal, recovered = self._open()
             if recovered.damage:
                 self._mend(journal, recovered)
@@ -339,7 +338,7 @@ class Machine:
             return False
         self.world.note(self.name, "rest")
         has_seal = False
-        with self._guard:
+        with self.guard:
             self._finish_sync()
             has_seal = self.disk.rest()
             self.durable(len(self.pending))
@@ -407,7 +406,7 @@ class Machine:
         world = self.world
         self.leaving = True
         if self.state == UP:
-            with self._guard:
+            with self.guard:
                 executor.leave(self.now(), by_ms - world.now_ms)
                 self._turn_by(executor.poll(self.now()))
                 self._flush()
@@ -430,7 +429,7 @@ class Machine:
         if self.state != UP or self.executor is None:
             return
         self.world.note(self.name, "told down", f"{other.name} start={start}")
-        with self._guard:
+        with self.guard:
             try:
                 self.executor.prove_down(other.name, birth, start)
             except Refused as refused:
@@ -453,7 +452,7 @@ class Machine:
             return
         self.turn_at = -1
         executor = self.executor
-        with self._guard:
+        with self.guard:
             inbox, self.inbox = self.inbox, []
             if executor is None:
                 if self.repair is not None:
@@ -504,7 +503,7 @@ class Machine:
         if self.state != UP or self.executor is None:
             return False
         world = self.world
-        with self._guard:
+        with self.guard:
             world.transactions.submit(self.name, batch)
             answers = self.executor.submit(batch, self.now())
             refused = [answer for answer in answers if isinstance(answer, Refused)]
@@ -600,7 +599,7 @@ class Machine:
     def _synced(self, life: int) -> None:
         if life != self.life or self.state != UP or self.executor is None or self.syncing is None:
             return
-        with self._guard:
+        with self.guard:
             self._finish_sync()
             self._release(self.executor)
             self._flush()
@@ -633,86 +632,20 @@ class Machine:
             world.note(self.name, "release", " ".join(f"{k}={v}" for k, v in marks._asdict().items()))
         world.acknowledgements.marks(self.origin, marks, world.sound_mirrors(), view)
         if max(marks.stable, marks.log if view.strategy == "None" else 0) > self.worker.index:
-            world.at(world.now_ms + self.rng.randint(5, 80), self._work, self.life)
+            world.at(world.now_ms + self.rng.randint(5, 80), self._feed, self.life)
 
     # Its worker
 
-    def _work(self, life: int) -> None:
-        """The worker executes what it has been offered; it survives its master."""
-        if life != self.life or self.state != UP or self.executor is None:
-            return
-        agreement = self.executor.core.agreement
-        if agreement is None or self.forged:  # a worker does not follow another log
-            return
-        worker, history = self.worker, agreement.history
-        view = self.mirror.accepted
-        if not agreement.installed or view is None or view.number != agreement.view.number:
-            return
-        none = agreement.view.strategy == "None"
-        paths = self._paths(worker, agreement) if none else None
-        if not worker.is_on(history) and paths is not None:
-            at = max(path.at for path in paths)
-            self.world.note(self.name, "worker set", f"{worker.index} to {at}")
-            self.world.met["worker unordered"] += 1
-            worker.unorder(at, history.hash_at(at))
-        elif not worker.is_on(history) or (none and paths is None):
-            self._send_back(worker, agreement, without_order=none)
-            paths = []
-        branch = self.world.log.branch(self.mirror)
-        to_end = self.executor.core.executes_to_end
-        end = max(self.told.stable, min(self.told.log, self.mirror.log) if to_end else 0)
-        if end <= worker.index:
-            return
-        over = PassOver(paths) if paths and worker.paths else None
-        worker.births.add(self.last_seen[0])
-        if worker.index < history.start:
-            self.world.findings.add(WORKER, "19", f"worker of {self.name} at {worker.index}, kept from {history.start}")
-            return
-        with self._guard:
-            for span in history.spans(worker.index, min(end, history.length)):
-                origin = Origin(span.node, span.birth)
-                seq, left = span.first_seq, span.count
-                while left:
-                    run = self.executor.journal.read(span.node, span.birth, seq, left, 1 << 20)
-                    for item in run.items:
-                        index = worker.index + 1
-                        passes = over is not None and (
-                            over.executed(index, origin, seq)
-                            or over.repeats(agreement, Txid(origin, seq), item.key, item.stamp)
-                        )
-                        noop, value = agreement.noops.get(index), history.hash_at(index)
-                        worker.execute(branch, origin, seq, item, noop, value, to_end=to_end, passes=passes)
-                        seq += 1
-                    left -= len(run.items)
-        if self.world.trace.wanted:
-            self.world.note(self.name, "work", f"index={worker.index}")
-
-    def _paths(self, worker: Worker, agreement: Agreement) -> list[Traced] | None:
-        """The way to where it stands, and to where it stood; None when this master does not know one of them."""
-        found = [trace(agreement, *place) for place in [*worker.paths, (worker.index, worker.hash)]]
-        known = [path for path in found if path is not None]
-        return known if len(known) == len(found) else None
-
-    def _send_back(self, worker: Worker, agreement: Agreement, *, without_order: bool) -> None:
-        """Its position is on no log of this view: only a rejoin may bring that about. ``without_order``: nor does its
-        master know how it came there, which only the loss of a disk may bring about."""
-        index = worker.index
-        if without_order and worker.births <= {self.last_seen[0]} and not self.damaged:
-            self.world.findings.add(WORKER, "33", f"{self.name} does not know the order that its worker executed")
-        worker.go_back(agreement.history)
-        self.world.trims.went_back(self, agreement)
-        self.world.met["worker sent back"] += 1
-        self.world.note(self.name, "worker back", f"{index} to {worker.index}")
-        plan, modes = self.world.plan, self.world.met["asked to mode"]
-        if not without_order and ((plan.majority and not modes) or not self.rejoined):
-            self.world.findings.add(WORKER, "33", f"worker of {self.name} at {index} is off the log of its master")
+    def _feed(self, life: int) -> None:
+        if life == self.life and self.state == UP and self.executor is not None:
+            feed(self, self.executor)
 
     def trim(self, places: list[Place]) -> None:
         """What its shell does now and then."""
         executor = self.executor
         if self.state != UP or executor is None or self.forged or executor.core.agreement is None:
             return
-        with self._guard:
+        with self.guard:
             verdict = executor.trim(places, 1 << 60)
             if self.world.trace.wanted:
                 self.world.note(self.name, "trim", f"{verdict.start} to {verdict.cut}: {verdict.holders[:1]}")
@@ -728,7 +661,7 @@ class Machine:
             return
         index, value = self.worker.back_up()
         self.world.met["split backup"] += 1
-        with self._guard:
+        with self.guard:
             try:
                 self.executor.backup_done(index, value or agreement.history.start_hash)
             except Conflict:

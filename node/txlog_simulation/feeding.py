@@ -1,0 +1,89 @@
+"""A master's worker executes the order that it is offered: what the pipeline does, and a duty to go back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from txlog.model.ids import Origin, Txid
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.unordered import PassOver, Traced, trace
+from txlog.runtime.executor import Executor
+from txlog_simulation.checkers.workers import Worker
+from txlog_simulation.violation import WORKER
+
+if TYPE_CHECKING:
+    from txlog_simulation.machine import Machine
+
+
+def feed(machine: Machine, executor: Executor) -> None:
+    """The worker executes what it has been offered; it survives its master."""
+    agreement = executor.core.agreement
+    if agreement is None or machine.forged:  # a worker does not follow another log
+        return
+    worker, history = machine.worker, agreement.history
+    view = machine.mirror.accepted
+    if not agreement.installed or view is None or view.number != agreement.view.number:
+        return
+    none = agreement.view.strategy == "None"
+    paths = _paths(worker, agreement) if none else None
+    if not worker.is_on(history) and paths is not None:
+        at = max(path.at for path in paths)
+        machine.world.note(machine.name, "worker set", f"{worker.index} to {at}")
+        machine.world.met["worker unordered"] += 1
+        worker.unorder(at, history.hash_at(at))
+    elif not worker.is_on(history) or (none and paths is None):
+        _send_back(machine, agreement, without_order=none)
+        paths = []
+    branch = machine.world.log.branch(machine.mirror)
+    to_end = executor.core.executes_to_end
+    end = max(machine.told.stable, min(machine.told.log, machine.mirror.log) if to_end else 0)
+    if end <= worker.index:
+        return
+    over = PassOver(paths) if paths and worker.paths else None
+    worker.births.add(machine.last_seen[0])
+    if worker.index < history.start:
+        machine.world.findings.add(
+            WORKER, "19", f"worker of {machine.name} at {worker.index}, kept from {history.start}"
+        )
+        return
+    with machine.guard:
+        for span in history.spans(worker.index, min(end, history.length)):
+            origin = Origin(span.node, span.birth)
+            seq, left = span.first_seq, span.count
+            while left:
+                run = executor.journal.read(span.node, span.birth, seq, left, 1 << 20)
+                for item in run.items:
+                    index = worker.index + 1
+                    passes = over is not None and (
+                        over.executed(index, origin, seq)
+                        or over.repeats(agreement, Txid(origin, seq), item.key, item.stamp)
+                    )
+                    noop, value = agreement.noops.get(index), history.hash_at(index)
+                    worker.execute(branch, origin, seq, item, noop, value, to_end=to_end, passes=passes)
+                    seq += 1
+                left -= len(run.items)
+    if machine.world.trace.wanted:
+        machine.world.note(machine.name, "work", f"index={worker.index}")
+
+
+def _paths(worker: Worker, agreement: Agreement) -> list[Traced] | None:
+    """The way to where it stands, and to where it stood; None when this master does not know one of them."""
+    found = [trace(agreement, *place) for place in [*worker.paths, (worker.index, worker.hash)]]
+    known = [path for path in found if path is not None]
+    return known if len(known) == len(found) else None
+
+
+def _send_back(machine: Machine, agreement: Agreement, *, without_order: bool) -> None:
+    """Its position is on no log of this view: only a rejoin may bring that about. ``without_order``: nor does its
+    master know how it came there, which only the loss of a disk may bring about."""
+    worker = machine.worker
+    index = worker.index
+    if without_order and worker.births <= {machine.last_seen[0]} and not machine.damaged:
+        machine.world.findings.add(WORKER, "33", f"{machine.name} does not know the order that its worker executed")
+    worker.go_back(agreement.history)
+    machine.world.trims.went_back(machine, agreement)
+    machine.world.met["worker sent back"] += 1
+    machine.world.note(machine.name, "worker back", f"{index} to {worker.index}")
+    plan, modes = machine.world.plan, machine.world.met["asked to mode"]
+    if not without_order and ((plan.majority and not modes) or not machine.rejoined):
+        machine.world.findings.add(WORKER, "33", f"worker of {machine.name} at {index} is off the log of its master")
