@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -46,6 +46,9 @@ types: install-dev ## mypy, strict
 test: install-dev ## all tests, on the real components
 	$(MAKE) --no-print-directory -j2 native lint types
 	$(BIN)/pytest -n 2
+
+crds: install ## the resources' definitions for Kubernetes, from the models that read manifests
+	@$(BIN)/python -m txlog.config.crds crds charts/txlog-operator/crds-of-txlog
 
 test-clients: install-dev ## unchanged RDF4J and SPARQL clients against a local cluster (URL=http://... for one that runs)
 	@$(BIN)/python -m e2e.foreign_clients $(if $(URL),--url $(URL))

@@ -54,7 +54,7 @@ def test_the_golden_files_are_what_is_built() -> None:
 
 def test_a_master_is_told_what_the_manifest_says() -> None:
     found = one("ConfigMap", "catalogue-masters", objects(cluster(), AROUND))
-    assert sorted(found["data"]) == ["uk-1.json", "uk-2.json"]
+    assert sorted(found["data"]) == ["accepted.json", "uk-1.json", "uk-2.json"]
     told = NodeConfig.model_validate_json(found["data"]["uk-2.json"])
     assert (told.node, told.host, told.port, told.repository) == ("uk-2", "0.0.0.0", 7300, "catalogue")
     assert [(peer.node, peer.url) for peer in told.peers] == [

@@ -180,6 +180,13 @@ class MasterClient:
         found: dict[str, Any] = self._call("POST", "/txlog/views", dict[str, Any], body=body, repeatable=True)
         return found
 
+    def prove_down(self, node: str, birth: str, start: int) -> bool:
+        """Say that this very process is gone for certain; whether it is still in the view. :class:`Conflict` when that
+        is stale, or about the master that is asked."""
+        body = msgspec.json.encode({"birth": birth, "start": start})
+        answer: Any = self._call("POST", f"/txlog/members/{quote(node)}/down", object, body=body, repeatable=True)
+        return bool(answer["inView"])
+
     # -- duties
 
     def duties(self) -> list[dict[str, Any]]:

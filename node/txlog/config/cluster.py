@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from txlog.config.preferences import Preferences
 from txlog.config.schedule import parse_schedule
-from txlog.config.shape import Shape, expected
+from txlog.config.shape import NO_DEFAULTS, Shape, expected, immutable, list_map, rules
 from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, within
 from txlog.model.durability import Durability
 
@@ -60,6 +60,14 @@ class Storage(Shape):
 class Peer(Shape):
     """A data centre and how to reach its masters ``<name>-1`` to ``<name>-<masters>``."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "self.masters == 1 || self.address.contains('{index}')",
+                "address: {index} in it, since there are several masters and each has its own",
+            )
+        )
+    )
     name: str = Field(pattern=NAME)
     masters: int = Field(ge=1, le=MASTERS_MAX, strict=True)
     address: str = Field(
@@ -105,7 +113,7 @@ class DurabilityDefaults(Shape):
 
 
 class Masters(Shape):
-    storage: Storage = Storage()
+    storage: Storage = Field(default=Storage(), json_schema_extra=immutable("storage of masters that exist"))
     resources: Resources = Resources()
 
 
@@ -118,13 +126,26 @@ class ExternalWorker(Shape):
 
 
 class Workers(Shape):
-    """Either ``replicas`` of an ``engine`` that TxLog runs, or ``external`` ones."""
+    """Either ``replicas`` (1) of an ``engine`` that TxLog runs, or ``external`` ones."""
 
+    # What is filled in by a default could not be told from what somebody wrote beside external.
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.external) || !(has(self.replicas) || has(self.engine) || has(self.storage)"
+                " || has(self.resources))",
+                "either external or replicas, engine, storage and resources, not both",
+            ),
+            **{NO_DEFAULTS: True},
+        )
+    )
     replicas: int = Field(default=1, ge=1, le=100, strict=True)
     engine: Literal["oxigraph"] = "oxigraph"
-    storage: Storage = Storage()
+    storage: Storage = Field(default=Storage(), json_schema_extra=immutable("storage of workers that exist"))
     resources: Resources = Resources()
-    external: list[ExternalWorker] | None = Field(default=None, min_length=1, max_length=100)
+    external: list[ExternalWorker] | None = Field(
+        default=None, min_length=1, max_length=100, json_schema_extra=list_map("url")
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -144,6 +165,14 @@ class Workers(Shape):
 class Pipeline(Shape):
     """The Spark application. ``txlog up`` runs either mode as one local process."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "self.mode == 'executors' || !has(self.executors)",
+                "no executors with mode: local; remove it, or set mode: executors",
+            )
+        )
+    )
     mode: Literal["executors", "local"] = "local"
     executors: int | None = Field(default=None, ge=1, le=1000, strict=True, description="acts on Kubernetes only")
     resources: Resources = Resources()
@@ -178,6 +207,7 @@ class FolderTarget(Shape):
 
 
 class BackupTarget(Shape):
+    model_config = ConfigDict(json_schema_extra=rules(("has(self.s3) != has(self.folder)", "either s3 or folder")))
     s3: S3Target | None = None
     folder: FolderTarget | None = None
 
@@ -225,14 +255,39 @@ class Security(Shape):
 class ClusterSpec(Preferences):
     """What the data centre is to be. What it has of :class:`Preferences` can be changed while the masters run, too."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "self.peers.exists_one(p, p.name == self.dataCenter)",
+                "dataCenter: one of the peers, this one included",
+            ),
+            (
+                "has(self.repository) == has(oldSelf.repository)"
+                " && (!has(self.repository) || self.repository == oldSelf.repository)",
+                "repository cannot be changed",
+            ),
+            ("self.peers.map(p, p.masters).sum() <= 64", "peers: at most 64 masters in all of them together"),
+            ("self.peers.exists(p, p.voteWeight > 0)", "peers: a voteWeight above 0 for at least one of them"),
+            (
+                "self.splitMode != 'Majority' || self.peers.all(p, 2 * p.voteWeight < self.peers.map(q, q.masters *"
+                " q.voteWeight).sum())",
+                "splitMode: Majority needs less than half of all votes for each master (three masters at least)",
+            ),
+        )
+    )
     repository: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$",
         description="id at the front door, the same in every data centre; metadata.name unless given",
     )
-    data_center: str = Field(pattern=NAME, description="which of the peers this is; immutable")
+    data_center: str = Field(
+        pattern=NAME, description="which of the peers this is; immutable", json_schema_extra=immutable("dataCenter")
+    )
     peers: list[Peer] = Field(
-        min_length=1, description="all data centres, this one included; the same list everywhere; order = precedence"
+        min_length=1,
+        max_length=MASTERS_MAX,
+        description="all data centres, this one included; the same list everywhere; order = precedence",
+        json_schema_extra=list_map("name"),
     )
     split_mode: Literal["Continue", "Majority"] = Field(
         default="Continue", description="Majority: only those with more than half of all votes go on without the others"

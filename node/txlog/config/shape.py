@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
+
+RULES = "x-kubernetes-validations"
+NO_DEFAULTS = "x-no-defaults"
+"""For the schema's writer alone: the API server shall fill in nothing here."""
 
 
 def expected(what: str, *at: str | int) -> PydanticCustomError:
     """An error of a rule over several fields: what is expected, and the field (below this one) that is to blame."""
     return PydanticCustomError("expected", "{what}", {"what": what, "at": at})
+
+
+def rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:
+    """Rules in CEL that the API server checks, each with what it says; ``more``: other words of the schema."""
+    return {RULES: [{"rule": rule, "message": message} for rule, message in pairs], **more}
+
+
+def immutable(what: str) -> dict[str, Any]:
+    return rules(("self == oldSelf", f"{what} cannot be changed"))
+
+
+def list_map(*keys: str) -> dict[str, Any]:
+    """A list whose elements are told apart by these fields."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 class Shape(BaseModel):

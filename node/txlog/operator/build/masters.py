@@ -37,6 +37,8 @@ CONFIG_HASH: Final = f"{GROUP}/config"
 DRAIN_S: Final = 2
 """Between a pod's end being known and the master hearing of it: Services learn of it meanwhile, and it takes work."""
 STOP_S_MIN: Final = 75
+ACCEPTED: Final = "accepted.json"
+"""Beside what the masters read: the last manifest that was valid. It is kept true while a newer one is not."""
 LIVE: Final = {
     "round_timeout_ms",
     "idle_interval_ms",
@@ -103,7 +105,16 @@ def config_map(cluster: TxLogCluster, around: Around) -> Object:
         f"{node}.json": config_of(cluster, node, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
         for node in node_names(cluster, around)
     }
+    data[ACCEPTED] = cluster.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
     return made(cluster, around, "v1", "ConfigMap", Names(cluster).master_hosts, COMPONENT, data=data)
+
+
+def accepted(standing: Object | None) -> TxLogCluster | None:
+    """The manifest that this ConfigMap was made from; None without one, or when it can no longer be read."""
+    try:
+        return TxLogCluster.model_validate_json(standing["data"][ACCEPTED]) if standing else None
+    except (KeyError, ValueError):
+        return None
 
 
 def stateful_set(cluster: TxLogCluster, around: Around) -> Object:

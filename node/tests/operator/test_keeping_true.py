@@ -1,0 +1,250 @@
+"""The operator against a real API server and its controllers."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import ROOT, ControlPlane, free_ports, helm
+from test_resource_rules import resource
+
+from txlog.operator.build import Object
+from txlog.operator.keeper import Keeper, Pace, Settings
+from txlog.operator.kube import ApiError, Kube
+from txlog.operator.metrics import Metrics
+from txlog.operator.plan import OWNED
+
+pytestmark = pytest.mark.kubernetes
+
+QUICK = Settings("txlog:1", pace=Pace(0.2, 0.2, 0.05))
+MADE = 12
+"""Objects of one data centre."""
+
+
+@pytest.fixture
+async def kube(plane: ControlPlane) -> AsyncIterator[Kube]:
+    found = Kube(plane.place)
+    yield found
+    await found.close()
+
+
+async def becomes(what: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """What it becomes, when that is true; polls until a deadline."""
+    until = time.monotonic() + seconds
+    while True:
+        found = await what()
+        if found:
+            return found
+        assert time.monotonic() < until, f"not within {seconds} s; last: {found!r}"
+        await asyncio.sleep(0.1)
+
+
+async def standing(kube: Kube, namespace: str) -> dict[tuple[str, str], Object]:
+    """What the operator makes, as it is to be: without what the API server and its controllers add."""
+    found = {}
+    for kind in OWNED:
+        for each in await kube.list(kind, namespace, {"app.kubernetes.io/managed-by": "txlog-operator"}):
+            found[kind, str(each["metadata"]["name"])] = each
+    return found
+
+
+def shape(found: dict[tuple[str, str], Object]) -> dict[tuple[str, str], Any]:
+    """To compare across namespaces."""
+    return {
+        key: (each["metadata"].get("annotations"), sorted(each["metadata"]["labels"])) for key, each in found.items()
+    }
+
+
+async def conditions(kube: Kube, namespace: str) -> dict[str, Object]:
+    found = await kube.get("TxLogCluster", namespace, "catalogue")
+    assert found is not None
+    return {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
+
+
+@contextmanager
+def operator(plane: ControlPlane, namespace: str, token: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    config = plane.kubeconfig(token, folder / "operator.kubeconfig")
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "txlog.operator", "--namespace", namespace, "--image", "txlog:1"]
+    command += ["--liveness", f"http://127.0.0.1:{port}/healthz", "--metrics-port", "0"]
+    with open(folder / "operator.log", "wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, "KUBECONFIG": str(config)}, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def account(plane: ControlPlane, namespace: str) -> str:
+    """The chart's own account, Role and binding, and a token of it."""
+    chart = ROOT / "charts" / "txlog-operator"
+    rendered = helm(
+        "template", "op", str(chart), "-n", namespace, "--kube-version=1.34.0", "-s", "templates/rbac.yaml"
+    ).stdout
+    plane.kubectl("apply", "-f", "-", stdin=rendered)
+    return plane.kubectl("-n", namespace, "create", "token", "op").stdout.strip()
+
+
+async def test_with_the_charts_own_rights_it_makes_and_mends_a_data_centre(
+    plane: ControlPlane, namespace: str, kube: Kube, tmp_path: Path
+) -> None:
+    token = account(plane, namespace)
+    await kube.apply(resource(namespace))
+    with operator(plane, namespace, token, tmp_path):
+
+        async def made() -> bool:
+            return len(await standing(kube, namespace)) == MADE
+
+        await becomes(made)
+        told = await becomes(lambda: conditions(kube, namespace))
+        assert len(told) == 9
+        assert told["SpecValid"]["status"] == "True"
+        assert told["Ready"]["status"] == "False"
+
+        # What somebody removes or changes comes back.
+        before = (await standing(kube, namespace))["Service", "catalogue"]["metadata"]["uid"]
+        await kube.delete("Service", namespace, "catalogue")
+
+        async def back() -> bool:
+            found = (await standing(kube, namespace)).get(("Service", "catalogue"))
+            return found is not None and found["metadata"]["uid"] != before
+
+        await becomes(back)
+        plane.kubectl("-n", namespace, "scale", "statefulset", "catalogue-worker", "--replicas=4")
+
+        async def one_worker() -> bool:
+            return (await standing(kube, namespace))["StatefulSet", "catalogue-worker"]["spec"]["replicas"] == 1
+
+        await becomes(one_worker)
+
+        # What does not act yet is refused by name, and what was there goes on.
+        await kube.apply(resource(namespace, pipeline={"mode": "executors"}, workers={"replicas": 2}))
+
+        async def refused() -> bool:
+            return (await conditions(kube, namespace))["SpecValid"]["status"] == "False"
+
+        await becomes(refused)
+        assert "executors does not act" in (await conditions(kube, namespace))["SpecValid"]["message"]
+        assert await one_worker()
+
+        await kube.apply(resource(namespace, workers={"replicas": 2}))
+
+        async def two_workers() -> bool:
+            return (await standing(kube, namespace))["StatefulSet", "catalogue-worker"]["spec"]["replicas"] == 2
+
+        await becomes(two_workers)
+        events = await kube.list("Event", namespace)
+        assert "SpecValidFalse" in {each["reason"] for each in events}
+
+        # With the resource everything goes that was made of it; its volumes stay.
+        await kube.delete("TxLogCluster", namespace, "catalogue")
+
+        async def gone() -> bool:
+            return not await standing(kube, namespace)
+
+        await becomes(gone, 60)
+    assert plane.forbidden(namespace) == []
+
+
+class Crash(Exception):
+    """The process was killed: nothing of it runs any more."""
+
+
+class MortalKube(Kube):
+    """Dies right behind its n-th write."""
+
+    def __init__(self, plane: ControlPlane, writes: int) -> None:
+        super().__init__(plane.place)
+        self._left = writes
+
+    async def _write(self, how: str, path: str, body: Object, form: str) -> Object:
+        found = await super()._write(how, path, body, form)
+        self._left -= 1
+        if self._left == 0:
+            raise Crash
+        return found
+
+
+async def turns(keeper: Keeper, count: int) -> None:
+    for _ in range(count):
+        await keeper.turn()
+
+
+async def test_killed_behind_any_write_it_comes_to_the_same_end(
+    plane: ControlPlane, kube: Kube, namespace: str
+) -> None:
+    await kube.apply(resource(namespace))
+    await turns(Keeper(kube, namespace, "catalogue", QUICK, Metrics()), 3)
+    wanted = shape(await standing(kube, namespace))
+    assert len(wanted) == MADE
+    died = 0
+    for at in range(1, 100):
+        other = f"{namespace}-{at}"
+        plane.kubectl("create", "namespace", other)
+        await kube.apply(resource(other))
+        mortal = MortalKube(plane, at)
+        try:
+            await turns(Keeper(mortal, other, "catalogue", QUICK, Metrics()), 3)
+        except Crash:
+            died += 1
+        finally:
+            await mortal.close()
+        await turns(Keeper(kube, other, "catalogue", QUICK, Metrics()), 3)
+        # Configuration names the namespace, so its hash differs; everything else is the same.
+        assert [key for key in shape(await standing(kube, other)) if "pipeline" not in key[1]] == [
+            key for key in wanted if "pipeline" not in key[1]
+        ]
+        if died < at:
+            break
+    assert died > MADE
+
+
+async def test_a_quiet_cluster_is_not_written_to(plane: ControlPlane, kube: Kube, namespace: str) -> None:
+    await kube.apply(resource(namespace))
+    keeper = Keeper(kube, namespace, "catalogue", QUICK, Metrics())
+    await turns(keeper, 3)
+    before = kube.writes
+    await turns(keeper, 5)
+    assert kube.writes == before
+
+
+async def test_an_apply_again_changes_nothing(kube: Kube, namespace: str) -> None:
+    await kube.apply(resource(namespace))
+    await turns(Keeper(kube, namespace, "catalogue", QUICK, Metrics()), 3)
+    found = await standing(kube, namespace)
+    fresh = Keeper(kube, namespace, "catalogue", QUICK, Metrics())
+    await turns(fresh, 2)
+    versions = {key: each["metadata"]["generation"] for key, each in found.items() if "generation" in each["metadata"]}
+    again = await standing(kube, namespace)
+    assert versions == {key: again[key]["metadata"]["generation"] for key in versions}
+
+
+async def test_what_the_models_refuse_beyond_the_rules_of_the_api_server(kube: Kube, namespace: str) -> None:
+    """A rule over two durations, which the API server cannot check."""
+    await kube.apply(resource(namespace, roundTimeout="1s", idleInterval="2s"))
+    await turns(Keeper(kube, namespace, "catalogue", QUICK, Metrics()), 2)
+    told = await conditions(kube, namespace)
+    assert told["SpecValid"]["status"] == "False"
+    assert "spec.idleInterval: expected a duration below roundTimeout" in told["SpecValid"]["message"]
+    assert await standing(kube, namespace) == {}
+
+
+async def test_who_may_not_ask_is_told_so_and_counted(plane: ControlPlane, namespace: str) -> None:
+    plane.kubectl("-n", namespace, "create", "serviceaccount", "nobody")
+    token = plane.kubectl("-n", namespace, "create", "token", "nobody").stdout.strip()
+    kube = Kube(plane.of(token))
+    try:
+        with pytest.raises(ApiError, match="403"):
+            await kube.list("Pod", namespace)
+    finally:
+        await kube.close()
+    assert plane.forbidden(namespace) == [
+        f"system:serviceaccount:{namespace}:nobody: list /api/v1/namespaces/{namespace}/pods?limit=500"
+    ]

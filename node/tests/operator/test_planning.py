@@ -1,0 +1,337 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seen import AROUND, NOW, World, ended, heard, manifest, pod, whole
+
+from txlog.config.cluster import TxLogCluster
+from txlog.operator.actions import DISRUPTIVE, Action, Apply, NameMaster, Prove, Remove, Restart, TakeOut, Tell
+from txlog.operator.build import objects, pipeline
+from txlog.operator.diagnose import Situation, diagnose
+from txlog.operator.observation import Observation
+from txlog.operator.plan import is_as, make_plan, marked
+
+
+def planned(cluster: TxLogCluster, seen: Observation) -> list[Action]:
+    return make_plan(cluster, AROUND, seen, diagnose(seen))
+
+
+def of(kind: type[Any], actions: list[Action]) -> list[Any]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def settled(cluster: TxLogCluster) -> World:
+    """Everything made and nothing left to do."""
+    world = World()
+    for _ in range(3):
+        world.carry_out(planned(cluster, whole(cluster, world)))
+    return world
+
+
+# -- diagnose
+
+
+@pytest.mark.parametrize(
+    ("states", "situation"),
+    [
+        ([None, None], Situation.UNSEEN),
+        (["Founding", None], Situation.FOUNDING),
+        (["Joined", "Joined"], Situation.JOINED),
+        (["Joined", None], Situation.JOINED_UNCERTAIN),
+        (["Joined", "Suspected"], Situation.SUSPECTED),
+        (["Suspected", None], Situation.SUSPECTED),
+        (["Isolated", "Suspected"], Situation.SPLIT),
+        (["Rejoining", "Joined"], Situation.REJOINING),
+        (["Joined", "Learning"], Situation.CATCHING_UP),
+        (["Joined", "Damaged"], Situation.CATCHING_UP),
+        (["DiskFull", "Joined"], Situation.TROUBLED),
+        (["Founding", "Isolated"], Situation.SPLIT),
+    ],
+)
+def test_the_worst_that_somebody_tells_counts(states: list[str | None], situation: Situation) -> None:
+    cluster = manifest()
+    nodes = cluster.own_peer.nodes
+    masters = {n: heard(cluster, n, s) if s else None for n, s in zip(nodes, states, strict=True)}
+    assert diagnose(Observation(NOW, masters=masters)) is situation
+
+
+def test_somebody_who_is_out_is_not_waited_for() -> None:
+    assert diagnose(whole(manifest(), out=["dc0-1"])) is Situation.INCOMPLETE
+
+
+# -- objects
+
+
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "splitRecovery": st.sampled_from(["Smart", "none", "SIMPLE"]),
+        "maxPeerLag": st.sampled_from(["10s", "1m", "60s"]),
+        "workers": st.sampled_from([{}, {"replicas": 3}, {"external": [{"url": "http://store:7878"}]}]),
+        "log": st.sampled_from([{}, {"keep": "1d"}]),
+        "image": st.sampled_from(["a", "b"]),
+        "masters": st.sampled_from([{}, {"resources": {"limits": {"memory": "1Gi"}}}]),
+    },
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 2), SPECS, SPECS)
+def test_what_was_done_is_not_planned_again(
+    masters: int, others: int, first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    """Also after a change: it converges, and then it is quiet."""
+    world = World()
+    for spec in (first, then):
+        cluster = manifest(masters, others=others, **spec)
+        for _ in range(3):
+            world.carry_out(planned(cluster, whole(cluster, world)))
+        assert planned(cluster, whole(cluster, world)) == []
+        assert set(world.objects) == {(o["kind"], o["metadata"]["name"]) for o in objects(cluster, AROUND)}
+
+
+def test_drift_is_put_right() -> None:
+    cluster = manifest()
+    world = settled(cluster)
+    key = ("Service", "catalogue")
+    world.objects[key]["spec"]["ports"][0]["port"] = 80
+    (action,) = planned(cluster, whole(cluster, world))
+    assert (action.wanted["kind"], action.wanted["metadata"]["name"]) == key
+
+
+def test_what_the_api_server_adds_is_no_drift() -> None:
+    wanted = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}], "empty": {}}})
+    found = {**wanted, "status": {}, "spec": {"ports": [{"port": 1, "protocol": "TCP"}], "type": "ClusterIP"}}
+    assert is_as(found, wanted)
+    assert not is_as({**found, "spec": {"ports": [{"port": 2}]}}, wanted)
+    assert not is_as({**found, "spec": {"ports": []}}, wanted)
+    assert not is_as(None, wanted)
+
+
+def test_a_paused_cluster_is_left_alone() -> None:
+    cluster = manifest(paused=True)
+    assert planned(cluster, Observation(NOW, masters={"uk-1": None})) == []
+
+
+def test_an_object_of_somebody_else_is_left_alone() -> None:
+    cluster = manifest()
+    world = settled(cluster)
+    world.objects["ConfigMap", "theirs"] = {"kind": "ConfigMap", "metadata": {"name": "theirs", "labels": {}}}
+    assert planned(cluster, whole(cluster, world)) == []
+
+
+# -- the pipeline
+
+
+def test_there_are_never_two_pipelines() -> None:
+    before, after = manifest(), manifest(workers={"replicas": 2})
+    world = settled(before)
+    old, new = pipeline.job_name(before, AROUND), pipeline.job_name(after, AROUND)
+    actions = planned(after, whole(after, world))
+    assert [action.name for action in of(Remove, actions) if action.kind == "Job"] == [old]
+    assert not [a for a in of(Apply, actions) if a.wanted["kind"] == "Job"]
+    # It is still ending: nothing follows yet.
+    world.carry_out([action for action in actions if not isinstance(action, Remove)])
+    world.objects["Job", old]["metadata"]["deletionTimestamp"] = "now"
+    assert not [a for a in of(Apply, planned(after, whole(after, world))) if a.wanted["kind"] == "Job"]
+    del world.objects["Job", old]
+    assert [a.wanted["metadata"]["name"] for a in of(Apply, planned(after, whole(after, world)))] == [new]
+
+
+@pytest.mark.parametrize("how", ["Complete", "Failed"])
+def test_a_pipeline_that_ended_is_followed_by_another(how: str) -> None:
+    cluster = manifest()
+    world = settled(cluster)
+    key = ("Job", pipeline.job_name(cluster, AROUND))
+    world.objects[key]["status"] = {"conditions": [{"type": how, "status": "True"}]}
+    (action,) = planned(cluster, whole(cluster, world))
+    assert (action.kind, action.name) == key
+    world.carry_out([action])
+    (action,) = planned(cluster, whole(cluster, world))
+    assert isinstance(action, Apply)
+
+
+# -- settings
+
+
+def test_what_masters_prefer_is_set_while_they_run() -> None:
+    cluster = manifest(maxPeerLag="30s", splitRecovery="none")
+    seen = whole(cluster, settled(cluster), settings={"maxPeerLag": "1m", "splitRecovery": "Smart"})
+    told = of(Tell, planned(cluster, seen))
+    assert [(each.node, dict(each.changes)) for each in told] == [
+        (node, {"maxPeerLag": "30s", "splitRecovery": "None"}) for node in ("uk-1", "uk-2")
+    ]
+
+
+@pytest.mark.parametrize("state", ["Suspected", "Isolated", "Rejoining", None])
+def test_how_splits_are_recovered_from_is_changed_at_all_or_none(state: str | None) -> None:
+    cluster = manifest(maxPeerLag="30s", splitRecovery="None")
+    seen = whole(cluster, settled(cluster), settings={"maxPeerLag": "1m", "splitRecovery": "Smart"})
+    other = heard(cluster, "uk-2", state, settings={"splitRecovery": "Smart"}) if state else None
+    seen = replace(seen, masters={**seen.masters, "uk-2": other})
+    changes = [dict(each.changes) for each in of(Tell, planned(cluster, seen))]
+    assert {"maxPeerLag": "30s"} in changes
+    assert not [each for each in changes if "splitRecovery" in each]
+
+
+# -- proofs
+
+
+def seen_without(cluster: TxLogCluster, start: int, **more: Any) -> Observation:
+    """uk-2's process of that start has ended, and uk-1 and dc0-1 are there to be told."""
+    seen = whole(cluster, settled(cluster))
+    gone = pod(cluster, "uk-2", ready=False, running=False, ended=(ended("uk-2", start),))
+    listeners = {"uk-1": ("http://uk-1", heard(cluster, "uk-1", **more)), "dc0-1": ("http://dc0", None)}
+    masters = {**seen.masters, "uk-2": None}
+    return replace(seen, pods={**seen.pods, "uk-2": gone}, masters=masters, listeners=listeners)
+
+
+def test_a_process_that_ended_is_told_to_who_waits_for_it() -> None:
+    cluster = manifest()
+    assert [(p.node, p.ended.start) for p in of(Prove, planned(cluster, seen_without(cluster, 1)))] == [("uk-1", 1)]
+
+
+def test_a_proof_is_not_brought_twice() -> None:
+    """It is no member any more, or a later start of it was heard."""
+    cluster = manifest()
+    assert not of(Prove, planned(cluster, seen_without(cluster, 1, members=["uk-1", "dc0-1"])))
+    seen = seen_without(cluster, 1)
+    url, told = seen.listeners["uk-1"]
+    assert told is not None
+    later = replace(told, peers=tuple({**peer, "start": 2} for peer in told.peers))
+    assert not of(Prove, planned(cluster, replace(seen, listeners={"uk-1": (url, later)})))
+
+
+# -- masters come and go
+
+
+def test_a_master_that_the_manifest_adds_is_named() -> None:
+    cluster = manifest(3)
+    seen = whole(cluster, settled(cluster), configured=["uk-1", "uk-2", "dc0-1"])
+    (new,) = of(NameMaster, planned(cluster, seen))
+    assert (new.node, new.address, new.url) == ("uk-3", "http://uk-3.example.net:7300", "http://uk-1:7300")
+
+
+def grown(configured: list[str], **more: Any) -> tuple[TxLogCluster, Observation]:
+    """Three masters run, and the manifest wants one."""
+    three, one = manifest(3), manifest(1)
+    world = settled(three)
+    seen = whole(three, world, configured=configured, **more)
+    return one, seen
+
+
+def replicas(actions: list[Action]) -> list[int]:
+    return [
+        a.wanted["spec"]["replicas"]
+        for a in of(Apply, actions)
+        if a.wanted["metadata"]["name"] == "catalogue" and a.wanted["kind"] == "StatefulSet"
+    ]
+
+
+def test_masters_leave_one_at_a_time_the_last_one_first() -> None:
+    cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"])
+    actions = planned(cluster, seen)
+    assert [(out.node, out.url) for out in of(TakeOut, actions)] == [("uk-3", "http://uk-1:7300")]
+    assert replicas(actions) in ([], [3])
+
+
+def test_a_master_runs_until_the_log_says_that_it_has_left() -> None:
+    cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"], leaving=["uk-3"])
+    assert not of(TakeOut, planned(cluster, seen))
+    assert replicas(planned(cluster, seen)) in ([], [3])
+    cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"], removed=["uk-3"])
+    assert replicas(planned(cluster, seen)) == [2]
+
+
+def test_nobody_is_stopped_blindly() -> None:
+    """No master answers: whether somebody has left is not known."""
+    cluster, seen = grown([])
+    blind = replace(seen, masters=dict.fromkeys(seen.masters))
+    assert replicas(planned(cluster, blind)) in ([], [3])
+    assert not of(TakeOut, planned(cluster, blind))
+
+
+@pytest.mark.parametrize("more", [{"state": "Suspected"}, {"away": ["dc0-1"]}, {"out": ["dc0-1"]}])
+def test_nobody_leaves_while_somebody_is_missed(more: dict[str, Any]) -> None:
+    cluster, seen = grown(["uk-1", "uk-2", "uk-3", "dc0-1"], **more)
+    assert not of(TakeOut, planned(cluster, seen))
+
+
+# -- restarts
+
+
+def test_masters_are_restarted_one_after_the_other() -> None:
+    cluster = manifest(3)
+    seen = whole(cluster, settled(cluster))
+    old = {node: pod(cluster, node, revision="old") for node in seen.pods}
+    assert [each.node for each in of(Restart, planned(cluster, replace(seen, pods=old)))] == ["uk-3"]
+    leaving = {**old, "uk-3": replace(old["uk-3"], leaving=True)}
+    assert not of(Restart, planned(cluster, replace(seen, pods=leaving)))
+    new = {**old, "uk-3": pod(cluster, "uk-3")}
+    assert [each.node for each in of(Restart, planned(cluster, replace(seen, pods=new)))] == ["uk-2"]
+    unready = {**new, "uk-3": pod(cluster, "uk-3", ready=False)}
+    assert not of(Restart, planned(cluster, replace(seen, pods=unready)))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"state": "Suspected"}, {"state": "Isolated"}, {"state": "Learning"}, {"away": ["dc0-1"]}, {"out": ["uk-1"]}],
+)
+def test_nobody_is_restarted_while_somebody_is_missed(more: dict[str, Any]) -> None:
+    cluster = manifest()
+    seen = whole(cluster, settled(cluster), **more)
+    old = {node: pod(cluster, node, revision="old") for node in seen.pods}
+    assert not of(Restart, planned(cluster, replace(seen, pods=old)))
+
+
+def test_one_that_is_down_with_what_was_before_gets_what_is_new() -> None:
+    """Else a wrong image could never be put right."""
+    cluster = manifest()
+    seen = whole(cluster, settled(cluster), state="Suspected")
+    broken = pod(cluster, "uk-2", revision="old", ready=False, running=False, waiting="ImagePullBackOff")
+    seen = replace(seen, pods={**seen.pods, "uk-2": broken}, masters={**seen.masters, "uk-2": None})
+    assert [each.node for each in of(Restart, planned(cluster, seen))] == ["uk-2"]
+
+
+def test_before_the_founding_masters_follow_the_manifest() -> None:
+    cluster = manifest(2)
+    three = manifest(3)
+    world = settled(three)
+    seen = whole(three, world, state="Founding", configured=["uk-1", "uk-2", "uk-3", "dc0-1"])
+    actions = planned(cluster, seen)
+    assert replicas(actions) == [2]
+    assert len(of(Restart, actions)) == 1
+
+
+STATES = st.sampled_from(["Joined", "Suspected", "Isolated", "Rejoining", "Learning", "Founding", None])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(STATES, st.booleans(), st.sampled_from(["old", "new"]), st.booleans()), min_size=3, max_size=3),
+    st.integers(1, 3),
+)
+def test_at_most_one_step_disturbs_and_none_who_works_while_somebody_is_missed(
+    masters: list[tuple[str | None, bool, str, bool]], wanted: int
+) -> None:
+    three = manifest(3)
+    cluster = manifest(wanted)
+    seen = whole(three, settled(three))
+    nodes = three.own_peer.nodes
+    each = dict(zip(nodes, masters, strict=True))
+    seen = replace(
+        seen,
+        masters={n: heard(three, n, state) if state else None for n, (state, _, _, _) in each.items()},
+        pods={n: pod(three, n, ready=ready, revision=rev, leaving=gone) for n, (_, ready, rev, gone) in each.items()},
+    )
+    disturbing = of(DISRUPTIVE, planned(cluster, seen))
+    assert len(disturbing) <= 1
+    all_well = all(state == "Joined" and ready and not gone for state, ready, _, gone in masters)
+    for action in disturbing:
+        if isinstance(action, TakeOut):
+            assert all_well
+        elif not all_well:
+            state, ready, _, _ = each[action.node]
+            assert state == "Founding" or (state is None and not ready)

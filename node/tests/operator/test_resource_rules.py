@@ -1,0 +1,123 @@
+"""What the API server itself refuses, in words that say what to do."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane
+
+pytestmark = pytest.mark.kubernetes
+
+PEERS = [
+    {"name": "uk", "masters": 2, "address": "uk-{index}.example.net"},
+    {"name": "us", "masters": 1, "address": "us.example.net"},
+]
+
+
+def resource(namespace: str, name: str = "catalogue", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "txlog.io/v1alpha1",
+        "kind": "TxLogCluster",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"dataCenter": "uk", "peers": PEERS, **spec},
+    }
+
+
+def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
+    """What the API server says against it; empty when it took it."""
+    done = plane.kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(wanted), check=False
+    )
+    return done.stderr if done.returncode else ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"dataCenter": "fr"}, "dataCenter: one of the peers, this one included"),
+        ({"dataCenter": "UK"}, "spec.dataCenter"),
+        ({"peers": []}, "should have at least 1 items"),
+        ({"peers": [*PEERS, PEERS[0]]}, "duplicate entries"),
+        ({"peers": [{"name": "uk", "masters": 2, "address": "uk.example.net"}]}, "{index} in it"),
+        ({"peers": [{"name": "uk", "masters": 0, "address": "uk"}]}, "greater than or equal to 1"),
+        ({"peers": [{"name": name, "masters": 33, "address": name + "{index}"} for name in ("uk", "us")]}, "most 64"),
+        ({"peers": [{"name": "uk", "masters": 1, "address": "uk", "voteWeight": 0}]}, "a voteWeight above 0"),
+        ({"peers": [{"name": "uk", "masters": 1}]}, "spec.peers[0].address: Required"),
+        ({"splitMode": "Majority", "peers": [PEERS[1] | {"name": "uk"}]}, "less than half of all votes"),
+        ({"splitMode": "Half"}, 'supported values: "Continue", "Majority"'),
+        ({"splitRecovery": "Clever"}, "(none|simple|smart)"),
+        ({"maxPeerLag": "60"}, "spec.maxPeerLag"),
+        ({"durability": {"default": "maybe"}}, "spec.durability.default"),
+        ({"workers": {"replicas": 2, "external": [{"url": "http://a"}]}}, "either external or replicas"),
+        ({"workers": {"external": [{"url": "ftp://a"}]}}, "spec.workers.external[0].url"),
+        ({"pipeline": {"mode": "local", "executors": 2}}, "no executors with mode: local"),
+        ({"backup": {"target": {}}}, "either s3 or folder"),
+        ({"repositry": "x"}, "repositry"),
+    ],
+)  # fmt: skip
+def test_what_is_not_valid_is_refused_with_the_reason(
+    plane: ControlPlane, namespace: str, spec: dict[str, Any], said: str
+) -> None:
+    assert said in applied(plane, resource(namespace, **spec))
+
+
+def test_names_leave_room_for_those_of_pods(plane: ControlPlane, namespace: str) -> None:
+    assert "at most 50" in applied(plane, resource(namespace, "a" * 51))
+    assert applied(plane, resource(namespace, "a" * 50)) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dataCenter": "us"}, "dataCenter cannot be changed"),
+        ({"repository": "other"}, "repository cannot be changed"),
+        ({"masters": {"storage": {"size": "1Gi"}}}, "storage of masters that exist cannot be changed"),
+    ],
+)
+def test_what_was_founded_with_stays(plane: ControlPlane, namespace: str, change: dict[str, Any], said: str) -> None:
+    before = resource(namespace, repository="catalogue")
+    assert applied(plane, before) == ""
+    after = copy.deepcopy(before)
+    after["spec"] |= change
+    assert said in applied(plane, after)
+
+
+def test_defaults_are_filled_in(plane: ControlPlane, namespace: str) -> None:
+    assert applied(plane, resource(namespace)) == ""
+    told = plane.kubectl("-n", namespace, "get", "txl", "catalogue", "-o", "json").stdout
+    spec = json.loads(told)["spec"]
+    assert (spec["splitRecovery"], spec["maxPeerLag"], spec["peers"][0]["voteWeight"]) == ("Smart", "1m", 1)
+    assert spec["masters"]["storage"]["size"] == "20Gi"
+    assert spec["workers"] == {}
+
+
+def test_split_recovery_is_not_changed_during_a_split(plane: ControlPlane, namespace: str) -> None:
+    assert applied(plane, resource(namespace, splitRecovery="smart")) == ""
+    split = {"phase": "Suspected", "since": "2026-01-01T00:00:00Z"}
+    patch = ("-n", namespace, "patch", "txl", "catalogue", "--type=merge")
+    plane.kubectl(*patch, "--subresource=status", "-p", json.dumps({"status": {"split": split}}))
+    told = plane.kubectl(*patch, "-p", '{"spec":{"splitRecovery":"None"}}', check=False)
+    assert "splitRecovery cannot be changed during a split" in told.stderr
+    # Another way to write the same, and everything else, may be.
+    plane.kubectl(*patch, "-p", '{"spec":{"splitRecovery":"SMART","maxPeerLag":"10s"}}')
+    plane.kubectl(*patch, "--subresource=status", "-p", '{"status":{"split":null}}')
+    plane.kubectl(*patch, "-p", '{"spec":{"splitRecovery":"NONE"}}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [("TxLogBackup", {"cluster": "catalogue"}), ("TxLogRestore", {"cluster": "catalogue", "worker": "uk-worker-1"})],
+)
+def test_what_a_backup_or_a_restore_is_to_do_stays(
+    plane: ControlPlane, namespace: str, kind: str, spec: dict[str, Any]
+) -> None:
+    wanted = {**resource(namespace, "one"), "kind": kind, "spec": spec}
+    assert applied(plane, wanted) == ""
+    assert "spec cannot be changed" in applied(plane, {**wanted, "spec": {**spec, "cluster": "other"}})
+
+
+def test_columns_answer_whether_it_is_all_right(plane: ControlPlane, namespace: str) -> None:
+    assert applied(plane, resource(namespace)) == ""
+    told = plane.kubectl("-n", namespace, "get", "txl").stdout.splitlines()[0].split()
+    assert told == ["NAME", "READY", "MASTERS", "PEERS", "STATE", "LAG", "RECOVERY", "APPLIED", "AGE"]

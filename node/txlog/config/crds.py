@@ -1,0 +1,286 @@
+"""``make crds``: the resources' definitions for Kubernetes, from the models that read manifests.
+
+``python -m txlog.config.crds FOLDER...`` writes them. A definition must be *structural*: every value has one type, said
+outside of any alternative, and no field is unknown; what the models say beyond that are rules in CEL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+
+from txlog.config.cluster import API_VERSION, ClusterSpec
+from txlog.config.conditions import ClusterStatus
+from txlog.config.resources import BackupSpec, RestoreSpec, ScheduleSpec, ScheduleStatus, WorkStatus
+from txlog.config.shape import NO_DEFAULTS, RULES, rules
+from txlog.config.values import DURATION_PATTERN, QUANTITY_PATTERN, duration_text, quantity_text
+
+Schema = dict[str, Any]
+TEXT_MAX: Final = 512
+"""Of what no model bounds: rules are only let in when their cost can be."""
+ITEMS_MAX: Final = 100
+_ROLE = re.compile(r":[a-z]+:`")
+_WRITTEN: dict[str | None, Callable[[int], str]] = {DURATION_PATTERN: duration_text, QUANTITY_PATTERN: quantity_text}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One kind. ``columns``: what ``kubectl get`` shows, as name, type, path and priority; ``root``: rules over
+    everything."""
+
+    kind: str
+    short: str
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    columns: tuple[tuple[str, str, str, int], ...]
+    root: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def plural(self) -> str:
+        return f"{self.kind.lower()}s"
+
+    @property
+    def name(self) -> str:
+        return f"{self.plural}.{API_VERSION.partition('/')[0]}"
+
+
+_NAME_RULE = (
+    "self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$')",
+    "metadata.name: lower-case letters, digits and hyphens, at most 50, since names of pods are made of it",
+)
+_SPLIT_RULE = (
+    "self.spec.splitRecovery.lowerAscii() == oldSelf.spec.splitRecovery.lowerAscii()"
+    " || !has(self.status) || !has(self.status.split)",
+    "splitRecovery cannot be changed during a split: its view took it for granted; wait until status.split is gone",
+)
+_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
+
+
+def _condition(kind: str) -> str:
+    return f'.status.conditions[?(@.type=="{kind}")].status'
+
+
+_IMMUTABLE = ("self.spec == oldSelf.spec", "spec cannot be changed; delete it and make another one")
+_WORK = (
+    ("State", "string", ".status.state", 0),
+    ("Backup", "string", ".status.backup", 0),
+    ("Position", "string", ".status.position", 0),
+    ("Message", "string", ".status.message", 1),
+    _AGE,
+)
+DEFINITIONS: Final = (
+    Definition(
+        "TxLogCluster",
+        "txl",
+        ClusterSpec,
+        ClusterStatus,
+        (
+            ("Ready", "string", _condition("Ready"), 0),
+            ("Masters", "string", ".status.mastersReady", 0),
+            ("Peers", "string", ".status.peersReachable", 0),
+            ("State", "string", ".status.state", 0),
+            ("Lag", "string", ".status.lag", 0),
+            ("Recovery", "string", ".status.recovery", 0),
+            ("Applied", "integer", ".status.applied", 0),
+            ("Why", "string", '.status.conditions[?(@.type=="Ready")].reason', 1),
+            ("Backup", "string", ".status.lastBackup", 1),
+            _AGE,
+        ),
+        (_NAME_RULE, _SPLIT_RULE),
+    ),
+    Definition(
+        "TxLogBackup",
+        "txlb",
+        BackupSpec,
+        WorkStatus,
+        (("Cluster", "string", ".spec.cluster", 0), ("Why", "string", ".spec.why", 0), *_WORK),
+        (_IMMUTABLE,),
+    ),
+    Definition(
+        "TxLogRestore",
+        "txlr",
+        RestoreSpec,
+        WorkStatus,
+        (("Cluster", "string", ".spec.cluster", 0), ("Worker", "string", ".spec.worker", 0), *_WORK),
+        (_IMMUTABLE,),
+    ),
+    Definition(
+        "TxLogBackupSchedule",
+        "txls",
+        ScheduleSpec,
+        ScheduleStatus,
+        (
+            ("Cluster", "string", ".spec.cluster", 0),
+            ("Schedule", "string", ".spec.schedule", 0),
+            ("Suspended", "boolean", ".spec.suspend", 0),
+            ("Next", "date", ".status.next", 0),
+            ("Last", "string", ".status.last", 0),
+            _AGE,
+        ),
+    ),
+)
+
+
+def definition_object(of: Definition) -> Schema:
+    """The CustomResourceDefinition."""
+    group, _, version = API_VERSION.partition("/")
+    schema: Schema = {
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(of.spec),
+            "status": _without_defaults(structural(of.status)),
+        },
+    }
+    if of.root:
+        schema |= rules(*of.root)
+    columns = [
+        {"name": name, "type": kind, "jsonPath": path, **({"priority": priority} if priority else {})}
+        for name, kind, path, priority in of.columns
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": of.name},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": of.kind,
+                "listKind": f"{of.kind}List",
+                "plural": of.plural,
+                "singular": of.kind.lower(),
+                "shortNames": [of.short],
+                "categories": ["txlog"],
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def structural(model: type[BaseModel]) -> Schema:
+    """The model's schema as Kubernetes takes it."""
+    whole = model.model_json_schema(by_alias=True)
+    return _structural(whole, whole.get("$defs", {}), defaults=True)
+
+
+def _without_defaults(schema: Schema) -> Schema:
+    """What has not been seen is not there: the API server shall say nothing in the operator's place."""
+    found = {word: value for word, value in schema.items() if word != "default"}
+    if "properties" in found:
+        found["properties"] = {name: _without_defaults(each) for name, each in found["properties"].items()}
+    if "items" in found:
+        found["items"] = _without_defaults(found["items"])
+    return found
+
+
+def _structural(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -> Schema:
+    schema = _plain(given, known)
+    found: Schema = {}
+    kept = ("type", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "enum", RULES)
+    for word in (*kept, "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-int-or-string"):
+        if word in schema:
+            found[word] = schema[word]
+    if "const" in schema:
+        found["enum"] = [schema["const"]]
+    said = schema.get("description")
+    if said:
+        found["description"] = " ".join(_ROLE.sub("`", said.replace("``", "`")).split())
+    if "default" in schema and defaults and schema["default"] is not None:
+        found["default"] = _default(schema["default"], schema.get("pattern"))
+    kind = schema.get("type")
+    if kind == "object":
+        inner = defaults and not schema.get(NO_DEFAULTS, False)
+        _object(schema, found, known, inner)
+    elif kind == "array":
+        found["items"] = _structural(schema["items"], known, defaults=True)
+        found.setdefault("maxItems", ITEMS_MAX)
+    elif kind == "string" and "enum" not in found:
+        found.setdefault("maxLength", TEXT_MAX)
+    elif kind == "integer":
+        found["format"] = "int64"
+    return found
+
+
+def _default(value: Any, pattern: str | None) -> Any:
+    """As people write it. What is in an object has defaults of its own."""
+    if isinstance(value, dict):
+        return {}
+    if isinstance(value, int) and pattern in _WRITTEN:
+        return _WRITTEN[pattern](value)
+    return value
+
+
+def _object(schema: Schema, found: Schema, known: Mapping[str, Schema], defaults: bool) -> None:
+    if "properties" in schema:
+        found["properties"] = {
+            name: _structural(each, known, defaults=defaults) for name, each in schema["properties"].items()
+        }
+        if schema.get("required"):
+            found["required"] = schema["required"]
+    elif isinstance(schema.get("additionalProperties"), dict):
+        found["additionalProperties"] = _structural(schema["additionalProperties"], known, defaults=defaults)
+        found["maxProperties"] = ITEMS_MAX
+
+
+def _plain(schema: Schema, known: Mapping[str, Schema]) -> Schema:
+    """Without references, and without the alternative of nothing: a field that may be left out is left out."""
+    while "$ref" in schema or "anyOf" in schema:
+        if "$ref" in schema:
+            inner = known[schema["$ref"].rpartition("/")[2]]
+        else:
+            (inner,) = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        outer = {word: value for word, value in schema.items() if word not in ("$ref", "anyOf")}
+        both = [*inner.get(RULES, []), *outer.get(RULES, [])]
+        schema = {**inner, **outer, **({RULES: both} if both else {})}
+    return schema
+
+
+def texts() -> dict[str, str]:
+    """The files, by name."""
+    yaml = YAML()
+    yaml.width = 1000
+    yaml.representer.ignore_aliases = lambda _: True
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    found = {}
+    for of in DEFINITIONS:
+        text = io.StringIO()
+        text.write("# Made by `make crds` from node/txlog/config.\n")
+        yaml.dump(definition_object(of), text)
+        found[f"{of.plural}.yaml"] = text.getvalue()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m txlog.config.crds", description="Write the resources' definitions."
+    )
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    for folder in parser.parse_args().folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts().items():
+            (folder / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

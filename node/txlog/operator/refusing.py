@@ -1,0 +1,57 @@
+"""What a manifest may ask for that does not act on Kubernetes yet: said by name, instead of being half done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from txlog.config.cluster import TxLogCluster
+from txlog.operator.build.common import Object
+
+
+def read(found: Object) -> tuple[TxLogCluster | None, list[str]]:
+    """The resource as the models read it, and what is wrong with it: field and reason, a line each."""
+    meta = found["metadata"]
+    plain = {
+        "apiVersion": found.get("apiVersion", "txlog.io/v1alpha1"),
+        "kind": found.get("kind", "TxLogCluster"),
+        "metadata": {"name": meta["name"], "namespace": meta.get("namespace", "default")},
+        "spec": found.get("spec", {}),
+    }
+    try:
+        cluster = TxLogCluster.model_validate(plain)
+    except ValidationError as wrong:
+        return None, [_said(dict(error)) for error in wrong.errors()]
+    problems = refusals(cluster)
+    return (None if problems else cluster), problems
+
+
+def refusals(cluster: TxLogCluster) -> list[str]:
+    spec, later = cluster.spec, "does not act on Kubernetes yet; leave it out"
+    asked = {
+        "spec.security.tlsSecretRef": spec.security.tls_secret_ref,
+        "spec.security.peerTlsSecretRef": spec.security.peer_tls_secret_ref,
+        "spec.security.users": spec.security.users,
+        "spec.backup": spec.backup,
+    }
+    found = [f"{field} {later}" for field, value in asked.items() if value is not None]
+    if spec.pipeline.mode == "executors":
+        found.append("spec.pipeline.mode: executors does not act on Kubernetes yet; expected local")
+    for at, worker in enumerate(spec.workers.external or []):
+        if worker.secret_ref is not None:
+            found.append(f"spec.workers.external[{at}].secretRef {later}")
+    return found
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    field = "spec"
+    for part in (*error["loc"][1:], *context.get("at", ())):
+        field += f"[{part}]" if isinstance(part, int) else f".{part}"
+    if error["type"] == "expected":
+        return f"{field}: expected {context['what']}"
+    if error["type"] == "value_error":
+        return f"{field}: expected {context['error']}"
+    return f"{field}: {error['msg']}"
