@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import random
+import socket
 import ssl
 import time
 from functools import partial
@@ -33,6 +34,15 @@ ALIVE_S = 5.0
 SILENCE_S = 15.0
 """Finds a connection that died without a word. Whether a master is present is the core's business, not this."""
 CLOSE_S = 0.5
+
+
+async def _addresses(host: str, port: int) -> list[tuple[str, int]]:
+    """Where that name is, at least one. ``OSError`` when nobody knows it.
+
+    Not left to ``create_connection``: uvloop's forgets a look-up that it gives up on, and when that fails later (a
+    name server that is cut off takes seconds), the loop complains of an error that nobody heard."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
 
 
 class Links:
@@ -122,21 +132,27 @@ class Links:
             f"Connection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
             f"{NODE_HEADER}: {self._config.node}\r\nAuthorization: Bearer {self._token.decode()}\r\n\r\n"
         ).encode("ascii")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        frames = self._frames(link)
-        transport, _ = await loop.create_connection(
-            partial(Handshake, request, frames, done),
-            url.hostname or "",
-            port,
-            ssl=ssl.create_default_context() if secure else None,
-        )
-        try:
-            await done
-        except BaseException:
-            transport.abort()
-            raise
-        return frames
+        frames, last = self._frames(link), OSError(f"{url.hostname} has no address")
+        context = ssl.create_default_context() if secure else None
+        for address in await _addresses(url.hostname or "", port):
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            try:
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    partial(Handshake, request, frames, done),
+                    *address,
+                    ssl=context,
+                    server_hostname=url.hostname if secure else None,
+                )
+            except OSError as failed:
+                last = failed
+                continue
+            try:
+                await done
+            except BaseException:
+                transport.abort()
+                raise
+            return frames
+        raise last
 
     def _frames(self, link: Link, under: asyncio.BaseProtocol | None = None) -> Frames:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
