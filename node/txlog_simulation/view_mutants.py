@@ -292,7 +292,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             _NO_ORDER_ASSERTION,
         ),
-        survives="every stamp of a view lies above all counters that its members reported: see new-stamps-below-counters",
+        survives="every stamp of a view lies above all counters that its members reported",
         profile="views",
         counts=HARM,
     ),
