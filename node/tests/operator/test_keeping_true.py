@@ -23,7 +23,7 @@ from txlog.operator.plan import OWNED
 pytestmark = pytest.mark.kubernetes
 
 QUICK = Settings("txlog:1", pace=Pace(0.2, 0.2, 0.05))
-MADE = 12
+MADE = 13
 """Objects of one data centre."""
 
 

@@ -275,6 +275,15 @@ def test_masters_are_restarted_one_after_the_other() -> None:
     assert not of(Restart, planned(cluster, replace(seen, pods=unready)))
 
 
+def test_one_that_was_taken_out_is_not_missed() -> None:
+    """A master keeps the link to it."""
+    cluster = manifest()
+    known = ["uk-1", "uk-2", "uk-9", "dc0-1"]
+    seen = whole(cluster, settled(cluster), configured=known, removed=["uk-9"], away=["uk-9"])
+    old = {node: pod(cluster, node, revision="old") for node in seen.pods}
+    assert [each.node for each in of(Restart, planned(cluster, replace(seen, pods=old)))] == ["uk-2"]
+
+
 @pytest.mark.parametrize(
     "more",
     [{"state": "Suspected"}, {"state": "Isolated"}, {"state": "Learning"}, {"away": ["dc0-1"]}, {"out": ["uk-1"]}],

@@ -8,7 +8,6 @@ finds what was done and says so: a split backup that helps, a worker that is on 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -18,7 +17,7 @@ from typing import Any
 from txlog.backup.catalogue import COMPLETE, catalogue, release
 from txlog.backup.chain import OnChain, chain_of, cluster_of
 from txlog.backup.faults import BackupFault, NoSuchBackup
-from txlog.backup.job import READ_S, workers_of
+from txlog.backup.job import READ_S, say, workers_of
 from txlog.backup.loading import Into
 from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
 from txlog.backup.shown import Shown
@@ -176,6 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ways.add_argument("--restore", metavar="WORKER")
     ways.add_argument("--unorder", metavar="WORKER")
     ways.add_argument("--release", action="store_true")
+    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     try:
@@ -190,17 +190,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             told = let_go(config)
     except (TxLogError, OSError) as error:
         name = error.name if isinstance(error, TxLogError) else type(error).__name__
-        _say({"error": name, "message": str(error)})
+        say({"error": name, "message": str(error)}, options.answer)
         return 1
     except KeyboardInterrupt:
-        _say({"error": "Interrupted", "message": "ended from outside; it is begun again"})
+        say({"error": "Interrupted", "message": "ended from outside; it is begun again"}, options.answer)
         return 130
-    _say({**told, "seconds": round(time.monotonic() - began, 3)})
+    say({**told, "seconds": round(time.monotonic() - began, 3)}, options.answer)
     return 0
-
-
-def _say(told: dict[str, Any]) -> None:
-    print(json.dumps({"at": round(time.time(), 3), **told}), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ from txlog.workers.transport import HttpTransport
 
 READ_S = 600.0
 """How long a worker may think between two pieces of its snapshot."""
+ANSWER_MAX = 4000
+"""Kubernetes keeps so much of a termination message."""
 
 
 def workers_of(masters: Sequence[MasterClient]) -> list[Worker]:
@@ -97,18 +99,23 @@ def _done_before(config: BackupJobConfig, target: Target, told: Told) -> Manifes
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="txlog.backup", description="one backup of a data centre, and its retention")
     parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
+    parser.add_argument("--name", help="done once under that name, however often it is asked for")
+    parser.add_argument("--why", choices=["manual", "schedule"], help="in the place of what the configuration says")
+    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     try:
         config = BackupJobConfig.model_validate_json(options.config.read_bytes())
+        changes = {"name": options.name, "why": options.why}
+        config = config.model_copy(update={key: value for key, value in changes.items() if value is not None})
         made, retired, left = perform(config)
     except TxLogError as error:
-        _say({"error": error.name, "message": str(error)})
+        say({"error": error.name, "message": str(error)}, options.answer)
         return 1
     except KeyboardInterrupt:
-        _say({"error": "Interrupted", "message": "ended from outside; nothing of it counts"})
+        say({"error": "Interrupted", "message": "ended from outside; nothing of it counts"}, options.answer)
         return 130
-    _say(
+    say(
         {
             "name": made.name,
             "position": str(made.position),
@@ -117,10 +124,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "seconds": round(time.monotonic() - began, 3),
             "retired": retired,
             "leftovers": left,
-        }
+        },
+        options.answer,
     )
     return 0
 
 
-def _say(told: dict[str, Any]) -> None:
-    print(json.dumps({"at": round(time.time(), 3), **told}), flush=True)
+def say(told: dict[str, Any], answer: Path | None = None) -> None:
+    """The last line. ``answer``: a container's termination message, which Kubernetes keeps of it."""
+    line = json.dumps({"at": round(time.time(), 3), **told})
+    print(line, flush=True)
+    if answer is not None:
+        answer.write_text(line[:ANSWER_MAX] + "\n")

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from txlog.config.cluster import NAME, Metadata
-from txlog.config.conditions import TIME, Condition
+from txlog.config.conditions import TIME
 from txlog.config.schedule import parse_schedule
-from txlog.config.shape import Shape, list_map
+from txlog.config.shape import Shape
 
 NODE = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -61,8 +61,8 @@ class WorkStatus(Shape):
     finished: str | None = Field(default=None, pattern=TIME, max_length=20)
     backup: str | None = Field(default=None, description="its name at the target")
     position: str | None = None
+    released: bool | None = Field(default=None, description="of a split's backup: kept no longer than others")
     message: str | None = Field(default=None, max_length=2000)
-    conditions: list[Condition] = Field(default=[], max_length=20, json_schema_extra=list_map("type"))
 
 
 class ScheduleStatus(Shape):

@@ -22,6 +22,7 @@ from txlog.config.process import DutyJobConfig
 from txlog.local.child import Child
 from txlog.local.logs import answer_in, last_lines
 from txlog.local.state import StateFolder
+from txlog.model.duty import restores
 
 log = logging.getLogger("txlog.local")
 
@@ -162,22 +163,6 @@ class Duties:
 
     def _write(self) -> None:
         self._state.write("duties.json", self._kept)
-
-
-def restores(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By worker. What one master ``lacks`` only, another of the data centre may know: then the worker stays."""
-    found: dict[str, dict[str, Any]] = {}
-    for answer in answers:
-        for duty in answer["duties"]:
-            if duty["kind"] != "restore":
-                continue
-            every = all(
-                any(d["kind"] == "restore" and d["worker"] == duty["worker"] for d in other["duties"])
-                for other in answers
-            )
-            if every or not duty.get("lacks"):
-                found[duty["worker"]] = duty
-    return found
 
 
 async def _ask(session: aiohttp.ClientSession, url: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from txlog.client import MasterClient
 from txlog.model.errors import ChangePending, TxLogError
-from txlog.operator.actions import Action, Apply, NameMaster, Prove, Remove, Restart, TakeOut, Tell
+from txlog.operator.actions import Action, Apply, NameMaster, Prove, Remove, Report, Restart, Say, TakeOut, Tell
 from txlog.operator.kube import Kube
 
 log = logging.getLogger("txlog.operator")
@@ -46,11 +46,13 @@ async def _do(kube: Kube, namespace: str, action: Action) -> None:
             await kube.delete(action.kind, namespace, action.name, action.uid)
         case Restart():
             await kube.delete("Pod", namespace, action.pod, action.uid)
+        case Say():
+            await kube.put_status(action.found, action.status)
         case _:
             await asyncio.to_thread(_tell, action)
 
 
-def _tell(action: Tell | Prove | NameMaster | TakeOut) -> None:
+def _tell(action: Tell | Prove | NameMaster | TakeOut | Report) -> None:
     wait_s = CHANGE_S if isinstance(action, NameMaster | TakeOut) else ANSWER_S
     with MasterClient(action.url, wait_s) as master:
         match action:
@@ -62,3 +64,5 @@ def _tell(action: Tell | Prove | NameMaster | TakeOut) -> None:
                 master.add_peer(action.node, action.data_center, [action.address], action.weight)
             case TakeOut():
                 master.remove_peer(action.node)
+            case Report():
+                master.duty_failed(action.duty, action.message)

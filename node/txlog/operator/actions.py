@@ -91,5 +91,29 @@ class TakeOut:
         return f"take {self.node} out of the cluster"
 
 
-Action = Apply | Remove | Restart | Tell | Prove | NameMaster | TakeOut
+@dataclass(frozen=True)
+class Say:
+    """Write the status of a backup, a restore or a schedule."""
+
+    found: Object
+    status: Object
+
+    def __str__(self) -> str:
+        state = self.status.get("state", "")
+        return f"{self.found['kind']} {self.found['metadata']['name']} {state}: {self.status.get('message', '')}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tell a master that a duty failed: it shows it to people."""
+
+    url: str
+    duty: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.duty} failed: {self.message}"
+
+
+Action = Apply | Remove | Restart | Tell | Prove | NameMaster | TakeOut | Say | Report
 DISRUPTIVE = (Restart, TakeOut)

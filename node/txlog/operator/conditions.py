@@ -16,6 +16,7 @@ from txlog.operator.diagnose import Situation
 from txlog.operator.names import Names
 from txlog.operator.observation import Observation
 from txlog.operator.plan import outdated, why_not_disturbed
+from txlog.operator.work import last_backup
 
 Word = Literal["True", "False", "Unknown"]
 BAD_WORKERS = ("Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable")
@@ -45,7 +46,7 @@ def findings(
         _lag_within(cluster, status, lag_s),
         _history(status, situation),
         _workers(status),
-        Finding(Kind.LAST_BACKUP_SUCCEEDED, "Unknown", "NotAsked", "no backup was asked for"),
+        _last_backup(seen),
         _pipeline(status),
     ]
     return [_ready(found), *found]
@@ -159,6 +160,16 @@ def _workers(status: ClusterStatus) -> Finding:
         name = unknown.name if unknown is not None else "any worker"
         return Finding(kind, "Unknown", "NotReported", f"the pipeline has not reported on {name} yet")
     return Finding(kind, "True", "AllWorking", f"{len(status.workers)} workers are on the log")
+
+
+def _last_backup(seen: Observation) -> Finding:
+    kind, last = Kind.LAST_BACKUP_SUCCEEDED, last_backup(seen.works)
+    if last is None:
+        return Finding(kind, "Unknown", "NoneYet", "no backup has ended yet")
+    name, status = last
+    if status.state == "Failed":
+        return Finding(kind, "False", "Failed", f"{name}: {status.message}")
+    return Finding(kind, "True", "Done", f"{name} is verified, at {status.position or 'its position'}")
 
 
 def _pipeline(status: ClusterStatus) -> Finding:

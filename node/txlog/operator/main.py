@@ -105,6 +105,12 @@ def registry_of(operator: Operator, place: Place) -> kopf.OperatorRegistry:
     async def cluster(**told: Any) -> None:
         (operator.gone if told["type"] == "DELETED" else operator.seen)(told["namespace"], told["name"])
 
+    async def work(**told: Any) -> None:
+        operator.wake(told["namespace"], told["spec"].get("cluster", ""))
+
+    for plural in ("txlogbackups", "txlogrestores", "txlogbackupschedules"):
+        kopf.on.event(GROUP, VERSION, plural, registry=registry, id=plural)(work)
+
     async def child(**told: Any) -> None:
         operator.wake(told["namespace"], told["labels"].get("app.kubernetes.io/instance", ""))
 

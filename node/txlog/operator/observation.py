@@ -59,6 +59,7 @@ class Heard:
 class Observation:
     """``now``: seconds since 1970. ``objects``: what stands, by kind and name. ``pods``: the masters' by node id.
     ``masters``: this data centre's, by node id; None when one did not answer. ``urls``: where they are.
+    ``works``: its TxLogBackups and TxLogRestores, and ``schedules``; ``jobs``: their pods, by the name of the Job.
     ``listeners``: URL and answer of all masters, also those of other data centres, while there is something to be
     proved to them."""
 
@@ -70,6 +71,9 @@ class Observation:
     """By the name of the Job."""
     masters: Mapping[str, Heard | None] = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
+    works: tuple[Object, ...] = ()
+    schedules: tuple[Object, ...] = ()
+    jobs: Mapping[str, Pod] = field(default_factory=dict)
     listeners: Mapping[str, tuple[str, Heard | None]] = field(default_factory=dict)
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from txlog.client import MasterClient
 from txlog.config.cluster import TxLogCluster
 from txlog.model.errors import Conflict, TxLogError
+from txlog.operator.build import jobs as of_jobs
 from txlog.operator.build import masters as of_masters
 from txlog.operator.build import pipeline as of_pipeline
 from txlog.operator.build import workers as of_workers
@@ -22,6 +23,9 @@ from txlog.operator.plan import OWNED, index_of
 
 ANSWER_S: Final = 2.0
 CONNECT_S: Final = 1.0
+WORKS: Final = ("TxLogBackup", "TxLogRestore", "TxLogBackupSchedule")
+KEPT: Final = ("PersistentVolumeClaim",)
+"""Made and never removed: what is in it outlives the cluster."""
 NOTHING: Final[dict[str, Any]] = {}
 T = TypeVar("T")
 
@@ -31,9 +35,14 @@ async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] 
     nothing can be done either."""
     names, namespace = Names(cluster), cluster.metadata.namespace
     ours = {"app.kubernetes.io/name": "txlog", "app.kubernetes.io/instance": cluster.metadata.name}
-    kinds = ("Pod", *OWNED)
-    lists = await asyncio.gather(*(kube.list(kind, namespace, ours) for kind in kinds))
+    kinds = ("Pod", *OWNED, *KEPT)
+    lists, works = await asyncio.gather(
+        asyncio.gather(*(kube.list(kind, namespace, ours) for kind in kinds)),
+        asyncio.gather(*(kube.list(kind, namespace) for kind in WORKS)),
+    )
     found = dict(zip(kinds, lists, strict=True))
+    mine_of = [[each for each in listed if each["spec"].get("cluster") == cluster.metadata.name] for listed in works]
+    backups, restores, schedules = mine_of
     pods = [each for each in found.pop("Pod") if _label(each, "data-center", GROUP) == cluster.data_center]
     objects = {(kind, each["metadata"]["name"]): each for kind, listed in found.items() for each in listed}
     standing = objects.get(("StatefulSet", names.masters))
@@ -52,6 +61,9 @@ async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] 
         pipeline=_pods(pods, of_pipeline.COMPONENT, "job-name"),
         masters=heard,
         urls=urls,
+        works=(*backups, *restores),
+        schedules=tuple(schedules),
+        jobs={**_pods(pods, of_jobs.COMPONENT, "job-name"), **_pods(pods, of_jobs.DUTY, "job-name")},
         listeners=await _listeners(cluster, masters, heard, urls),
     )
 

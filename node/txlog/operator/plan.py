@@ -22,16 +22,25 @@ from txlog.operator.actions import (
     TakeOut,
     Tell,
 )
-from txlog.operator.build import Around, Object, objects, pipeline
+from txlog.operator.build import Around, Object, jobs, objects, pipeline
 from txlog.operator.build.common import labels
 from txlog.operator.diagnose import APART, Situation
 from txlog.operator.names import GROUP, Names, digest
 from txlog.operator.observation import Heard, Observation
+from txlog.operator.work import plan_work
 
 HASH: Final = f"{GROUP}/applied"
-OWNED: Final = ("ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job")
+OWNED: Final = (
+    "ConfigMap",
+    "Service",
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+    "Job",
+    "TxLogBackupSchedule",
+)
 """Kinds of what stands as long as the cluster does; what of them is ours and not wanted is removed."""
-COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT)
+COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT, jobs.SCHEDULE)
 
 
 def make_plan(cluster: TxLogCluster, around: Around, seen: Observation, situation: Situation) -> list[Action]:
@@ -46,6 +55,7 @@ def make_plan(cluster: TxLogCluster, around: Around, seen: Observation, situatio
         *_named(cluster, seen),
         *_taken_out(cluster, seen, situation),
         *_restarts(cluster, seen, situation),
+        *plan_work(cluster, around, seen, situation),
     ]
     return _one_disruptive(actions)
 
@@ -217,12 +227,16 @@ def why_not_disturbed(seen: Observation) -> str:
     missing = [node for node in seen.masters if node not in seen.heard]
     if missing:
         return f"{missing[0]} does not answer"
+    now = configuration(seen)
+    gone = list(now["removed"]) if now is not None else []  # a master keeps the link to one that was taken out
     for node, heard in seen.heard.items():
         if heard.status.state != "Joined":
             return f"{node} is {heard.status.state}"
         if heard.status.view.out:
             return f"{heard.status.view.out[0].node} is out of the view"
-        away = next((str(peer["node"]) for peer in heard.peers if not peer.get("present")), None)
+        away = next(
+            (str(peer["node"]) for peer in heard.peers if not peer.get("present") and peer["node"] not in gone), None
+        )
         if away is not None:
             return f"{node} misses {away}"
     waiting = next((node for node, pod in seen.pods.items() if not pod.ready or pod.leaving), None)

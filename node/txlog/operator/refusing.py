@@ -34,11 +34,14 @@ def refusals(cluster: TxLogCluster) -> list[str]:
         "spec.security.tlsSecretRef": spec.security.tls_secret_ref,
         "spec.security.peerTlsSecretRef": spec.security.peer_tls_secret_ref,
         "spec.security.users": spec.security.users,
-        "spec.backup": spec.backup,
     }
     found = [f"{field} {later}" for field, value in asked.items() if value is not None]
     if spec.pipeline.mode == "executors":
         found.append("spec.pipeline.mode: executors does not act on Kubernetes yet; expected local")
+    if spec.backup is not None and spec.backup.target.folder is not None and not spec.backup.target.folder.claim_name:
+        found.append(
+            "spec.backup.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
+        )
     for at, worker in enumerate(spec.workers.external or []):
         if worker.secret_ref is not None:
             found.append(f"spec.workers.external[{at}].secretRef {later}")

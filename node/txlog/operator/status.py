@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -24,6 +24,7 @@ from txlog.operator.build import Object, pipeline
 from txlog.operator.conditions import Finding, findings
 from txlog.operator.diagnose import Situation
 from txlog.operator.observation import Heard, Observation
+from txlog.operator.work import duties, last_backup
 
 RANK = ("Isolated", "DiskFull", "Damaged", "Rejoining", "Suspected", "Founding", "Learning", "Starting", "Left")
 """States of a master, the worst first; then what is not known, then Joined."""
@@ -73,6 +74,7 @@ def make_status(
     ready = sum(pod.ready for pod in seen.pods.values())
     said = [each for each in peers if each.reachable == "True"]
     strategies = [told for each in heard.values() if (told := each.status.view.split_recovery) is not None]
+    last = last_backup(seen.works)
     indexes = [worker.index for worker in workers if worker.index is not None]
     status = ClusterStatus(
         observed_generation=generation,
@@ -87,7 +89,7 @@ def make_status(
         peers=peers,
         split=_split(seen, situation, before),
         pipeline=_pipeline(cluster, seen),
-        last_backup=before.last_backup,
+        last_backup=last[0] if last is not None else None,
     )
     found = findings(cluster, seen, situation, status, problems, lag_s(cluster, seen))
     return status.model_copy(update={"conditions": conditions(found, before.conditions, generation, seen.now)})
@@ -211,8 +213,16 @@ def _split(seen: Observation, situation: Situation, before: ClusterStatus) -> Sp
         silent=silent or (old.silent if old is not None else []),
         since=old.since if old is not None else time_text(seen.now),
         strategy=old.strategy if old is not None else (before.recovery if before.recovery != "-" else None),
-        backup=old.backup if old is not None else None,
+        backup=next(_split_backups(seen), old.backup if old is not None else None),
     )
+
+
+def _split_backups(seen: Observation) -> Iterator[str]:
+    """What is made for the masters that ask for one now."""
+    asked = duties(seen)
+    for each in seen.works:
+        if each["kind"] == "TxLogBackup" and each["spec"].get("duty") in asked:
+            yield str(each["metadata"]["name"])
 
 
 def _silent(heard: Heard) -> list[str]:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from txlog.config.cluster import TxLogCluster
-from txlog.operator.build import masters, pipeline, policies, workers
+from txlog.operator.build import jobs, masters, pipeline, policies, workers
 from txlog.operator.build.common import Around, Object
 
-__all__ = ["Around", "Object", "objects", "of_masters", "of_pipeline", "of_workers"]
+__all__ = ["Around", "Object", "objects", "of_jobs", "of_masters", "of_pipeline", "of_workers"]
 
 
 def objects(cluster: TxLogCluster, around: Around) -> list[Object]:
@@ -19,6 +19,7 @@ def objects(cluster: TxLogCluster, around: Around) -> list[Object]:
         *of_workers(cluster, around),
         *policies.network_policies(cluster, around),
         *of_pipeline(cluster, around),
+        *of_jobs(cluster, around),
     ]
 
 
@@ -40,6 +41,11 @@ def of_workers(cluster: TxLogCluster, around: Around) -> list[Object]:
         workers.disruption_budget(cluster, around),
         workers.stateful_set(cluster, around),
     ]
+
+
+def of_jobs(cluster: TxLogCluster, around: Around) -> list[Object]:
+    """What Jobs of backups and duties find there."""
+    return [jobs.config_map(cluster, around), *jobs.volume(cluster), *jobs.schedules(cluster, around)]
 
 
 def of_pipeline(cluster: TxLogCluster, around: Around) -> list[Object]:

@@ -1,0 +1,156 @@
+"""The part of the kubelet, played: each pod of a master becomes a process on this machine, on a loopback address of its
+own, and what becomes of the process is written into the pod's status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from txlog.operator.build import Object
+from txlog.operator.kube import KINDS, ApiError, Kube
+from txlog.operator.status import time_text
+
+
+class Container:
+    """One process, and where it said who it is."""
+
+    def __init__(self, command: list[str], said: Path, log: Path) -> None:
+        self.said = said
+        said.write_text("")
+        with open(log, "ab") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=out)
+        self.began = time.time()
+
+    def state(self) -> dict[str, Any]:
+        code = self.process.poll()
+        if code is None:
+            return {"running": {"startedAt": time_text(self.began)}}
+        message = self.said.read_text()
+        end = {"exitCode": code if code >= 0 else 128 - code, "message": message, "finishedAt": time_text(time.time())}
+        return {"terminated": end}
+
+
+class Kubelet:
+    """Of the masters of one namespace. ``net``: their pods have the addresses ``<net>.<index>``. While ``held``, what
+    ended is not started again."""
+
+    def __init__(self, kube: Kube, namespace: str, folder: Path, net: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._folder = folder
+        self._net = net
+        self._now: dict[str, Container] = {}
+        self._before: dict[str, dict[str, Any]] = {}
+        self._restarts: dict[str, int] = {}
+        self._told: dict[str, Any] = {}
+        self.held: set[str] = set()
+
+    def kill(self, pod: str) -> None:
+        """As a crash would."""
+        self._of(pod).process.kill()
+
+    def _of(self, pod: str) -> Container:
+        return next(container for uid, container in self._now.items() if uid.startswith(f"{pod}/"))
+
+    async def run(self) -> None:
+        while True:
+            pods = await self._kube.list("Pod", self._namespace, {"app.kubernetes.io/component": "master"})
+            for pod in pods:
+                try:
+                    await self._look(pod)
+                except ApiError as error:
+                    if error.code not in (404, 409):
+                        raise
+            await asyncio.sleep(0.1)
+
+    def stop(self) -> None:
+        for container in self._now.values():
+            container.process.kill()
+            container.process.wait()
+
+    async def _look(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        key = f"{meta['name']}/{meta['uid']}"
+        if "deletionTimestamp" in meta:
+            await self._end(pod, key)
+            return
+        if key not in self._now:
+            self._now[key] = await self._start(pod)
+        elif self._now[key].process.poll() is not None and meta["name"] not in self.held:
+            self._before[key] = self._now[key].state()
+            self._restarts[key] = self._restarts.get(key, 0) + 1
+            self._now[key] = await self._start(pod)
+        await self._say(pod, key)
+
+    async def _end(self, pod: Object, key: str) -> None:
+        container = self._now.get(key)
+        if container is not None and container.process.poll() is None:
+            container.process.terminate()
+            await asyncio.to_thread(container.process.wait)
+        if container is not None:
+            await self._say(pod, key)
+        path = KINDS["Pod"].path(self._namespace, pod["metadata"]["name"])
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        await self._kube._write("DELETE", path, body, "application/json")
+
+    def _ip(self, pod: Object) -> str:
+        return f"{self._net}.{pod['metadata']['labels']['apps.kubernetes.io/pod-index']}"
+
+    async def _start(self, pod: Object) -> Container:
+        """With the configuration as it is now, where this machine has what it names."""
+        name = pod["metadata"]["name"]
+        index = pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"]
+        found = await self._kube.get("ConfigMap", self._namespace, "catalogue-masters")
+        assert found is not None
+        told = json.loads(found["data"][f"uk-{index}.json"])
+        home = self._folder / name
+        home.mkdir(exist_ok=True)
+        token = self._folder / "token"
+        token.write_text("shared\n")
+        said = home / "termination-log"
+        for peer in told["peers"]:
+            peer["url"] = f"http://{self._net}.{peer['node'].rpartition('-')[2]}:7300"
+        told |= {"host": self._ip(pod), "journal_folder": str(home / "journal"), "peer_token_file": str(token)}
+        told |= {"identity_file": str(said)}
+        (home / "config.json").write_text(json.dumps(told))
+        command = [sys.executable, "-m", "txlog.server", "--config", str(home / "config.json")]
+        return Container(command, said, self._folder / f"{name}.log")
+
+    async def _say(self, pod: Object, key: str) -> None:
+        container = self._now[key]
+        ready = "True" if await asyncio.to_thread(_ready, self._ip(pod)) else "False"
+        state = container.state()
+        status = {
+            "phase": "Running",
+            "podIP": self._ip(pod),
+            "podIPs": [{"ip": self._ip(pod)}],
+            "conditions": [{"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")],
+            "containerStatuses": [
+                {
+                    "name": "master",
+                    "ready": ready == "True",
+                    "restartCount": self._restarts.get(key, 0),
+                    "image": "txlog",
+                    "imageID": "",
+                    "state": state,
+                    "lastState": self._before.get(key, {}),
+                }
+            ],
+        }
+        if self._told.get(key) != status:
+            await self._kube.put_status(pod, status)
+            self._told[key] = status
+
+
+def _ready(ip: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{ip}:7300/health/ready", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

@@ -1,0 +1,137 @@
+"""The charts: rendered with every flag, read by the API server itself."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import ROOT, ControlPlane, helm
+from ruamel.yaml import YAML
+
+from txlog.config.crds import DEFINITIONS, definition_object
+from txlog.operator.refusing import read
+
+pytestmark = pytest.mark.kubernetes
+
+OPERATOR, CLUSTER = ROOT / "charts" / "txlog-operator", ROOT / "charts" / "txlog-cluster"
+UK = {
+    "spec": {
+        "dataCenter": "uk",
+        "repository": "catalogue",
+        "peers": [
+            {"name": "uk", "masters": 2, "address": "txlog-uk-{index}.example.net"},
+            {"name": "us", "masters": 1, "address": "txlog-us.example.net"},
+        ],
+    }
+}
+
+
+def rendered(chart: Path, folder: Path, namespace: str = "graphs", **values: Any) -> list[dict[str, Any]]:
+    file = folder / "values.json"
+    file.write_text(json.dumps(values))
+    text = helm("template", "rel", str(chart), "-n", namespace, "--kube-version=1.34.0", "-f", str(file)).stdout
+    return [each for each in YAML(typ="safe").load_all(io.StringIO(text)) if each]
+
+
+def kinds(found: list[dict[str, Any]]) -> set[str]:
+    return {each["kind"] for each in found}
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, CLUSTER], ids=lambda chart: chart.name)
+def test_lint_finds_nothing(chart: Path, tmp_path: Path) -> None:
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(UK if chart is CLUSTER else {}))
+    helm("lint", "--strict", str(chart), "-f", str(file))
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "said"),
+    [
+        (OPERATOR, {"image": {"repo": "typo"}}, "repo"),
+        (OPERATOR, {"watchNamespaces": ["Upper"]}, "pattern"),
+        (OPERATOR, {"monitorin": {}}, "monitorin"),
+        (CLUSTER, {}, "dataCenter"),
+        (CLUSTER, {**UK, "expose": {"type": "Tunnel"}}, "LoadBalancer"),
+    ],
+)
+def test_a_typo_in_the_values_is_refused(chart: Path, values: dict[str, Any], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(values))
+    done = helm("template", "r", str(chart), "--kube-version=1.34.0", "-f", str(file), check=False)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "kind"),
+    [("podMonitor", "PodMonitor"), ("prometheusRule", "PrometheusRule"), ("dashboard", "ConfigMap")],
+)
+def test_what_others_must_be_there_for_is_behind_a_flag(flag: str, kind: str, tmp_path: Path) -> None:
+    assert kind not in kinds(rendered(OPERATOR, tmp_path))
+    assert kind in kinds(rendered(OPERATOR, tmp_path, monitoring={flag: True}))
+
+
+def test_definitions_are_ours_and_outlive_the_release(tmp_path: Path) -> None:
+    found = {each["metadata"]["name"]: each for each in rendered(OPERATOR, tmp_path)}
+    for definition in DEFINITIONS:
+        wanted = definition_object(definition)
+        wanted["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+        assert found[definition.name] == wanted
+    assert "CustomResourceDefinition" not in kinds(rendered(OPERATOR, tmp_path, crds={"install": False}))
+
+
+def test_the_api_server_takes_all_of_it(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    values = {
+        "monitoring": {"dashboard": True},
+        "extraLabels": {"team": "graphs"},
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "high",
+        "imagePullSecrets": [{"name": "mine"}],
+    }
+    doors = {"ingress": {"enabled": True, "host": "a.example.net", "className": "x", "tlsSecret": "t"}}
+    doors |= {"expose": {"enabled": True, "annotations": {"dns": "uk-{index}"}}, "peerToken": {"value": "shared"}}
+    for found in (
+        rendered(OPERATOR, tmp_path, namespace, **values),
+        rendered(CLUSTER, tmp_path, namespace, **UK, **doors),
+    ):
+        text = "\n---\n".join(json.dumps(each) for each in found)
+        apply = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
+        plane.kubectl(*apply, stdin=text)
+
+
+def test_each_namespace_gets_its_role_and_no_other(tmp_path: Path) -> None:
+    found = rendered(OPERATOR, tmp_path, watchNamespaces=["one", "two"])
+    assert [each["metadata"]["namespace"] for each in found if each["kind"] == "Role"] == ["one", "two"]
+    assert not {"ClusterRole", "ClusterRoleBinding"} & kinds(found)
+    deployment = next(each for each in found if each["kind"] == "Deployment")
+    command = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert [word for word in command if word.startswith("--namespace")] == ["--namespace=one", "--namespace=two"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_no_rule_reads_secrets_or_is_for_everything(tmp_path: Path) -> None:
+    role = next(each for each in rendered(OPERATOR, tmp_path) if each["kind"] == "Role")
+    for rule in role["rules"]:
+        assert "secrets" not in rule["resources"]
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_a_data_centre_by_chart_is_one_that_the_operator_takes(tmp_path: Path) -> None:
+    found = rendered(CLUSTER, tmp_path, name="catalogue", **UK)
+    assert kinds(found) == {"TxLogCluster"}
+    cluster, problems = read(found[0])
+    assert problems == []
+    assert cluster is not None
+    assert cluster.own_peer.nodes == ["uk-1", "uk-2"]
+
+
+def test_each_master_of_this_data_centre_gets_a_door(tmp_path: Path) -> None:
+    found = rendered(
+        CLUSTER, tmp_path, name="catalogue", **UK, expose={"enabled": True, "annotations": {"dns": "uk-{index}"}}
+    )
+    doors = [each for each in found if each["kind"] == "Service"]
+    assert [each["metadata"]["name"] for each in doors] == ["catalogue-1", "catalogue-2"]
+    assert [each["metadata"]["annotations"]["dns"] for each in doors] == ["uk-1", "uk-2"]
+    assert doors[0]["spec"]["selector"]["apps.kubernetes.io/pod-index"] == "1"

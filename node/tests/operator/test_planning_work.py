@@ -1,0 +1,308 @@
+"""Backups, restores and other duties: what is made for them, and what is said of them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from seen import AROUND, NOW, heard, manifest, whole
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.conditions import ClusterStatus
+from txlog.operator.actions import Action, Apply, Remove, Report, Say
+from txlog.operator.build import Object
+from txlog.operator.diagnose import diagnose
+from txlog.operator.observation import Observation, Pod
+from txlog.operator.status import make_status
+from txlog.operator.work import RETRY_S, last_backup, plan_work, seconds_of
+
+BACKUP = {"id": "backup-3.1.2", "kind": "backup", "why": "split", "worker": None}
+RESTORE = {"id": "restore-uk-worker-1-7-abc", "kind": "restore", "why": "off", "worker": "uk-worker-1", "lacks": False}
+UNORDER = {"id": "unorder-uk-worker-1-7-abc", "kind": "unorder", "why": "off", "worker": "uk-worker-1"}
+WITH_TARGET = {"target": {"s3": {"bucket": "backups", "secretRef": {"name": "s3"}}}}
+
+
+class Story:
+    """Turn after turn: what is planned is carried out, and the Jobs end as the test says."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.cluster: TxLogCluster = manifest(**spec)
+        self.seen: Observation = whole(self.cluster)
+
+    def told(self, *duties: dict[str, Any], state: str = "Joined") -> None:
+        """As masters list them from now on."""
+        masters = {n: replace(heard(self.cluster, n, state), duties=duties) for n in self.cluster.own_peer.nodes}
+        self.seen = replace(self.seen, masters=masters)
+
+    def ask(self, kind: str, name: str, **spec: Any) -> None:
+        """As somebody asks for it by hand."""
+        self._keep({"kind": kind, "metadata": {"name": name}, "spec": {"cluster": "catalogue", **spec}})
+
+    def turn(self, after_s: float = 0.0) -> list[Action]:
+        self.seen = replace(self.seen, now=self.seen.now + after_s)
+        actions = plan_work(self.cluster, AROUND, self.seen, diagnose(self.seen))
+        for action in actions:
+            if isinstance(action, Apply):
+                self._keep(dict(action.wanted))
+            elif isinstance(action, Say):
+                self._keep({**action.found, "status": action.status})
+            elif isinstance(action, Remove):
+                works = tuple(w for w in self.seen.works if w["metadata"]["name"] != action.name)
+                objects = {key: each for key, each in self.seen.objects.items() if key != (action.kind, action.name)}
+                self.seen = replace(self.seen, works=works, objects=objects)
+        return actions
+
+    def _keep(self, found: Object) -> None:
+        name = found["metadata"]["name"]
+        found["metadata"] = {"uid": f"uid-{name}", **found["metadata"]}
+        if found["kind"] == "Job":
+            self.seen = replace(self.seen, objects={**self.seen.objects, ("Job", name): found})
+        elif found["kind"] == "TxLogBackupSchedule":
+            self.seen = replace(self.seen, schedules=(found,))
+        else:
+            rest = [each for each in self.seen.works if each["metadata"]["name"] != name]
+            self.seen = replace(self.seen, works=(*rest, found))
+
+    def end(self, how: str, said: dict[str, Any]) -> None:
+        """Every Job that runs ends so."""
+        for (kind, name), job in list(self.seen.objects.items()):
+            if kind == "Job" and "status" not in job:
+                self._keep({**job, "status": {"conditions": [{"type": how, "status": "True"}]}})
+                pods = {**self.seen.jobs, name: Pod(name, name, said=json.dumps(said))}
+                self.seen = replace(self.seen, jobs=pods)
+
+    @property
+    def jobs(self) -> dict[str, Sequence[str]]:
+        """Their commands, by name."""
+        found = {name: job["spec"]["template"]["spec"]["containers"][0] for (_, name), job in self.seen.objects.items()}
+        return {name: each["command"] for name, each in found.items()}
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {each["metadata"]["name"]: each.get("status", {}).get("state", "") for each in self.seen.works}
+
+
+def test_a_split_gets_its_backup() -> None:
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    (made,) = story.turn()
+    assert isinstance(made, Apply)
+    name = made.wanted["metadata"]["name"]
+    assert made.wanted["spec"] == {"cluster": "catalogue", "duty": "backup-3.1.2", "why": "split"}
+    assert name.startswith("catalogue-uk-split-3-")
+    story.turn()
+    assert list(story.jobs) == [f"{name}-1"]
+    assert "--backup=backup-3.1.2" in story.jobs[f"{name}-1"]
+    assert story.states == {name: "Running"}
+    assert story.turn() == []
+    story.end("Complete", {"backup": "b1", "index": 7})
+    story.told(state="Isolated")
+    story.turn()
+    assert story.states == {name: "Done"}
+    assert story.turn(100) == []
+
+
+def test_a_split_waits_for_its_backup_so_that_waits_for_nothing_else() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackup", "a-by-hand")
+    story.told(RESTORE, BACKUP, state="Suspected")
+    story.turn()
+    assert [command[2] for command in story.jobs.values()] == ["txlog.backup"]
+    story.turn()
+    (duty,) = [command for command in story.jobs.values() if command[2] == "txlog.backup.duty"]
+    assert "--backup=backup-3.1.2" in duty
+
+
+def test_a_duty_that_failed_is_told_to_the_masters_and_tried_again_while_they_list_it() -> None:
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    story.turn()
+    story.turn()
+    story.end("Failed", {"error": "NoWorker", "message": "no worker works"})
+    reports = [each for each in story.turn() if isinstance(each, Report)]
+    assert [(each.duty, each.message) for each in reports] == [("backup-3.1.2", "NoWorker: no worker works")] * 2
+    assert story.turn(RETRY_S / 2) == []
+    story.turn(RETRY_S)
+    assert [name[-2:] for name in story.jobs] == ["-1", "-2"]
+    story.end("Failed", {"error": "NoWorker", "message": "no worker works"})
+    story.turn()
+    story.told(state="Joined")  # the link was healed: nobody wants it any more
+    assert [each for each in story.turn(RETRY_S + 1) if isinstance(each, Apply)] == []
+
+
+def test_one_that_was_done_is_done_again_when_a_master_still_asks() -> None:
+    """Another master of the data centre came to ask later."""
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    for _ in range(2):
+        story.turn()
+    story.end("Complete", {"backup": "b1", "index": 7})
+    story.turn()
+    assert story.turn(RETRY_S / 2) == []
+    story.turn(RETRY_S)
+    assert [name[-2:] for name in story.jobs] == ["-1", "-2"]
+
+
+def test_a_worker_that_was_left_half_loaded_is_gone_on_with() -> None:
+    """It stands nowhere, so its masters list nothing."""
+    story = Story()
+    story.told(RESTORE)
+    for _ in range(2):
+        story.turn()
+    story.told()
+    story.end("Failed", {"error": "Unreachable", "message": "the store went away"})
+    story.turn()
+    story.turn(RETRY_S + 1)
+    assert [name[-2:] for name in story.jobs] == ["-1", "-2"]
+    assert all("--restore=uk-worker-1" in command for command in story.jobs.values())
+
+
+def test_a_worker_is_moved_by_one_at_a_time() -> None:
+    story = Story()
+    story.told(RESTORE)
+    story.turn()
+    story.told({**RESTORE, "id": "restore-uk-worker-1-9-def"})
+    assert not [each for each in story.turn() if isinstance(each, Apply) and each.wanted["kind"] != "Job"]
+
+
+def test_what_one_master_lacks_only_another_may_know() -> None:
+    story = Story()
+    masters = {n: heard(story.cluster, n) for n in story.cluster.own_peer.nodes}
+    masters["uk-1"] = replace(masters["uk-1"], duties=({**RESTORE, "lacks": True},))
+    story.seen = replace(story.seen, masters=masters)
+    assert story.turn() == []
+
+
+def test_a_worker_is_set_on_the_log_as_it_is() -> None:
+    story = Story()
+    story.told(UNORDER)
+    for _ in range(2):
+        story.turn()
+    assert any("--unorder=uk-worker-1" in command for command in story.jobs.values())
+
+
+def test_the_same_turn_again_makes_nothing_twice() -> None:
+    """Killed before its status was written, or before its Job was made."""
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    story.turn()
+    before = story.seen
+    first = story.turn()
+    story.seen = before
+    assert [str(each) for each in story.turn()] == [str(each) for each in first]
+
+
+# -- by hand and by schedule
+
+
+def test_a_backup_by_hand_is_tried_once_and_says_what_came_of_it() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackup", "before-the-move")
+    story.turn()
+    (command,) = story.jobs.values()
+    assert "--why=manual" in command
+    assert any(word.startswith("--name=before-the-move-") for word in command)
+    story.end("Failed", {"error": "TargetUnreachable", "message": "no such bucket"})
+    story.turn()
+    assert story.states == {"before-the-move": "Failed"}
+    assert story.turn(1000) == []
+    condition = next(
+        each
+        for each in make_status(story.cluster, 1, story.seen, diagnose(story.seen), [], ClusterStatus()).conditions
+        if each.type == "LastBackupSucceeded"
+    )
+    assert (condition.status, condition.message) == ("False", "before-the-move: TargetUnreachable: no such bucket")
+
+
+def test_a_backup_without_a_target_says_what_is_missing() -> None:
+    story = Story()
+    story.ask("TxLogBackup", "one")
+    (said,) = story.turn()
+    assert isinstance(said, Say)
+    assert "names no target" in said.status["message"]
+    assert story.jobs == {}
+
+
+def test_a_schedule_makes_backups_named_by_their_minute() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackupSchedule", "nightly", schedule="0 2 * * *")
+    (said,) = story.turn()
+    due = seconds_of(said.status["next"])  # type: ignore[union-attr]
+    assert due > NOW
+    assert story.turn() == []
+    story.turn(due - NOW + 5)
+    (name,) = story.states
+    assert name.startswith("nightly-20")
+    assert story.seen.works[0]["spec"]["why"] == "schedule"
+    story.turn()
+    story.turn(24 * 3600)  # the next is due, and this one still runs
+    assert len(story.states) == 1
+    assert "passed over" in story.seen.schedules[0]["status"]["message"]
+    story.end("Complete", {"name": "b1", "position": "1.7", "retired": []})
+    story.turn()
+    assert last_backup(story.seen.works) is not None
+
+
+def test_what_was_retired_at_the_target_goes_here_too() -> None:
+    story = Story(backup=WITH_TARGET)
+    for name, retired in (("one", []), ("two", ["b-one"])):
+        story.ask("TxLogBackup", name)
+        story.turn()
+        story.end("Complete", {"name": f"b-{name}", "position": "1.7", "retired": retired})
+        story.turn()
+    assert list(story.states) == ["two"]
+
+
+def test_a_wrong_schedule_is_said_once() -> None:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackupSchedule", "nightly", schedule="0 25 * * *")
+    (said,) = story.turn()
+    assert isinstance(said, Say)
+    assert "spec.schedule: expected" in said.status["message"]
+    assert story.turn() == []
+
+
+# -- afterwards
+
+
+def test_when_all_are_together_again_the_backups_of_splits_are_let_go() -> None:
+    story = Story()
+    story.told(BACKUP, state="Suspected")
+    for _ in range(2):
+        story.turn()
+    story.end("Complete", {"backup": "b1", "index": 7})
+    story.told(state="Isolated")
+    story.turn()
+    story.turn()
+    assert len(story.jobs) == 1
+    story.told(state="Joined")
+    story.turn()
+    release = next(name for name in story.jobs if "-release-" in name)
+    assert "--release" in story.jobs[release]
+    story.end("Complete", {"released": ["b1"]})
+    story.turn()
+    assert story.seen.works[0]["status"]["released"] is True
+    assert story.turn() == []
+
+
+@pytest.mark.parametrize(
+    ("backup", "volume", "where"),
+    [
+        (None, {"claimName": "catalogue-split-backups"}, "/backups"),
+        ({"target": {"folder": {"path": "/var/b", "claimName": "mine"}}}, {"claimName": "mine"}, "/var/b"),
+        (WITH_TARGET, None, "/etc/txlog-secrets/s3"),
+    ],
+)
+def test_a_job_finds_its_target(backup: dict[str, Any] | None, volume: dict[str, str] | None, where: str) -> None:
+    story = Story(**({"backup": backup} if backup else {}))
+    story.told(BACKUP, state="Suspected")
+    for _ in range(2):
+        story.turn()
+    (job,) = story.seen.objects.values()
+    pod = job["spec"]["template"]["spec"]
+    assert where in [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
+    claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
+    assert claims == ([volume] if volume else [])
+    assert pod["restartPolicy"] == "Never"
+    assert job["spec"]["backoffLimit"] == 0
