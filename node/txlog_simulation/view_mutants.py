@@ -157,7 +157,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             _NO_ORDER_ASSERTION,
         ),
-        profile="duels",
+        profile="flaps,splits",
         counts=HARM,
     ),
     Mutant(
