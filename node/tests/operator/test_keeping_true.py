@@ -17,6 +17,7 @@ from test_resource_rules import resource
 from txlog.operator.build import Object
 from txlog.operator.keeper import Keeper, Pace, Settings
 from txlog.operator.kube import ApiError, Kube
+from txlog.operator.main import Operator
 from txlog.operator.metrics import Metrics
 from txlog.operator.plan import OWNED
 
@@ -213,6 +214,27 @@ async def test_a_quiet_cluster_is_not_written_to(plane: ControlPlane, kube: Kube
     before = kube.writes
     await turns(keeper, 5)
     assert kube.writes == before
+
+
+async def test_its_own_status_does_not_wake_it(plane: ControlPlane, kube: Kube, namespace: str) -> None:
+    """Under load a status is another one in every turn."""
+    await kube.apply(resource(namespace))
+    operator = Operator(plane.place, Settings("txlog:1", pace=Pace(600, 600, 0.01)))
+    await operator.start()
+    try:
+
+        async def turned(count: int) -> bool:
+            return operator.turns(namespace, "catalogue") >= count
+
+        operator.seen(namespace, "catalogue", 1)
+        await becomes(lambda: turned(1))
+        for _ in range(3):
+            operator.seen(namespace, "catalogue", 1)
+        operator.seen(namespace, "catalogue", 2)
+        await becomes(lambda: turned(2))
+        assert operator.turns(namespace, "catalogue") == 2
+    finally:
+        await operator.stop()
 
 
 async def test_an_apply_again_changes_nothing(kube: Kube, namespace: str) -> None:

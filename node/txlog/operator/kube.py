@@ -25,6 +25,8 @@ REQUEST_S: Final = 15.0
 TOKEN_S: Final = 60.0
 """A pod's token is written anew long before it ends; it is read again so often."""
 PAGE: Final = 500
+TOO_BUSY: Final = 429
+PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0)
 
 
 class ApiError(TxLogError):
@@ -210,6 +212,17 @@ class Kube:
         return await self._ask(how, path, json.dumps(body).encode(), form)
 
     async def _ask(self, how: str, path: str, body: bytes | None = None, form: str = "") -> Object:
+        """What is answered. One that is too busy has done nothing: it is asked again."""
+        for pause in PAUSES_S:
+            try:
+                return await self._ask_once(how, path, body, form)
+            except ApiError as error:
+                if error.code != TOO_BUSY:
+                    raise
+            await asyncio.sleep(pause)
+        return await self._ask_once(how, path, body, form)
+
+    async def _ask_once(self, how: str, path: str, body: bytes | None, form: str) -> Object:
         headers = {"Accept": "application/json"}
         token = await self._bearer()
         if token:

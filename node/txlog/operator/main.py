@@ -40,6 +40,7 @@ class Operator:
         self._settings = settings
         self._kube: Kube | None = None
         self._keepers: dict[tuple[str, str], tuple[Keeper, asyncio.Task[None]]] = {}
+        self._generations: dict[tuple[str, str], int] = {}
         self.metrics = Metrics()
 
     async def start(self) -> None:
@@ -58,15 +59,18 @@ class Operator:
     def writes(self) -> int:
         return self._kube.writes if self._kube is not None else 0
 
-    def seen(self, namespace: str, name: str) -> None:
-        """A cluster is there, or has changed."""
+    def seen(self, namespace: str, name: str, generation: int) -> None:
+        """A cluster is there, or has changed. A new status alone, which is the keeper's own, wakes nobody: it would
+        never sleep while the log grows."""
         assert self._kube is not None, "started before anything is watched"
         key = (namespace, name)
         if key not in self._keepers:
             keeper = Keeper(self._kube, namespace, name, self._settings, self.metrics)
             task = asyncio.get_running_loop().create_task(keeper.run(), name=f"{namespace}/{name}")
             self._keepers[key] = (keeper, task)
-        self.wake(namespace, name)
+        elif self._generations[key] != generation:
+            self.wake(namespace, name)
+        self._generations[key] = generation
 
     def gone(self, namespace: str, name: str) -> None:
         kept = self._keepers.pop((namespace, name), None)
@@ -78,6 +82,11 @@ class Operator:
         kept = self._keepers.get((namespace, name))
         if kept is not None:
             kept[0].wake()
+
+    def turns(self, namespace: str, name: str) -> int:
+        """How many this cluster has had."""
+        kept = self._keepers.get((namespace, name))
+        return kept[0].turns if kept is not None else 0
 
     def still_s(self) -> float:
         """How long no turn has ended; 0 while there is no cluster."""
@@ -103,7 +112,7 @@ def registry_of(operator: Operator, place: Place) -> kopf.OperatorRegistry:
 
     @kopf.on.event(GROUP, VERSION, "txlogclusters", registry=registry, id="cluster")
     async def cluster(**told: Any) -> None:
-        (operator.gone if told["type"] == "DELETED" else operator.seen)(told["namespace"], told["name"])
+        changed(operator, **told)
 
     async def work(**told: Any) -> None:
         operator.wake(told["namespace"], told["spec"].get("cluster", ""))
@@ -123,6 +132,14 @@ def registry_of(operator: Operator, place: Place) -> kopf.OperatorRegistry:
         return alive(operator)
 
     return registry
+
+
+def changed(operator: Operator, **told: Any) -> None:
+    """What a watch told of a cluster."""
+    if told["type"] == "DELETED":
+        operator.gone(told["namespace"], told["name"])
+    else:
+        operator.seen(told["namespace"], told["name"], told["meta"].get("generation", 0))
 
 
 def alive(operator: Operator) -> str:

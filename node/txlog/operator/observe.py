@@ -50,7 +50,7 @@ async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] 
     nodes = [f"{cluster.data_center}-{index}" for index in range(1, count + 1)]
     mine = _pods(pods, of_masters.COMPONENT)
     masters = {node: pod for node in nodes if (pod := mine.get(names.master_pod(index_of(node)))) is not None}
-    urls = {node: f"http://{pod.ip}:{MASTER_PORT}" for node, pod in masters.items() if pod.ip}
+    urls = {node: _url(pod.ip) for node, pod in masters.items() if pod.ip}
     answers = await ask_all(urls)
     heard = {node: answers.get(node) for node in nodes}
     return Observation(
@@ -66,6 +66,10 @@ async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] 
         jobs={**_pods(pods, of_jobs.COMPONENT, "job-name"), **_pods(pods, of_jobs.DUTY, "job-name")},
         listeners=await _listeners(cluster, masters, heard, urls),
     )
+
+
+def _url(ip: str) -> str:
+    return f"http://{f'[{ip}]' if ':' in ip else ip}:{MASTER_PORT}"
 
 
 async def _listeners(
