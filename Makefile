@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -45,7 +45,10 @@ types: install-dev ## mypy, strict
 
 test: install-dev ## all tests, on the real components
 	$(MAKE) --no-print-directory -j2 native lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 -m "not kubernetes"
+
+test-kubernetes: install-dev ## resources, operator and charts on a real API server (the first time its programs are built: 10 minutes)
+	$(BIN)/pytest -m kubernetes
 
 crds: install ## the resources' definitions for Kubernetes, from the models that read manifests
 	@$(BIN)/python -m txlog.config.crds crds charts/txlog-operator/crds-of-txlog

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-HEAVY = ("pytest.mark.cluster", "pytest.mark.spark", "pytest.mark.kubernetes")
+HEAVY = ("pytest.mark.cluster", "pytest.mark.spark")
 
 
 @cache
