@@ -129,7 +129,7 @@ def _lag_within(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | Non
     if lag_s is None:
         return Finding(kind, "Unknown", "NotSeen", "it is not known when another data centre was heard last")
     if lag_s > most_s:
-        return Finding(kind, "False", "Behind", f"{status.lag} without a word, above maxPeerLag ({limit})")
+        return Finding(kind, "False", "Behind", f"{lag_s:.0f}s without a word, above maxPeerLag ({limit})")
     return Finding(kind, "True", "WithinLimit", f"below maxPeerLag ({limit})")
 
 

@@ -181,7 +181,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--metrics-port", type=int, default=9100, help="0: none")
     told = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    for busy in ("kopf", "aiohttp.access"):
+        logging.getLogger(busy).setLevel(logging.WARNING)
     if not told.image:
         parser.error("which image? --image, or TXLOG_IMAGE")
     namespaces = told.namespace or [_own_namespace(parser)]
