@@ -35,7 +35,7 @@ log = logging.getLogger("txlog.operator")
 class Pace:
     """Seconds between two turns when nobody wakes it: while all is well, while something is not, and at least."""
 
-    quiet: float = 5.0
+    quiet: float = 3.0
     busy: float = 1.0
     least: float = 0.2
 

@@ -1,0 +1,176 @@
+"""Status, conditions and events: what is said of what was seen."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seen import NOW, heard, manifest, pod, whole
+
+from txlog.config.cluster import TxLogCluster
+from txlog.config.conditions import ClusterStatus, Kind
+from txlog.operator.diagnose import diagnose
+from txlog.operator.events import transitions
+from txlog.operator.observation import Observation
+from txlog.operator.refusing import read
+from txlog.operator.status import last_seen, make_status, read_status, time_text, written
+
+
+def said(cluster: TxLogCluster, seen: Observation, before: ClusterStatus | None = None, **more: Any) -> ClusterStatus:
+    problems = more.get("problems", [])
+    return make_status(cluster, 3, seen, diagnose(seen), problems, before or ClusterStatus())
+
+
+def word(status: ClusterStatus, kind: Kind) -> str:
+    return next(each.status for each in status.conditions if each.type == kind)
+
+
+def message(status: ClusterStatus, kind: Kind) -> str:
+    return next(each.message for each in status.conditions if each.type == kind)
+
+
+def test_when_all_is_well_it_is_ready() -> None:
+    cluster = manifest()
+    status = said(cluster, whole(cluster))
+    assert {each.type: each.status for each in status.conditions} == {
+        **dict.fromkeys(map(str, Kind), "True"),
+        "LastBackupSucceeded": "Unknown",
+    }
+    assert (status.state, status.masters_ready, status.peers_reachable) == ("Joined", "2/2", "1/1")
+    assert (status.lag, status.recovery, status.applied) == ("0s", "Smart", 10)
+    assert status.split is None
+
+
+STATES = st.sampled_from(["Joined", "Suspected", "Isolated", "Rejoining", "Learning", "Founding", "DiskFull", None])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(STATES, st.booleans()), min_size=2, max_size=2), st.booleans())
+def test_every_condition_is_always_there_and_a_status_is_read_as_it_was_written(
+    masters: list[tuple[str | None, bool]], away: bool
+) -> None:
+    cluster = manifest()
+    seen = whole(cluster)
+    each = dict(zip(cluster.own_peer.nodes, masters, strict=True))
+    gone = ["dc0-1"] if away else []
+    seen = replace(
+        seen,
+        masters={n: heard(cluster, n, s, away=gone) if s else None for n, (s, _) in each.items()},
+        pods={n: pod(cluster, n, ready=ready) for n, (_, ready) in each.items()},
+    )
+    status = said(cluster, seen)
+    assert [each.type for each in status.conditions] == [str(kind) for kind in Kind]
+    assert all(each.message and each.reason.isalpha() for each in status.conditions)
+    assert read_status({"status": written(status)}) == status
+    # Said again it is the same: nothing is written twice.
+    assert said(cluster, seen, status) == status
+    if word(status, Kind.READY) == "True":
+        assert all(state == "Joined" and ready for state, ready in masters)
+        assert not away
+
+
+def test_a_transition_is_when_the_status_changed() -> None:
+    cluster = manifest()
+    first = said(cluster, whole(cluster))
+    later = replace(whole(cluster), now=NOW + 60)
+    assert all(each.last_transition_time == time_text(NOW) for each in said(cluster, later, first).conditions)
+    away = replace(whole(cluster, away=["dc0-1"]), now=NOW + 60)
+    told = said(cluster, away, first)
+    moved = {each.type for each in told.conditions if each.last_transition_time == time_text(NOW + 60)}
+    assert {"Ready", "PeersReachable"} <= moved
+    assert "SpecValid" not in moved
+
+
+def test_a_split_from_its_beginning_to_its_end() -> None:
+    cluster = manifest()
+    before = said(cluster, whole(cluster))
+    suspected = said(cluster, replace(whole(cluster, state="Suspected", away=["dc0-1"]), now=NOW + 1), before)
+    assert suspected.split is not None
+    assert (suspected.split.phase, suspected.split.silent, suspected.split.strategy) == (
+        "Suspected",
+        ["dc0-1"],
+        "Smart",
+    )
+    assert (word(suspected, Kind.HISTORY_CONSISTENT), word(suspected, Kind.READY)) == ("Unknown", "False")
+    apart = said(cluster, replace(whole(cluster, state="Isolated", out=["dc0-1"]), now=NOW + 2), suspected)
+    assert apart.split is not None
+    assert (apart.split.phase, apart.split.since) == ("Split", time_text(NOW + 1))
+    assert word(apart, Kind.HISTORY_CONSISTENT) == "False"
+    # Nobody answers: nothing is known, so it is not over.
+    blind = replace(whole(cluster), masters=dict.fromkeys(cluster.own_peer.nodes))
+    assert said(cluster, blind, apart).split == apart.split
+    rejoining = said(cluster, whole(cluster, state="Rejoining"), apart)
+    assert rejoining.split is not None
+    assert rejoining.split.phase == "Rejoining"
+    over = said(cluster, whole(cluster), rejoining)
+    assert over.split is None
+    assert [each.reason for each in transitions(rejoining, over) if each.reason.startswith("Split")] == ["SplitOver"]
+    # A change of the view without a split is none.
+    assert said(cluster, whole(cluster, state="Rejoining"), before).split is None
+
+
+def test_the_last_birth_and_start_of_a_silent_master_are_kept() -> None:
+    """Its next start is told of them."""
+    cluster = manifest()
+    seen = whole(cluster)
+    before = said(cluster, replace(seen, masters={**seen.masters, "uk-2": heard(cluster, "uk-2", start=4)}))
+    after = said(cluster, replace(seen, masters={**seen.masters, "uk-2": None}), before)
+    assert last_seen(after)["uk-2"].start == 4
+    assert after.nodes[1].state == "Unknown"
+    assert after.state == "Unknown"
+
+
+@pytest.mark.parametrize(("silent_s", "word_", "lag"), [(1, "True", "0s"), (30, "True", "30s"), (90, "False", "90s")])
+def test_how_far_behind_is_measured_by_what_was_heard(silent_s: int, word_: str, lag: str) -> None:
+    cluster = manifest(maxPeerLag="1m")
+    status = said(cluster, whole(cluster, heard_at=NOW - silent_s))
+    assert (word(status, Kind.LAG_WITHIN_LIMIT), status.lag) == (word_, lag)
+
+
+def test_a_missing_secret_is_named() -> None:
+    cluster = manifest(security={"peerTokenSecretRef": {"name": "shared"}})
+    seen = whole(cluster)
+    waiting = pod(cluster, "uk-1", ready=False, running=False, waiting="ContainerCreating")
+    status = said(cluster, replace(seen, pods={**seen.pods, "uk-1": waiting}, masters={**seen.masters, "uk-1": None}))
+    assert "the Secret shared with the key token" in message(status, Kind.MASTERS_READY)
+
+
+@pytest.mark.parametrize("state", ["Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable"])
+def test_a_worker_that_is_off_is_named(state: str) -> None:
+    cluster = manifest()
+    status = said(cluster, whole(cluster, worker=state))
+    assert word(status, Kind.WORKERS_CONSISTENT) == "False"
+    assert message(status, Kind.WORKERS_CONSISTENT).startswith(f"uk-worker-1 is {state}")
+
+
+def test_what_is_not_valid_is_said_and_what_was_goes_on() -> None:
+    cluster = manifest()
+    status = said(cluster, whole(cluster), problems=["spec.a: wrong"])
+    assert (word(status, Kind.SPEC_VALID), word(status, Kind.MASTERS_READY)) == ("False", "True")
+    assert message(status, Kind.SPEC_VALID) == "spec.a: wrong. What was valid before is kept true"
+    assert message(status, Kind.READY).startswith("SpecValid: spec.a: wrong")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"pipeline": {"mode": "executors"}}, "spec.pipeline.mode"),
+        ({"security": {"tlsSecretRef": {"name": "a"}}}, "spec.security.tlsSecretRef"),
+        ({"security": {"peerTlsSecretRef": {"name": "a"}}}, "spec.security.peerTlsSecretRef"),
+        ({"security": {"users": {"secretRef": {"name": "a"}}}}, "spec.security.users"),
+        (
+            {"workers": {"external": [{"url": "http://a", "secretRef": {"name": "a"}}]}},
+            "spec.workers.external[0].secretRef",
+        ),
+        ({"backup": {"target": {"folder": {"path": "/b"}}}}, "spec.backup.target.folder.claimName"),
+        ({"roundTimeout": "1s", "idleInterval": "1s"}, "spec.idleInterval"),
+        ({"peers": []}, "spec.peers"),
+    ],
+)
+def test_what_does_not_act_is_refused_by_name(spec: dict[str, Any], field: str) -> None:
+    found = manifest().model_dump(mode="json", by_alias=True, exclude_unset=True)
+    found["spec"] |= spec
+    cluster, problems = read(found)
+    assert cluster is None
+    assert [each.partition(" ")[0].rstrip(":") for each in problems] == [field]
