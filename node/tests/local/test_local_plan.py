@@ -1,4 +1,5 @@
 import os
+import socket
 import stat
 import subprocess
 import threading
@@ -10,7 +11,7 @@ from txlog.config.manifest import BadManifest, load_manifests
 from txlog.config.process import BackupJobConfig, FolderConfig, S3Config
 from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
 from txlog.local.java import find_java_home, java_version
-from txlog.local.plan import check_complete, make_plan, port_names
+from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports, is_free
 from txlog.local.state import StateFolder
 
@@ -243,3 +244,34 @@ def test_without_any_java_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(CannotRun, match="no Java 17 or 21: set JAVA_HOME"):
         find_java_home(tmp_path, {"PATH": ""})
+
+
+def test_workers_that_were_added_or_taken_out_are_in_the_plan_and_keep_their_ports(
+    state: StateFolder, tmp_path: Path
+) -> None:
+    def planned(running: tuple[str, ...] = ()) -> Plan:
+        manifests, changes = load_manifests(EXAMPLE), state.worker_changes()
+        names = port_names(manifests, changes)
+        ports = choose_ports(state, names, tmp_path / "reserved.json", running=running)
+        return make_plan(manifests, state, ports, oxigraph="o", java_home=Path("/java"), python="py", changes=changes)
+
+    before = planned()
+    first = next(worker for worker in before.topology.workers if worker.name == "uk-worker-1")
+    with socket.socket() as its_store:
+        its_store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        its_store.bind(("127.0.0.1", int(first.url.rpartition(":")[2])))
+        changes = state.worker_changes().with_added("uk-worker-3", "uk", serves=False).without("uk-worker-2")
+        state.write_worker_changes(changes)
+        after = planned(tuple(before.port_names))
+        assert next(w.url for w in after.topology.workers if w.name == "uk-worker-1") == first.url, "it runs there"
+    stores = [program.name for program in after.programs if program.role == "worker"]
+    assert stores == ["uk-worker-1", "uk-worker-3", "us-worker-1"]
+    assert [worker.name for worker in after.nodes["uk-1"].workers] == ["uk-worker-1"], "one that is filled is no worker"
+    assert (set(after.nodes), after.links) == (set(before.nodes), before.links)
+
+    state.write_worker_changes(changes.with_added("uk-worker-3", "uk", serves=True))
+    then = planned()
+    for config in (then.nodes["uk-2"], then.pipelines["uk-pipeline"]):
+        assert [worker.name for worker in config.workers] == ["uk-worker-1", "uk-worker-3"]
+    state.write_worker_changes(state.worker_changes().with_added("uk-worker-2", "uk", serves=True))
+    assert [w.name for w in planned().nodes["uk-1"].workers] == ["uk-worker-1", "uk-worker-2", "uk-worker-3"]

@@ -213,7 +213,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = self.path.rpartition("/")[2]
         with self.stub.log.changed:
-            worker = self.stub.workers[name]
+            worker = self.stub.workers.get(name)
+            if worker is None:
+                self._json(404, {"error": "NotFound", "message": name})
+                return
             worker.update(position=body["position"], state=body["state"], error=body["error"])
             self.stub.reports.append((name, body))
             self.stub.log.changed.notify_all()

@@ -9,6 +9,7 @@ import pytest
 from feed_stub import FeedStub, StubLog, place
 
 from txlog.client import Masters
+from txlog.config.process import WorkerConfig
 from txlog.pipeline import source
 from txlog.pipeline.source import RECHECK_S, Doorman, WorkerRange
 
@@ -102,3 +103,18 @@ def test_every_worker_gets_a_row_bounded_by_its_hold(door: Door) -> None:
     door.log.append(b"", b"", b"")
     door.doorman.wait(0, 0)
     assert door.doorman.ranges(3) == [WorkerRange("w1", 3), WorkerRange("w2", 1)]
+
+
+def test_a_worker_that_the_master_lists_gets_a_row_and_one_that_it_does_not_gets_none(door: Door) -> None:
+    door.log.append(b"")
+    door.everyone_at_the_end()
+    pos, tick = door.doorman.wait(0, 0)
+    assert door.doorman.wait(pos, tick) == (1, 1)
+    new = {**door.near.workers["w1"], "name": "w3", "url": "http://127.0.0.1:9"}
+    door.near.workers["w3"] = new
+    del door.near.workers["w1"]
+    assert door.doorman.wait(pos, tick) == (1, 2)
+    w2, w3 = door.doorman.ranges(1)
+    assert w2 == WorkerRange("w2", 1)
+    assert (w3.worker, WorkerConfig.model_validate_json(w3.store).url) == ("w3", "http://127.0.0.1:9")
+    assert door.doorman.wait(pos, 2) == (1, 2)

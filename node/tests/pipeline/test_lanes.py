@@ -10,9 +10,9 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from store_process import COUNT_ONE, COUNTED, Store, until
 
-from txlog.config.process import PipelineConfig
+from txlog.config.process import PipelineConfig, WorkerConfig
 from txlog.pipeline.applying import Known, WorkerApplier
-from txlog.pipeline.lanes import Lanes, Turn
+from txlog.pipeline.lanes import Lanes, Ring, Turn
 
 WORKERS = ["w1", "w2"]
 
@@ -45,7 +45,7 @@ class Site:
         return self.log.append(*[COUNT_ONE] * times, kind=COUNTED)
 
     def ring(self, lanes: Lanes | None = None, patience_s: float = 20.0) -> None:
-        (lanes or self.lanes).drive([(name, self.log.stable.index) for name in WORKERS], patience_s)
+        (lanes or self.lanes).drive([Ring(name, self.log.stable.index) for name in WORKERS], patience_s)
 
     def counts(self) -> list[int]:
         return [store.count() for store in self.stores.values()]
@@ -262,3 +262,26 @@ def test_a_turn_belongs_to_one_and_keeps_what_was_asked_and_known(tmp_path: Path
     assert other.take()
     assert other.known() == Known(True, None)
     assert other.wanted() == 7
+
+
+def test_a_worker_that_came_later_is_applied_to_and_one_that_left_does_not_hold_up_the_others(
+    site: Site, tmp_path: Path
+) -> None:
+    late = Store(tmp_path / "late")
+    try:
+        for feed in site.feeds:
+            feed.workers["w3"] = {**feed.workers["w1"], "name": "w3", "url": late.url}
+        site.count_one(3)
+        store = WorkerConfig(name="w3", url=late.url).model_dump_json()
+        site.lanes.drive([Ring("w3", 3, store), Ring("w1", 3)], 20.0)
+        assert (late.count(), site.stores["w1"].count()) == (3, 3)
+        for feed in site.feeds:
+            del feed.workers["w3"]  # a report of it is 404 now
+        site.count_one(2)
+        site.lanes.drive([Ring("w3", 5, store)], 20.0)
+        for _ in range(2):
+            site.count_one()
+            site.ring()
+            assert all(feed.position("w1") == site.log.stable.index for feed in site.feeds)
+    finally:
+        late.kill()

@@ -7,7 +7,7 @@ masters are told, so that no read goes there, and one request empties the worker
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from txlog.backup.catalogue import newest
 from txlog.backup.chain import OnChain
@@ -40,8 +40,8 @@ def rebuild_from_backup(
     onward: int | None = None,
 ) -> tuple[Manifest, Restored]:
     """From this backup, or from the newest that is sound and on the chain (:class:`NoSuchBackup` names what was wrong
-    with each). ``masters``: of the worker's data centre. ``onward``: its pipeline is asked to bring it to this index
-    only; that hold is the caller's to lift."""
+    with each). ``masters``: of the worker's data centre; none for a store that no pipeline knows. ``onward``: its
+    pipeline is asked to bring it to this index only; that hold is the caller's to lift."""
     fence = _next_fence(into)
     against = []
     for each in [name] if name is not None else [listed.name for listed in newest(target, cluster)]:
@@ -58,7 +58,7 @@ def rebuild_from_backup(
             against.append(f"{fault.name}: {fault}")
             continue
         with kept:
-            out = taken_out(into, masters, told, onward)
+            out = taken_out(into, masters, told, onward) if masters else None
             return manifest, load(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
     said = "; ".join(against) or "there is none of this cluster"
     raise NoSuchBackup(f"no backup on {target.where} can be restored ({said}); copy a live worker")
@@ -81,7 +81,7 @@ def rebuild_from_worker(
     total = source.adapter.size_in(source.transport.send(source.adapter.size()))
     with snapshot(source, told=lambda said: told(Progress("holding", 0, None, said))) as (marker, answer):
         on_chain(marker.position)
-        with taken_out(into, masters, told, onward):
+        with taken_out(into, masters, told, onward) if masters else nullcontext():
             loading = begin(into, marker.position, emptying=True)
         made = Digester()
         pieces = canonical(gathered(answer.chunks), source.name)

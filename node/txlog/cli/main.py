@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 import txlog
-from txlog.cli import asking, backing, links, local, members, moving, ordering, rejoining, restoring, setting, splits
+from txlog.cli import (
+    asking,
+    backing,
+    links,
+    local,
+    members,
+    moving,
+    ordering,
+    rejoining,
+    restoring,
+    setting,
+    splits,
+    staffing,
+)
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
 
@@ -24,6 +37,7 @@ local.add_to(app)
 asking.add_to(app)
 moving.add_to(app)
 restoring.add_to(app, asking.worker)
+staffing.add_to(asking.worker)
 splits.add_to(app)
 setting.add_to(app)
 ordering.add_to(app)

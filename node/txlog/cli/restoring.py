@@ -112,7 +112,7 @@ def rebuild(
         if not yes:
             typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
         chain = chain_of(masters)
-        other = _other(cluster, name, source, closing) if live else None
+        other = other_worker(cluster, name, where, source, closing) if live else None
         place = None if live else find_target(state, target, endpoint, credentials, where)
         transport = closing.enter_context(HttpTransport(found.url, READ_S))
         into = Into(name, ADAPTERS[found.engine or "oxigraph"], transport)
@@ -142,12 +142,12 @@ def _find(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, list[Ma
     raise NotFound(f"no worker is called {name}; there are {', '.join(known) or 'none'}")
 
 
-def _other(cluster: Cluster, name: str, source: str | None, closing: ExitStack) -> Source:
-    """Another worker that can be copied: of the same data centre rather than of another."""
-    places = [masters_of(cluster, dc, closing)[1] for dc in cluster.data_centers]
-    groups = [(masters, [w for w in workers_of(masters) if w.name != name]) for masters in places]
-    home = [masters for masters, _ in groups if any(w.name == name for w in workers_of(masters))]
-    groups.sort(key=lambda group: group[0] not in home)
+def other_worker(cluster: Cluster, name: str, home: str, source: str | None, closing: ExitStack) -> Source:
+    """Another worker that can be copied: of the data centre ``home`` rather than of another. ``source``: this one."""
+    groups: list[tuple[list[MasterClient], list[Worker]]] = []
+    for data_center in sorted(cluster.data_centers, key=lambda each: each != home):
+        masters = masters_of(cluster, data_center, closing)[1]
+        groups.append((masters, [w for w in workers_of(masters) if w.name != name]))
     for masters, workers in groups:
         found = choose([w for w in workers if source in (None, w.name)])
         if found is not None:

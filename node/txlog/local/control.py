@@ -51,6 +51,19 @@ class Control:
         """SIGKILL, as a crash; the supervisor starts it again."""
         self._ask("POST", f"/processes/{quote(name)}/kill")
 
+    def add_worker(self, name: str, data_center: str) -> str:
+        """An empty store, which nobody knows yet; its URL."""
+        url: str = self._ask("POST", "/workers", {"action": "add", "name": name, "dataCenter": data_center})["url"]
+        return url
+
+    def serve_worker(self, name: str) -> None:
+        """The masters and the pipeline know it from now on."""
+        self._ask("POST", "/workers", {"action": "serve", "name": name})
+
+    def remove_worker(self, name: str, *, purge: bool = False) -> None:
+        """Returns when the reads that were under way there are over and its process has ended."""
+        self._ask("POST", "/workers", {"action": "remove", "name": name, "purge": purge})
+
     def _change(self, **order: Any) -> int:
         count: int = self._ask("POST", "/links", order)["directions"]
         return count

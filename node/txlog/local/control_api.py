@@ -7,6 +7,7 @@ GET      /status                      the supervisor, its processes, the faults 
 POST     /down                        end everything; answers at once
 GET      /links                       every direction: delay, cut, connections that its source opened
 POST     /links                       ``{"action": "delay"|"cut"|"heal", "a", "b", "delayMs", "oneWay", "delays"}``
+POST     /workers                     ``{"action": "add"|"serve"|"remove", "name", "dataCenter", "purge"}``
 POST     /processes/NAME/ACTION       ``start``, ``stop`` (stays down), ``kill`` (SIGKILL, starts again)
 =======  ===========================  ==================================================================
 
@@ -26,6 +27,8 @@ from typing import Any
 
 from aiohttp import web
 
+from txlog.local.altering import Altering
+from txlog.local.faults import CannotRun
 from txlog.local.state import ControlPlace
 from txlog.local.supervisor import Supervisor
 from txlog.model.errors import BadInput, NotFound, TxLogError, Unauthorized
@@ -34,8 +37,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def control_api(supervisor: Supervisor, stop: asyncio.Event) -> AsyncIterator[str]:
-    """Serve until the block ends; yields the URL. ``control.json`` says how to reach it meanwhile."""
+async def control_api(
+    supervisor: Supervisor, stop: asyncio.Event, altering: Altering | None = None
+) -> AsyncIterator[str]:
+    """Serve until the block ends; yields the URL. ``control.json`` says how to reach it meanwhile. Without ``altering``
+    no worker comes or goes."""
     token = secrets.token_hex(24)
 
     @web.middleware
@@ -64,6 +70,20 @@ async def control_api(supervisor: Supervisor, stop: asyncio.Event) -> AsyncItera
         count = await supervisor.change_links(lambda table: _change(table, order))
         return web.json_response({"directions": count})
 
+    async def workers(request: web.Request) -> web.Response:
+        if altering is None:
+            raise CannotRun("the plan of this supervisor does not change")
+        order = await request.json()
+        if order["action"] == "add":
+            return web.json_response({"url": await altering.add(order["name"], order["dataCenter"])})
+        if order["action"] == "serve":
+            await altering.serve(order["name"])
+        elif order["action"] == "remove":
+            await altering.remove(order["name"], purge=bool(order.get("purge", False)))
+        else:
+            raise BadInput("action is add, serve or remove")
+        return web.json_response({})
+
     async def act(request: web.Request) -> web.Response:
         actions = {"start": supervisor.start, "stop": supervisor.stop, "kill": supervisor.kill}
         action = actions.get(request.match_info["action"])
@@ -79,6 +99,7 @@ async def control_api(supervisor: Supervisor, stop: asyncio.Event) -> AsyncItera
             web.post("/down", down),
             web.get("/links", links),
             web.post("/links", change),
+            web.post("/workers", workers),
             web.post("/processes/{name}/{action}", act),
         ]
     )

@@ -26,7 +26,7 @@ from txlog.config.process import (
     WorkerConfig,
 )
 from txlog.local.proxy import LinkConfig
-from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
+from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerChanges, WorkerPlace
 
 LINKS = "links"
 """The name of the process that carries all links."""
@@ -71,6 +71,12 @@ class Plan:
     """By data centre."""
 
     @property
+    def port_names(self) -> list[str]:
+        """What has a port now."""
+        stores = [worker.name for worker in self.topology.workers if worker.managed]
+        return [*self.nodes, *stores, *(_link_name(link.source, link.target) for link in self.links)]
+
+    @property
     def directions(self) -> list[tuple[str, str]]:
         """Every ordered pair of masters that has a link."""
         return [(link.source, link.target) for link in self.links]
@@ -95,10 +101,23 @@ def _process_names(manifest: Manifest) -> list[str]:
     return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{manifest.data_center}-pipeline"]
 
 
-def port_names(manifests: Sequence[Manifest]) -> list[str]:
+NO_CHANGES = WorkerChanges()
+
+
+def _managed_names(manifest: Manifest, changes: WorkerChanges) -> list[str]:
+    """Of the stores that run here."""
+    added = [each.name for each in changes.added if each.data_center == manifest.data_center]
+    planned = worker_names(manifest.cluster)
+    return [
+        *(name for name in planned if name not in changes.removed),
+        *(name for name in added if name not in planned),
+    ]
+
+
+def port_names(manifests: Sequence[Manifest], changes: WorkerChanges = NO_CHANGES) -> list[str]:
     """What needs a port: masters, then stores, then links, so that the numbers read well."""
     nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
-    workers = [name for m in manifests if not m.cluster.spec.workers.external for name in worker_names(m.cluster)]
+    workers = [name for m in manifests if not m.cluster.spec.workers.external for name in _managed_names(m, changes)]
     return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b)]
 
 
@@ -118,15 +137,16 @@ def make_plan(
     oxigraph: str,
     java_home: Path,
     python: str = sys.executable,
+    changes: WorkerChanges = NO_CHANGES,
 ) -> Plan:
-    """What runs, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
+    """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
     :func:`port_names`; ``oxigraph`` is the path of the store's program."""
     masters = [
         MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node]))
         for manifest in manifests
         for node in manifest.cluster.own_peer.nodes
     ]
-    workers = [worker for manifest in manifests for worker in _worker_places(manifest, ports)]
+    workers = [worker for manifest in manifests for worker in _worker_places(manifest, ports, changes)]
     topology = Topology(
         repository=manifests[0].cluster.repository,
         data_centers=[manifest.data_center for manifest in manifests],
@@ -239,9 +259,10 @@ def _pipeline_program(name: str, data_center: str, state: StateFolder, python: s
     )
 
 
-def _worker_places(manifest: Manifest, ports: Mapping[str, int]) -> list[WorkerPlace]:
+def _worker_places(manifest: Manifest, ports: Mapping[str, int], changes: WorkerChanges) -> list[WorkerPlace]:
     workers = manifest.cluster.spec.workers
     names = worker_names(manifest.cluster)
+    filling = {each.name for each in changes.added if not each.serves}
     dc = manifest.data_center
     if workers.external:
         return [
@@ -249,8 +270,15 @@ def _worker_places(manifest: Manifest, ports: Mapping[str, int]) -> list[WorkerP
             for name, each in zip(names, workers.external, strict=True)
         ]
     return [
-        WorkerPlace(name=name, data_center=dc, url=_url(ports[name]), engine=workers.engine, managed=True)
-        for name in names
+        WorkerPlace(
+            name=name,
+            data_center=dc,
+            url=_url(ports[name]),
+            engine=workers.engine,
+            managed=True,
+            serves=name not in filling,
+        )
+        for name in _managed_names(manifest, changes)
     ]
 
 
@@ -258,7 +286,7 @@ def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
     return [
         WorkerConfig(name=worker.name, url=worker.url, engine="oxigraph")
         for worker in topology.workers
-        if worker.data_center == data_center
+        if worker.data_center == data_center and worker.serves
     ]
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,11 @@ def is_free(port: int) -> bool:
         return True
 
 
-def choose_ports(state: StateFolder, names: Iterable[str], reserved: Path | None = None) -> dict[str, int]:
-    """A port for each name: the one that it had, while that is free, else a new one.
+def choose_ports(
+    state: StateFolder, names: Iterable[str], reserved: Path | None = None, *, running: Collection[str] = ()
+) -> dict[str, int]:
+    """A port for each name: the one that it had, while that is free, else a new one. ``running``: names that use theirs
+    at this moment, and keep it.
 
     ``reserved`` is the list of what this user's other state folders hold (in the system's folder for temporary
     files); a folder that is gone holds nothing any more.
@@ -43,7 +46,7 @@ def choose_ports(state: StateFolder, names: Iterable[str], reserved: Path | None
         ports: dict[str, int] = {}
         for name in names:
             port = kept.get(name)
-            if port is None or port in taken or not is_free(port):
+            if port is None or (name not in running and (port in taken or not is_free(port))):
                 port = next((p for p in range(FIRST, LAST) if p not in taken and _unused(p, kept, ports)), None)
                 if port is None:
                     raise CannotRun(f"no free port on 127.0.0.1 from {FIRST} to {LAST}; end what holds them")

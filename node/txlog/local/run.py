@@ -12,11 +12,12 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from txlog.config.manifest import load_manifests
 from txlog.local import identity
+from txlog.local.altering import Altering
 from txlog.local.control_api import control_api
 from txlog.local.faults import CannotRun
 from txlog.local.java import find_java_home
@@ -38,13 +39,14 @@ def find_oxigraph() -> str:
     return found
 
 
-def plan_for(paths: Sequence[Path], state: StateFolder) -> Plan:
-    """Read the manifests and choose ports in the (prepared) state folder."""
-    manifests = load_manifests(paths)
+def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str] = ()) -> Plan:
+    """Read the manifests, and what was changed since, and choose ports in the (prepared) state folder. ``running``:
+    names that keep theirs."""
+    manifests, changes = load_manifests(paths), state.worker_changes()
     check_complete(manifests)
-    ports = choose_ports(state, port_names(manifests))
+    ports = choose_ports(state, port_names(manifests, changes), running=running)
     java_home = find_java_home(state.root / "java")
-    return make_plan(manifests, state, ports, oxigraph=find_oxigraph(), java_home=java_home)
+    return make_plan(manifests, state, ports, oxigraph=find_oxigraph(), java_home=java_home, changes=changes)
 
 
 def check(paths: Sequence[Path]) -> None:
@@ -57,11 +59,12 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
     state.prepare()
     with state.locked():
         supervisor = Supervisor(plan_for(paths, state), state)
+        altering = Altering(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        async with control_api(supervisor, stop):
+        async with control_api(supervisor, stop, altering):
             mark = identity.mark_of(os.getpid())
             state.write("supervisor.json", mark.model_dump() if mark else {})
             await supervisor.run(stop)

@@ -5,6 +5,7 @@ lock               held by the supervisor as long as it lives; the kernel lets g
 control.json       how to reach the supervisor: loopback URL, token, process
 topology.json      what runs where, for the command line
 ports.json         name to port, kept over restarts
+workers.json       workers that were added or taken out since the manifests
 processes.json     process id and start time of every child, so that leftovers are found
 seen.json          the last birth and start seen of every master (protocol section 1)
 peer-token         what the masters show each other
@@ -64,6 +65,8 @@ class WorkerPlace(_Fact):
     url: str
     engine: str
     managed: bool
+    serves: bool = True
+    """Whether the masters know it: a store that is being filled is none of theirs yet."""
 
 
 class Topology(_Fact):
@@ -76,6 +79,28 @@ class Topology(_Fact):
 
     def masters_of(self, data_center: str) -> list[MasterPlace]:
         return [master for master in self.masters if master.data_center == data_center]
+
+
+class AddedWorker(_Fact):
+    name: str
+    data_center: str
+    serves: bool
+
+
+class WorkerChanges(_Fact):
+    """What was added and taken out since the manifests (``txlog worker``)."""
+
+    added: list[AddedWorker] = []
+    removed: list[str] = []
+
+    def with_added(self, name: str, data_center: str, *, serves: bool) -> WorkerChanges:
+        added = AddedWorker(name=name, data_center=data_center, serves=serves)
+        others = [each for each in self.added if each.name != name]
+        return WorkerChanges(added=[*others, added], removed=[each for each in self.removed if each != name])
+
+    def without(self, name: str) -> WorkerChanges:
+        others = [each for each in self.added if each.name != name]
+        return WorkerChanges(added=others, removed=[*(each for each in self.removed if each != name), name])
 
 
 class ControlPlace(_Fact):
@@ -205,6 +230,12 @@ class StateFolder:
         new.touch(mode=0o600)
         new.write_text(text)
         os.replace(new, path)
+
+    def worker_changes(self) -> WorkerChanges:
+        return WorkerChanges.model_validate(self.read("workers.json", {}))
+
+    def write_worker_changes(self, changes: WorkerChanges) -> None:
+        self.write("workers.json", changes.model_dump())
 
     def topology(self) -> Topology:
         """What was started last. :class:`NotRunning` when nothing ever was."""

@@ -173,6 +173,26 @@ class Supervisor:
             group = [name for name, kept in self._kept.items() if kept.program.role == role]
             await asyncio.gather(*(self.stop(name) for name in group))
 
+    # -- another plan
+
+    def prepare(self, plan: Plan) -> None:
+        """What is started from now on is started as this plan says; what runs, runs on as it was started."""
+        self.plan = plan
+        self._write_configs()
+
+    async def follow(self, plan: Plan) -> None:
+        """Start what is new in this plan, stop what it lacks; the others run on, see :meth:`prepare`."""
+        self.prepare(plan)
+        wanted = {program.name for program in plan.programs}
+        for name in [name for name in self._kept if name not in wanted]:
+            await self.stop(name)
+            del self._kept[name]
+        for program in plan.programs:
+            if program.name not in self._kept:
+                self._kept[program.name] = Kept(program)
+                self._begin(self._kept[program.name])
+        self._write_processes()
+
     # -- one process
 
     def _begin(self, kept: Kept) -> None:
@@ -344,7 +364,7 @@ class Supervisor:
     async def _watch_logs(self) -> None:
         while True:
             await asyncio.sleep(self._pace.logs)
-            for name in self._kept:
+            for name in list(self._kept):
                 await asyncio.to_thread(bound_log, self.state.log(name))
             for data_center in self.plan.backups:
                 await asyncio.to_thread(bound_log, self.state.log(log_name(data_center)))

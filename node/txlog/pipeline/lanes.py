@@ -20,11 +20,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from txlog.config.process import PipelineConfig
+from txlog.config.process import PipelineConfig, WorkerConfig
 from txlog.pipeline.applying import NOTHING_KNOWN, Applied, Known, WorkerApplier
 from txlog.pipeline.reports import Reports
 
@@ -33,6 +33,14 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 0.25
 """How long a task waits for its lanes. Long enough that a usual transaction is applied and reported within its
 micro-batch; what a worker that is behind may add to the latency of the others."""
+
+
+class Ring(NamedTuple):
+    """Bring ``worker`` up to ``upto``. ``store``: its :class:`WorkerConfig` as JSON; empty for a configured one."""
+
+    worker: str
+    upto: int
+    store: str = ""
 
 
 class Applier(Protocol):
@@ -160,28 +168,34 @@ class Lanes:
         self._config = config
         self._applier = applier
         self._reports = Reports(config.masters)
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[tuple[str, str], Lane] = {}
 
-    def drive(self, rows: Sequence[tuple[str, int]], patience_s: float = PATIENCE_S) -> None:
-        """Ring for each ``(worker, upto)`` and wait, at most ``patience_s`` for all of them."""
+    def drive(self, rows: Sequence[Ring], patience_s: float = PATIENCE_S) -> None:
+        """Ring for each and wait, at most ``patience_s`` for all of them."""
         deadline = time.monotonic() + patience_s
-        rung = [(self._lane(worker), upto) for worker, upto in rows]
+        rung = [(self._lane(row), row.upto) for row in rows]
         numbers = [(lane, lane.ring(upto)) for lane, upto in rung]
         for lane, number in numbers:
             lane.wait(number, deadline)
 
-    def _lane(self, worker: str) -> Lane:
-        if worker not in self._lanes:
-            turn = Turn(self._config.scratch_folder / "turns" / worker)
-            apply = self._applier(self._config, worker)
-            self._lanes[worker] = Lane(worker, turn, apply, self._reports, self._config.budget_s)
-        return self._lanes[worker]
+    def _lane(self, ring: Ring) -> Lane:
+        """One that came back at another place gets a lane of its own."""
+        key = (ring.worker, ring.store)
+        if key not in self._lanes:
+            config = self._config
+            if ring.store:
+                store = WorkerConfig.model_validate_json(ring.store)
+                config = config.model_copy(update={"workers": [store]})
+            turn = Turn(config.scratch_folder / "turns" / ring.worker)
+            apply = self._applier(config, ring.worker)
+            self._lanes[key] = Lane(ring.worker, turn, apply, self._reports, config.budget_s)
+        return self._lanes[key]
 
 
 _running: dict[str, Lanes] = {}
 
 
-def drive(config_json: str, rows: Sequence[tuple[str, int]]) -> None:
+def drive(config_json: str, rows: Sequence[Ring]) -> None:
     """What a task does: see :meth:`Lanes.drive`. The lanes of a configuration are made once in each process."""
     if config_json not in _running:
         _running[config_json] = Lanes(PipelineConfig.model_validate_json(config_json), WorkerApplier)

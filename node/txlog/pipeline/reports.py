@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from txlog.client import MasterClient, WorkerReport
-from txlog.model.errors import TxLogError
+from txlog.model.errors import NotFound, TxLogError
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,8 @@ class Desk:
                 self._sending = worker
             try:
                 hold = self._client.report_worker(worker, report)
+            except NotFound:  # it was taken out, or this master has not heard of it yet: the next report tells
+                hold = None
             except TxLogError as fault:
                 with self._changed:
                     self._sending = None

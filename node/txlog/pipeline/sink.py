@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Row
 
 from txlog.pipeline.garbage import set_aside
-from txlog.pipeline.lanes import drive
+from txlog.pipeline.lanes import Ring, drive
 
 
 class WorkersSink:
@@ -18,12 +18,12 @@ class WorkersSink:
 
     def __init__(self, config_json: str) -> None:
         self._config_json = config_json
-        self._rows: list[tuple[str, int]] = []
+        self._rows: list[Ring] = []
 
     def process(self, row: Row) -> None:
         """One worker and how far. Nothing is done yet: Spark throws the Python process of rows that were not all
         read away, and with it every connection (0.7 s for each micro-batch)."""
-        self._rows.append((str(row[0]), int(row[1])))
+        self._rows.append(Ring(str(row[0]), int(row[1]), str(row[2])))
 
     def close(self, error: Exception | None) -> None:
         """All rows were read. Never raises for a fault of a worker or a master: what was applied is in the workers,

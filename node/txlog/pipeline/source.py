@@ -1,4 +1,5 @@
-"""The source ``txlog_doorbell``: rings when the log has grown; one row ``(worker, upto)`` for each worker.
+"""The source ``txlog_doorbell``: rings when the log has grown; one row ``(worker, upto, store)`` for each worker that
+the masters list: one may come or go while the application runs.
 
 The offset is only a doorbell: ``{"pos": stable index, "tick": n}``. Where a worker really is, stands in the worker.
 So a lost checkpoint, a replayed batch or two applications at once change nothing. ``tick`` rings without a new
@@ -20,16 +21,16 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from txlog.client import Doorbell, Masters
+from txlog.client import Doorbell, Masters, Worker
 from txlog.client.master import MasterClient
-from txlog.config.process import PipelineConfig
+from txlog.config.process import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline.garbage import set_aside
 from txlog.pipeline.watch import WATCH_S, Watch
 
 log = logging.getLogger(__name__)
 
-SCHEMA = "worker string, upto bigint"
+SCHEMA = "worker string, upto bigint, store string"
 CONFIG_OPTION = "config"
 """The option of source and sink that carries the whole :class:`PipelineConfig` as JSON."""
 
@@ -43,10 +44,12 @@ NOBODY_WAIT_S = 1.0
 
 @dataclass
 class WorkerRange(InputPartition):  # type: ignore[misc]  # pyspark is not followed
-    """Bring this worker up to this index of the log, as far as it goes."""
+    """Bring this worker up to this index of the log, as far as it goes. ``store``: its :class:`WorkerConfig` as JSON;
+    empty for one of the application's configuration."""
 
     worker: str
     upto: int
+    store: str = ""
 
 
 class Doorman:
@@ -64,7 +67,7 @@ class Doorman:
         clock: Any = time.monotonic,
     ) -> None:
         self._masters = masters
-        self._workers = list(workers)
+        self._workers = dict.fromkeys(workers, "")
         self._watch = watch
         self._pieces = math.ceil(poll_s / WATCH_S) if watch else 1
         self._poll_s = poll_s / self._pieces
@@ -100,20 +103,31 @@ class Doorman:
     def _hears(self, url: str, bell: Doorbell, pos: int) -> bool:
         """Whether there is something to do."""
         self._holds = {w.name: w.hold for w in bell.workers if w.hold is not None}
+        listed = {w.name: _store_of(w) for w in bell.workers}
+        changed, self._workers = listed.keys() != self._workers.keys(), listed
         moved = self._ticks.get(url, 0) != bell.tick
         self._ticks[url] = bell.tick
         strayed = False
         if self._watch is not None:
             self._watch.expect(bell.stable.index, bell.workers)
             strayed = self._watch.rang()
-        return bell.stable.index != pos or moved or strayed or bool(self._clock() >= self._ring_at)
+        return bell.stable.index != pos or moved or strayed or changed or bool(self._clock() >= self._ring_at)
 
     def _ring(self, master: MasterClient, pos: int, timeout_s: float) -> tuple[str, Doorbell]:
         return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)
 
     def ranges(self, upto: int) -> list[WorkerRange]:
         """One for each worker, bounded by the holds that the last ring told of."""
-        return [WorkerRange(name, min(upto, self._holds.get(name, upto))) for name in self._workers]
+        return [
+            WorkerRange(name, min(upto, self._holds.get(name, upto)), store) for name, store in self._workers.items()
+        ]
+
+
+def _store_of(worker: Worker) -> str:
+    """A master that does not say where it is means one that was configured."""
+    if not worker.url:
+        return ""
+    return WorkerConfig(name=worker.name, url=worker.url, engine="oxigraph").model_dump_json()
 
 
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
@@ -149,10 +163,10 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return self.doorman.ranges(end["pos"])
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, int]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str]]:
         assert isinstance(partition, WorkerRange)
         set_aside()
-        yield partition.worker, partition.upto
+        yield partition.worker, partition.upto, partition.store
 
 
 class DoorbellSource(DataSource):  # type: ignore[misc]

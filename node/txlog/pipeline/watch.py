@@ -10,7 +10,7 @@ from enum import Enum
 from txlog.client import Worker
 from txlog.config.process import WorkerConfig
 from txlog.workers import ADAPTERS
-from txlog.workers.base import MarkerPosition, Transport, UnexpectedAnswer, Unreachable
+from txlog.workers.base import Adapter, MarkerPosition, Transport, UnexpectedAnswer, Unreachable
 from txlog.workers.transport import HttpTransport
 
 WATCH_S = 2.0
@@ -25,16 +25,18 @@ class Seen(Enum):
     GONE = "no answer"
 
 
+def _transport(url: str) -> Transport:
+    return HttpTransport(url, ANSWER_S, connect_s=ANSWER_S)
+
+
 class Watch:
     """:meth:`expect` and :meth:`rang` are for the source's thread, :meth:`look` for the watch's own, in which a worker
     that hangs delays nobody."""
 
     def __init__(self, workers: Sequence[WorkerConfig], transport: Callable[[str], Transport] | None = None) -> None:
-        self._adapters = {w.name: ADAPTERS[w.engine] for w in workers}
-        self._transports = {
-            w.name: transport(w.url) if transport else HttpTransport(w.url, ANSWER_S, connect_s=ANSWER_S)
-            for w in workers
-        }
+        self._reach = transport or _transport
+        self._adapters: dict[str, Adapter] = {w.name: ADAPTERS[w.engine] for w in workers}
+        self._transports = {w.name: self._reach(w.url) for w in workers}
         self._expected: dict[str, MarkerPosition] = {}
         self._seen = dict.fromkeys(self._adapters, Seen.THERE)
         self._rang = threading.Event()
@@ -49,6 +51,11 @@ class Watch:
     def expect(self, stable: int, workers: Sequence[Worker]) -> None:
         """As a master tells it. One that is not at the end of its way is not watched: it is being moved, or the
         master rings for it."""
+        for w in workers:
+            if w.name not in self._adapters and w.url:
+                self._adapters[w.name] = ADAPTERS[w.engine or "oxigraph"]
+                self._transports[w.name] = self._reach(w.url)
+                self._seen[w.name] = Seen.THERE
         self._expected = {
             w.name: MarkerPosition(w.position.position, w.position.fence, w.position.paths)
             for w in workers

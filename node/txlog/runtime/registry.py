@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from txlog.config.process import WorkerConfig
-from txlog.model.errors import BadInput, NotFound
+from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import NO_HASH
 from txlog.runtime.loop import Loop
 
@@ -127,6 +128,8 @@ class Registry:
         self.workers = {w.name: WorkerState(w.name, w.url, w.engine) for w in workers}
         self.elsewhere: dict[str, dict[str, WorkerState]] = {}
         self.heard_from: dict[str, tuple[str, float]] = {}  # node -> its data centre, when it told
+        self.reading: Counter[str] = Counter()
+        """Reads of clients that are under way, by worker."""
         self.tick = 0
         self.changed = asyncio.Event()
         """Set when other masters should be told; whoever tells clears it."""
@@ -136,6 +139,31 @@ class Registry:
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
         self._loop = loop
         self._clock = clock
+
+    # Who there is
+
+    def add(self, config: WorkerConfig) -> None:
+        """A worker more, from now on; one that is known already, at the same place, changes nothing.
+        :class:`Conflict` for another place."""
+        known = self.workers.get(config.name)
+        if known is not None:
+            if known.url != config.url:
+                raise Conflict(f"{config.name} is at {known.url}; take it out first")
+            return
+        self.workers[config.name] = WorkerState(config.name, config.url, config.engine)
+        self._ticks[config.name] = Tick()
+        self.changed.set()
+        self.evaluate()
+        self.wake_all()
+
+    def remove(self, name: str) -> None:
+        """Nothing is applied to it, nothing is read from it, nobody waits for it any more."""
+        self.workers.pop(name, None)
+        self._ticks.pop(name, None)
+        self._heard_here.discard(name)
+        self.changed.set()
+        self.evaluate()
+        self.wake_all()
 
     # In
 
@@ -176,6 +204,10 @@ class Registry:
         known = (
             self.workers if told.data_center == self.data_center else self.elsewhere.setdefault(told.data_center, {})
         )
+        if told.data_center != self.data_center:
+            listed = {heard.name for heard in told.workers}
+            for gone in [name for name in known if name not in listed]:
+                del known[gone]
         for heard in told.workers:
             before = known.get(heard.name)
             if before is None and told.data_center == self.data_center:

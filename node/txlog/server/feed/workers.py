@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from pydantic import ValidationError
 
+from txlog.config.process import WorkerConfig
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, number_of, read_body, seconds_of
@@ -17,6 +20,7 @@ TIMEOUT_S_MAX = 30.0
 CLOSING_S = 0.1
 """A master that is stopping keeps nobody for long, and is not asked without pause either."""
 REPORT_BYTES_MAX = 256 << 10
+DRAIN_LOOK_S = 0.05
 
 
 class _Hold(msgspec.Struct):
@@ -33,6 +37,8 @@ class Workers:
         return [
             Route("GET", "/txlog/doorbell", self.doorbell),
             Route("GET", "/txlog/workers", self.list),
+            Route("POST", "/txlog/workers", self.add),
+            Route("DELETE", "/txlog/workers/{name}", self.remove),
             Route("POST", "/txlog/workers/{name}", self.report),
             Route("PUT", "/txlog/holds/{name}", self.hold),
             Route("DELETE", "/txlog/holds/{name}", self.lift),
@@ -72,6 +78,27 @@ class Workers:
         }
         mine = [worker.view() for worker in self._registry.workers.values()]
         return json_answer({"workers": mine, "elsewhere": elsewhere})
+
+    async def add(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"name", "url", "engine"}``: a worker of this data centre from now on, until this process ends: whoever
+        starts it says it the next time."""
+        try:
+            config = WorkerConfig.model_validate_json(await read_body(request, REPORT_BYTES_MAX))
+        except ValidationError as wrong:
+            raise BadInput(f'{{"name", "url", "engine"}}: {wrong.errors()[0]["msg"]}') from None
+        self._registry.add(config)
+        return json_answer({"workers": list(self._registry.workers)})
+
+    async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
+        """It is no worker any more. Answers ``{"reading"}``: how many reads of clients are still under way there,
+        after at most ``timeout`` seconds. Again for one that is not there."""
+        seconds = seconds_of(request.query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
+        name, registry = names["name"], self._registry
+        registry.remove(name)
+        until = time.monotonic() + seconds
+        while registry.reading[name] and time.monotonic() < until:  # noqa: ASYNC110 - rare, and no event tells
+            await asyncio.sleep(DRAIN_LOOK_S)
+        return json_answer({"reading": registry.reading[name]})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
         body = await read_body(request, REPORT_BYTES_MAX)

@@ -75,6 +75,19 @@ class Stores:
             )
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
+        reading = self._site.registry.reading
+        reading[store.worker.name] += 1
+        try:
+            async with self._asked(url, asked, timeout, store) as response:
+                yield response
+        finally:
+            reading[store.worker.name] -= 1
+
+    @asynccontextmanager
+    async def _asked(
+        self, url: str, asked: WorkerRequest, timeout: ClientTimeout, store: Store
+    ) -> AsyncIterator[ClientResponse]:
+        assert self._session is not None
         try:
             response = await self._session.request(
                 asked.method, url, data=asked.body or None, headers=dict(asked.headers), timeout=timeout

@@ -1,0 +1,168 @@
+"""``txlog worker add`` and ``remove``: workers come and go while the cluster runs."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, suppress
+from typing import Annotated
+
+import typer
+
+from txlog.backup import Into, Restored, chain_of, cluster_of, rebuild_from_backup, rebuild_from_worker
+from txlog.backup.job import READ_S
+from txlog.backup.standing import POLL_S, system_of
+from txlog.cli.backing import (
+    CredentialsOption,
+    EndpointOption,
+    TargetOption,
+    find_target,
+    masters_of,
+    progress,
+    size_text,
+)
+from txlog.cli.output import DEFAULT_STATE, Cluster, JsonOption, StateOption, find_cluster, out, show_json
+from txlog.cli.restoring import START_S, other_worker
+from txlog.client import MasterClient
+from txlog.local.control import Control
+from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.base import Unreachable
+from txlog.workers.transport import HttpTransport
+
+ALTER_S = 240.0
+"""For the supervisor's answer: masters that are away, reads that go on for long."""
+
+
+def add_to(worker: typer.Typer) -> None:
+    worker.command("add")(add)
+    worker.command("remove")(remove)
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="WORKER", help="such as uk-worker-2")],
+    data_center: Annotated[str | None, typer.Option("--data-center", help="default: the name says it")] = None,
+    backup: Annotated[str | None, typer.Option("--from", help="fill it from this backup, not from a worker")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="fill it from this worker")] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="let the log fill it, from its first entry on")] = False,
+    wait: Annotated[float, typer.Option(help="seconds until its pipeline must have taken it up")] = 120.0,
+    target: TargetOption = None,
+    endpoint: EndpointOption = None,
+    credentials: CredentialsOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """A worker more: a new store, filled from a live worker (which goes on serving) or a backup, then by the log."""
+    if sum((backup is not None, source is not None, empty)) > 1:
+        raise BadInput("txlog worker add: expected one of --from, --source and --empty")
+    cluster = find_cluster(state, None)
+    assert cluster.state is not None
+    where = data_center or _data_center_of(cluster, name)
+    control = Control(cluster.state, ALTER_S)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        _, masters = masters_of(cluster, where, closing)
+        url = control.add_worker(name, where)
+        try:
+            transport = closing.enter_context(HttpTransport(url, READ_S))
+            into = Into(name, ADAPTERS["oxigraph"], transport)
+            _await_store(into)
+            told = closing.enter_context(progress(json))
+            chain = chain_of(masters)
+            done: Restored | None = None
+            whence = "the log"
+            if backup is not None:
+                place = find_target(state, target, endpoint, credentials, where)
+                made, done = rebuild_from_backup(place, into, (), cluster_of(masters), chain, name=backup, told=told)
+                whence = made.name
+            elif not empty and _has_log(masters):
+                other = other_worker(cluster, name, where, source, closing)
+                done = rebuild_from_worker(other, into, (), chain, told=told)
+                whence = other.name
+            control.serve_worker(name)
+        except BaseException:
+            with suppress(TxLogError):
+                control.remove_worker(name, purge=True)
+            raise
+        index = _await_taken_up(masters, name, done.marker.position.index if done else 0, wait)
+    _say_added(name, whence, done, index, time.monotonic() - began, json)
+
+
+def remove(
+    name: Annotated[str, typer.Argument(metavar="WORKER")],
+    purge: Annotated[bool, typer.Option("--purge", help="remove the store's files, too")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Take a worker out: no more reads and transactions for it; its process ends when its readers are done."""
+    cluster = find_cluster(state, None)
+    assert cluster.state is not None
+    where = _data_center_of(cluster, name)
+    if purge and not yes:
+        typer.confirm(f"everything that {name} of {where} holds goes. Sure?", abort=True)
+    began = time.monotonic()
+    Control(cluster.state, ALTER_S).remove_worker(name, purge=purge)
+    told = {"worker": name, "removed": True, "purged": purge, "seconds": round(time.monotonic() - began, 3)}
+    if json:
+        show_json(told)
+    else:
+        kept = "" if purge else f"; its files stay in {cluster.state.worker(name)}"
+        out.print(f"{name} is taken out{kept}", highlight=False)
+
+
+def _data_center_of(cluster: Cluster, name: str) -> str:
+    assert cluster.state is not None
+    topology = cluster.state.topology()
+    known = next((w.data_center for w in topology.workers if w.name == name), None)
+    fitting = [dc for dc in topology.data_centers if name.startswith(f"{dc}-")]
+    found = known or max(fitting, key=len, default=None)
+    if found is None:
+        raise NotFound(f"{name} names no data centre; there are {', '.join(topology.data_centers)} (--data-center)")
+    return found
+
+
+def _await_store(into: Into) -> None:
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            system_of(into.adapter, into.transport)
+            return
+        except Unreachable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(POLL_S)
+
+
+def _has_log(masters: list[MasterClient]) -> bool:
+    """Whether there is anything that a worker could hold."""
+    for master in masters:
+        with suppress(TxLogError):
+            return master.status().stable.index > 0
+    raise Unavailable("NoMaster", "no master of that data centre answers; see txlog status")
+
+
+def _await_taken_up(masters: list[MasterClient], name: str, least: int, wait: float) -> int:
+    """Until a pipeline has told a master where it stands; that index."""
+    until = time.monotonic() + wait
+    last = "no master answers"
+    while True:
+        for master in masters:
+            with suppress(TxLogError):
+                worker = next((w for w in master.workers() if w.name == name), None)
+                last = worker.state if worker is not None else "not known there"
+                if worker is None or worker.state != "Working" or worker.position is None:
+                    continue
+                if worker.position.index >= least:
+                    return worker.position.index
+        if time.monotonic() > until:
+            raise Unavailable("NoPipeline", f"{name} is a worker, but its pipeline has not taken it up: {last}")
+        time.sleep(POLL_S)
+
+
+def _say_added(name: str, whence: str, done: Restored | None, index: int, seconds: float, json: bool) -> None:
+    if json:
+        told = {"worker": name, "from": whence, "index": index, "seconds": round(seconds, 3)}
+        show_json({**told, "quads": done.quads if done else 0, "bytes": done.bytes if done else 0})
+        return
+    size = f"{done.quads:,} quads ({size_text(done.bytes)}) from {whence}, compared" if done else whence
+    out.print(f"{name} is a worker: {size}, then by the log; it stands at {index} ({seconds:.1f} s)", highlight=False)
