@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -35,7 +35,7 @@ native: install-dev ## compile the hot rooms of a master with mypyc (needs a C c
 	@$(BIN)/python -m txlog.native
 
 lock: $(VENV)/.uv ## compile the lock files anew
-	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
+	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers requirements-image; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
 lint: install-dev ## ruff and the import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
@@ -124,3 +124,9 @@ cluster: $(VENV)/.go ## two data centres, each a whole Kubernetes (the first tim
 
 cluster-down: $(VENV)/.go ## end them; nothing is left
 	@$(CLUSTER) down
+
+image: $(VENV)/.go ## the image, built from the Dockerfile without a registry; as root
+	@$(CLUSTER) needs && $(BIN)/python -m e2e.cluster.image
+
+e2e: $(VENV)/.go ## TxLog on real Kubernetes: two clusters, the image, faults (ONLY=e2e/kubernetes/test_....py); as root
+	@trap '$(CLUSTER) down' EXIT; $(BIN)/python -m e2e.kubernetes.run $(ONLY)

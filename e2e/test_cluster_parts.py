@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import programs
+from e2e.cluster import image, programs
 from e2e.cluster.images import pause_image
 from e2e.cluster.node import Node
-from e2e.cluster.places import NUMBERS, Site
+from e2e.cluster.places import NUMBERS, ROOT, Site
 from e2e.cluster.volumes import CLASS, NODE, volume
 
 
@@ -70,3 +70,29 @@ def test_the_pause_image_is_one_layer_with_one_program(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(layer)) as opened:
         (only,) = opened.getmembers()
     assert (only.name, only.mode) == ("pause", 0o755)
+
+
+def test_the_image_is_built_of_everything_that_the_dockerfile_copies() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copied = {
+        name
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+        if not name.startswith("requirements")
+    }
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    shown = {line[1:] for line in ignored if line.startswith("!")}
+    assert len(copied) > 10
+    for name in copied:
+        tops = {name, *(str(parent) for parent in Path(name).parents)}
+        assert tops & set(image.SOURCES), f"{name} is in no digest: a change of it would not build the image anew"
+        assert tops & shown, f".dockerignore hides {name}"
+
+
+def test_where_packages_come_from_is_passed_on_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:secret@packages.example.net/simple")
+    monkeypatch.setenv("PASSWORD_OF_MINE", "x")
+    told = image.variables()
+    assert told["UV_DEFAULT_INDEX"].startswith("https://user")
+    assert "PASSWORD_OF_MINE" not in told

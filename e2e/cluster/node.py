@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 def run(*command: str, input_text: str | None = None, check: bool = True) -> str:
     """What it printed. :class:`CannotRun` with its words when it fails."""
-    ended = subprocess.run(command, input=input_text, capture_output=True, text=True, check=False, timeout=120)
+    ended = subprocess.run(command, input=input_text, capture_output=True, text=True, check=False, timeout=300)
     if check and ended.returncode:
         raise CannotRun(f"{' '.join(command)[:200]}: {(ended.stderr or ended.stdout).strip()[-800:]}")
     return ended.stdout

@@ -1,0 +1,167 @@
+"""The TxLog cluster ``catalogue`` over both data centres: installed, watched, cut in two."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from e2e.cluster import image
+from e2e.cluster.places import ROOT
+from e2e.kubernetes.manifests import MASTERS, cluster, token
+from e2e.kubernetes.sides import NAME, NAMESPACE, Side, until
+from txlog.client import MasterClient
+
+OPERATOR: Final = "txlog"
+READY_S: Final = 180.0
+SETTLED_S: Final = 90.0
+
+
+class Catalogue:
+    """``written``: every transaction that was acknowledged; none may be lost."""
+
+    def __init__(self, sides: Mapping[str, Side]) -> None:
+        self.sides = dict(sides)
+        self.written: list[str] = []
+
+    # -- its life
+
+    def install(self, **spec: Any) -> None:
+        """The operator by its chart, then the resource, as a user does it."""
+        with ThreadPoolExecutor(len(self.sides)) as pool:
+            list(pool.map(lambda name: self._install(name, spec), self.sides))
+
+    def _install(self, name: str, spec: Mapping[str, Any]) -> None:
+        side = self.sides[name]
+        repository, _, tag = image.NAME.rpartition(":")
+        values = {"image.repository": repository, "image.tag": tag, "image.pullPolicy": "Never"}
+        told = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+        chart = str(ROOT / "charts" / "txlog-operator")
+        side.helm("upgrade", "--install", OPERATOR, chart, "--create-namespace", "--wait", "--timeout", "120s", *told)
+        side.kubectl("apply", "-f", "-", input_text=json.dumps(token()))
+        self.change(name, **spec)
+
+    def change(self, name: str, **spec: Any) -> None:
+        """Apply the resource of a data centre again. :class:`CannotRun` with the API server's words when it refuses."""
+        self.sides[name].kubectl("apply", "-f", "-", input_text=json.dumps(cluster(name, **spec)))
+
+    def remove(self) -> None:
+        with ThreadPoolExecutor(len(self.sides)) as pool:
+            list(pool.map(_remove, self.sides.values()))
+
+    # -- looking
+
+    def masters(self) -> dict[str, str]:
+        """Node id to URL, now."""
+        return {f"{name}-{index}": side.master(index) for name, side, index in self._each()}
+
+    def states(self) -> dict[str, str]:
+        found = {}
+        for node, url in self.masters().items():
+            with MasterClient(url, 5.0) as master:
+                found[node] = master.status().state
+        return found
+
+    def wait_condition(self, side: str, kind: str, words: str) -> None:
+        """Until the condition says so: ``False Apart``, or the beginning of it."""
+        until(f"{kind} of {side} is {words}", 60, lambda: self.condition(side, kind).startswith(words))
+
+    def wait_preference(self, side: str, key: str, value: str) -> None:
+        until(f"the masters of {side} have {key} {value}", 60, lambda: self.preferences(side, key) == {value})
+
+    def starts(self) -> dict[str, int]:
+        """How often each master has started on its journal."""
+        return {f"{name}-{index}": side.status(index).start for name, side, index in self._each()}
+
+    def births(self) -> dict[str, str]:
+        """Which journal each master has."""
+        return {f"{name}-{index}": str(side.status(index).birth) for name, side, index in self._each()}
+
+    def _each(self) -> list[tuple[str, Side, int]]:
+        return [(name, side, index) for name, side in self.sides.items() for index in range(1, MASTERS[name] + 1)]
+
+    def preferences(self, side: str, key: str) -> set[str]:
+        """What the masters of a data centre prefer."""
+        found: set[str] = set()
+        for index in range(1, MASTERS[side] + 1):
+            with MasterClient(self.sides[side].master(index), 5.0) as master:
+                found.update(str(one["value"]) for one in master.settings()["settings"] if one["key"] == key)
+        return found
+
+    def wait_state(self, state: str, seconds: float = SETTLED_S) -> None:
+        def looked() -> bool:
+            states = self.states()
+            if set(states.values()) != {state}:
+                raise KeyError(str(states))
+            return True
+
+        until(f"all masters are {state}", seconds, looked)
+
+    def wait_working(self) -> None:
+        """Both resources say Ready, and a write has reached every store."""
+        self.wait_ready()
+        self.write("uk", "DROP SILENT GRAPH <urn:e2e:warm>", "synced")
+        self.wait_settled(READY_S)
+
+    def wait_ready(self, seconds: float = READY_S) -> None:
+        """As every user would wait."""
+        waited = ("wait", "--for=condition=Ready", f"txlogcluster/{NAME}", f"--timeout={seconds:g}s")
+        with ThreadPoolExecutor(len(self.sides)) as pool:
+            list(pool.map(lambda side: side.kubectl(*waited), self.sides.values()))
+
+    def condition(self, side: str, kind: str) -> str:
+        """Status and reason of one, as ``True AllReady``."""
+        found = self.sides[side].resource()["status"]["conditions"]
+        return next(f"{each['status']} {each['reason']}" for each in found if each["type"] == kind)
+
+    def wait_settled(self, seconds: float = SETTLED_S) -> int:
+        """All masters have one log, and every store has executed all of it; its length."""
+
+        def looked() -> int:
+            ends = set()
+            for url in self.masters().values():
+                with MasterClient(url, 5.0) as master:
+                    status = master.status()
+                    ends.add((status.stable.index, status.stable.hash, status.queue.transactions))
+            (end,) = ends if len(ends) == 1 else [None]
+            places = {name: side.position() for name, side in self.sides.items()}
+            if end is None or end[2] or set(places.values()) != {end[0]}:
+                raise KeyError(f"masters {ends}, stores {places}")
+            return end[0]
+
+        return until("one log, executed everywhere", seconds, looked)
+
+    def digests_equal(self) -> bool:
+        found = [side.digest() for side in self.sides.values()]
+        return not any(one.differs_from(found[0]) for one in found)
+
+    def lost(self) -> list[str]:
+        """Acknowledged transactions that do not take effect once in every log."""
+        wrong = []
+        for node, url in self.masters().items():
+            counts: Counter[str] = Counter()
+            at = 0
+            with MasterClient(url, 60.0) as master:
+                while (page := master.log_page(at)).entries:
+                    for entry in page.entries:
+                        at = entry.index
+                        counts[str(entry.txid)] += not entry.noop
+            wrong += [f"{txid} {counts[txid]} times at {node}" for txid in self.written if counts[txid] != 1]
+        return wrong
+
+    # -- acting
+
+    def write(self, side: str, update: str, level: str = "applied") -> None:
+        self.written.append(self.sides[side].write(update, level))
+
+    def apart(self, deaf: bool) -> None:
+        """The data centres lose each other, or have each other again."""
+        uk, us = self.sides["uk"].center, self.sides["us"].center
+        uk.deaf_to(us.site, deaf)
+        us.deaf_to(uk.site, deaf)
+
+
+def _remove(side: Side) -> None:
+    side.center.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
