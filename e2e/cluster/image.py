@@ -29,8 +29,8 @@ LEFT_OUT: Final = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*"
 SOURCES: Final = ("Dockerfile", ".dockerignore", "tools/slim-image", "pyproject.toml", "README.md", "LICENSE", "node")
 KEPT: Final = re.compile(r"UV_|PIP_|SSL_CERT_|HTTPS?_PROXY$|NO_PROXY$|https?_proxy$|no_proxy$")
 """Variables that say where packages come from; they are shown to the build and do not stay in the image."""
-NATIVE: Final = os.environ.get("TXLOG_IMAGE_NATIVE", "1")
-"""0: for who changes something and wants to see it soon."""
+NATIVE: Final = os.environ.get("TXLOG_IMAGE_NATIVE", "0")
+"""1: with the compiled rooms, which take a processor some minutes whenever one of them was changed."""
 STEP_S: Final = 1800.0
 
 
