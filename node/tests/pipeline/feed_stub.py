@@ -201,7 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._json(409, {"error": "Refused", "reason": page, "message": page})
         elif url.path == "/txlog/status":
             here = place(stub.log.stable)
-            self._json(200, {"node": "stub-1", "state": "Joined", "stable": here, "log": here})
+            self._json(
+                200,
+                {"node": "stub-1", "state": "Joined", "stable": here, "log": here, "workers": [*stub.workers.values()]},
+            )
         elif url.path == "/txlog/workers":
             self._json(200, list(stub.workers.values()))
         elif url.path.startswith("/health/"):
@@ -217,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             if worker is None:
                 self._json(404, {"error": "NotFound", "message": name})
                 return
-            worker.update(position=body["position"], state=body["state"], error=body["error"])
+            worker.update(position=body["position"], state=body["state"], error=body["error"], reportedAt=1.0)
             self.stub.reports.append((name, body))
             self.stub.log.changed.notify_all()
         self._json(200, {"hold": worker["hold"]})

@@ -231,6 +231,6 @@ class TestProcess:
 
 def test_spark_is_told_what_the_configuration_says(site: DataCentre) -> None:
     settings = spark_settings(site.config().model_copy(update={"spark_master": None}), Path("/tmp/x"))
-    assert settings["spark.master"] == "local[4,4]"
+    assert settings["spark.master"] == "local[6,4]"
     assert settings["spark.driver.memory"] == "512m"
     assert settings["spark.python.unix.domain.socket.dir"] == "/tmp/x"

@@ -25,6 +25,7 @@ from txlog.workers.base import (
     NOTHING,
     Adapter,
     Fate,
+    Loading,
     Lock,
     MarkerPosition,
     Operation,
@@ -132,6 +133,18 @@ class _Blocked(Exception):
         self.refusal = refusal
 
 
+class _Loading(Exception):
+    """A batch loads the net effect of the log into this worker."""
+
+    def __init__(self, url: str, loading: Loading) -> None:
+        super().__init__(
+            f"a batch brings {url} up to index {loading.position.index}; wait until it is there, or until another one "
+            "repeats it"
+        )
+        # What it has executed for certain, and from where the log is needed.
+        self.since = None if loading.since == NOTHING else loading.since
+
+
 class _Run:
     """One call of :func:`apply_up_to`."""
 
@@ -182,6 +195,9 @@ class _Run:
             self._leave_lock(fault.fate)
         except _Blocked as fault:
             state, error, refusal = State.BLOCKED, str(fault), fault.refusal
+        except _Loading as batch:
+            state, error = State.LOADING, str(batch)
+            self.known, self.marker = True, batch.since
         except (WorkerDiverged, LogDiverged) as fault:
             state, error = State.DIVERGED, str(fault)
         except LogAhead as fault:
@@ -236,6 +252,9 @@ class _Run:
 
     def _read(self) -> None:
         system = self._settled()
+        catching_up = [loading for loading in system.loading if loading.since is not None]
+        if catching_up:
+            raise _Loading(self.transport.url, catching_up[0])
         if system.loading:
             raise WorkerRefused(
                 "Loading",

@@ -24,6 +24,8 @@ class State(StrEnum):
     """It is above the stable index of the master asked: decided when that master's log is there."""
     NEEDS_RESTORE = "NeedsRestore"
     """The log no longer holds what follows: copy another worker, or restore a backup."""
+    LOADING = "Loading"
+    """A batch brings it up to the log (:mod:`txlog.pipeline.batch`). It holds no prefix of the log: nobody reads it."""
     REFUSED = "Refused"
     """It must not be written to: foreign data, or not what it was registered as."""
 

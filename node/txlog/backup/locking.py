@@ -30,8 +30,8 @@ class Locked(Protocol):
 class Lock:
     """The appliers' lock of a worker, also from one that is gone for :data:`TAKEOVER_S`."""
 
-    def __init__(self, into: Locked, until: float) -> None:
-        self._into, self._until = into, until
+    def __init__(self, into: Locked, until: float, takeover_s: float = TAKEOVER_S) -> None:
+        self._into, self._until, self._takeover_s = into, until, takeover_s
         self._seen: SystemGraphs | None = None
         self._since = 0.0
 
@@ -59,4 +59,4 @@ class Lock:
         now = time.monotonic()
         if system != self._seen:
             self._seen, self._since = system, now
-        return now - self._since > TAKEOVER_S and len(system.markers) < 2
+        return now - self._since > self._takeover_s and len(system.markers) < 2

@@ -101,6 +101,7 @@ _COLOURS = {
     "Waiting": "yellow",
     "Suspected": "yellow",
     "Learning": "yellow",
+    "Loading": "yellow",
     "Rejoining": "yellow",
     "Left": "yellow",
     "Unknown": "yellow",

@@ -138,10 +138,14 @@ class PipelineConfig(Strict):
     masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
     workers: list[WorkerConfig] = Field(min_length=1)
     scratch_folder: Path
-    spark_master: str | None = Field(default=None, description="default: local[2 x workers,4]")
+    spark_master: str | None = Field(default=None, description="default: local[2 x workers + batch tasks,4]")
     driver_memory: str = "512m"
     budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
     poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
+    batch_from: int = Field(
+        default=500_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
+    )
+    batch_tasks: int = Field(default=2, ge=1, description="of a batch at once, beside the stream's")
 
 
 class FolderConfig(Strict):

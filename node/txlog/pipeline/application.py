@@ -18,7 +18,8 @@ from typing import Any
 from txlog.client import Masters
 from txlog.config.process import PipelineConfig
 from txlog.model.errors import TxLogError
-from txlog.pipeline.settings import spark_settings
+from txlog.pipeline.batch import planner
+from txlog.pipeline.settings import spark_home, spark_settings
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ def run(config: PipelineConfig) -> int:
     with spark_session(config) as spark:
         query = start_query(spark, config)
         log.info("the pipeline of %s follows the log for %d workers", config.data_center, len(config.workers))
+        planner.start(spark, config, stop)
         died: list[str] = []
         threading.Thread(target=_await_end, args=(query, died, stop), name="txlog-query", daemon=True).start()
         stop.wait()
@@ -88,7 +90,7 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
-    os.environ["SPARK_HOME"] = str(_spark_home(sockets))
+    os.environ["SPARK_HOME"] = str(spark_home(sockets))
     try:
         from pyspark.sql import SparkSession
 
@@ -103,20 +105,6 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
             _within(STOP_S, spark.stop)
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
-
-
-def _spark_home(folder: Path) -> Path:
-    """A SPARK_HOME with Spark's programs and jars, but without its ``python`` folder.
-
-    Spark puts the pyspark of that folder, a zip without byte code, before the installed one; each of a dozen Python
-    processes would compile it anew, half a second of CPU each."""
-    import pyspark
-
-    installed, home = Path(pyspark.__file__).parent, folder / "spark"
-    home.mkdir()
-    for part in ("bin", "jars"):
-        (home / part).symlink_to(installed / part)
-    return home
 
 
 def start_query(spark: Any, config: PipelineConfig) -> Any:

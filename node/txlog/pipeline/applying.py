@@ -91,13 +91,14 @@ class WorkerApplier:
             )
         except TxLogError as no_log:
             # the worker is not to blame and no worse than it was; where it is, is not known for now
-            place = None if known.marker is None else _place(known.marker)
+            place = None if known.marker is None else place_of(known.marker)
             error = f"no log from any master: {no_log}"
             return Applied(WorkerReport(place, State.WORKING, error), Known(True), False)
         self._held = outcome.held
         # What comes back may be another store; what is off the log is made anew, behind our back.
         gone = outcome.state in (State.UNREACHABLE, State.DIVERGED, State.AHEAD)
-        after = NOTHING_KNOWN if gone else Known(True, outcome.position)
+        at = None if outcome.state is State.LOADING else outcome.position
+        after = NOTHING_KNOWN if gone else Known(True, at)
         healthy = outcome.state is State.WORKING and outcome.error is None
         return Applied(_report(outcome, (time.monotonic() - started) * 1000), after, healthy)
 
@@ -113,7 +114,7 @@ class WorkerApplier:
 def _report(outcome: Outcome, took_ms: float) -> WorkerReport:
     refused = outcome.refused
     return WorkerReport(
-        None if outcome.position is None else _place(outcome.position),
+        None if outcome.position is None else place_of(outcome.position),
         outcome.state,
         outcome.error,
         None if refused is None else refused.status,
@@ -123,7 +124,8 @@ def _report(outcome: Outcome, took_ms: float) -> WorkerReport:
     )
 
 
-def _place(marker: MarkerPosition) -> WorkerPlace:
+def place_of(marker: MarkerPosition) -> WorkerPlace:
+    """As a report tells it."""
     at = marker.position
     paths = [f"{index}:{value.hex()}" for index, value in marker.unordered]
     return WorkerPlace(at.epoch, at.index, at.hash.hex(), marker.fence, paths)

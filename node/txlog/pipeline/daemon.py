@@ -23,7 +23,7 @@ FOR_TASKS = "pyspark.worker"
 LET_GO = 1
 """Any code but 0: this child takes no more tasks."""
 
-LOADED = (FOR_TASKS, "txlog.pipeline.sink", "txlog.pipeline.source")
+LOADED = (FOR_TASKS, "txlog.pipeline.sink", "txlog.pipeline.source", "txlog.pipeline.batch.engine")
 
 
 def until_let_go(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:

@@ -18,7 +18,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -33,6 +34,11 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 0.25
 """How long a task waits for its lanes. Long enough that a usual transaction is applied and reported within its
 micro-batch; what a worker that is behind may add to the latency of the others."""
+
+FAR = 100_000
+"""Entries that a worker is behind when another machine may want to take it for a batch, ..."""
+GIVE_WAY_S = 0.1
+"""... for which the lock inside the worker is free so long after each application."""
 
 
 class Ring(NamedTuple):
@@ -57,6 +63,7 @@ class Turn:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._asking = os.open(path.with_name(path.name + ".asked"), os.O_RDWR | os.O_CREAT, 0o600)
 
     def want(self, upto: int) -> None:
         """The last word counts: a log that was founded anew begins again at 0."""
@@ -75,6 +82,28 @@ class Turn:
 
     def give_back(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def asked_for(self) -> Iterator[None]:
+        """Meanwhile a lane gives way at its next chance, and takes no turn."""
+        fcntl.flock(self._asking, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._asking, fcntl.LOCK_UN)
+
+    def is_asked_for(self) -> bool:
+        """Whether a batch wants the worker. Never for long: it is asked for by a lock that ends with its process."""
+        try:
+            fcntl.flock(self._asking, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._asking, fcntl.LOCK_UN)
+        return False
+
+    def close(self) -> None:
+        os.close(self._fd)
+        os.close(self._asking)
 
     def known(self) -> Known:
         """Only for who has the turn."""
@@ -130,7 +159,7 @@ class Lane:
                 self._changed.notify_all()
 
     def _serve(self) -> None:
-        while self._turn.take():
+        while not self._turn.is_asked_for() and self._turn.take():
             try:
                 wanted, healthy = self._drive()
             finally:
@@ -159,6 +188,10 @@ class Lane:
                 return wanted, True
             before = at if self._met else None
             self._met = True
+            if self._turn.is_asked_for():
+                return wanted, False
+            if wanted - at > FAR:
+                time.sleep(GIVE_WAY_S)
 
 
 class Lanes:

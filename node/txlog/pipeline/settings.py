@@ -19,7 +19,7 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
     scratch = config.scratch_folder.resolve()
     workers = len(config.workers)
     return {
-        "spark.master": config.spark_master or f"local[{2 * workers},{TASK_ATTEMPTS}]",
+        "spark.master": config.spark_master or f"local[{2 * workers + config.batch_tasks},{TASK_ATTEMPTS}]",
         "spark.app.name": f"txlog-{config.data_center}",
         "spark.driver.memory": config.driver_memory,
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder}",
@@ -44,6 +44,7 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         "spark.broadcast.compress": "false",  # a task of some kilobytes
         "spark.broadcast.checksum": "false",
         "spark.sql.shuffle.partitions": str(max(2, workers)),
+        "spark.shuffle.sort.bypassMergeThreshold": "500",  # a batch: as many files as buckets, and nothing is sorted
         "spark.speculation": "false",  # never two tasks on one worker
         "spark.task.maxFailures": str(TASK_ATTEMPTS),
         "spark.ui.enabled": "false",
@@ -58,3 +59,17 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
     }
+
+
+def spark_home(folder: Path) -> Path:
+    """A SPARK_HOME with Spark's programs and jars, but without its ``python`` folder.
+
+    Spark puts the pyspark of that folder, a zip without byte code, before the installed one; each of a dozen Python
+    processes would compile it anew, half a second of CPU each."""
+    import pyspark
+
+    installed, home = Path(pyspark.__file__).parent, folder / "spark"
+    home.mkdir()
+    for part in ("bin", "jars"):
+        (home / part).symlink_to(installed / part)
+    return home

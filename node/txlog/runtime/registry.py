@@ -19,7 +19,7 @@ from txlog.model.hashes import NO_HASH
 from txlog.runtime.loop import Loop
 
 TOPIC = "workers"
-STATES = ("Unknown", "Working", "Unreachable", "Blocked", "Diverged", "Ahead", "NeedsRestore", "Refused")
+STATES = ("Unknown", "Working", "Unreachable", "Blocked", "Diverged", "Ahead", "NeedsRestore", "Loading", "Refused")
 """Of a report. Shown is ``Unordered``, too: a worker that works, and has executed in another order."""
 BODY_CHARACTERS_MAX = 2000
 BACK_OFF_S = (0.25, 2.0)

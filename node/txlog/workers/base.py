@@ -38,11 +38,15 @@ NOTHING = MarkerPosition(Position(0, 0, NO_HASH), 0)
 
 
 class Loading(NamedTuple):
-    """What a worker says of itself while a whole data set is loaded into it, in place of a marker: where it will
-    stand, and a random number below 2**63 that tells one loading from the next. Nobody applies to such a worker."""
+    """What a worker says of itself while data is loaded into it, in place of a marker: where it will stand, and a
+    random number below 2**63 that tells one loading from the next. Nobody applies to such a worker.
+
+    ``since``: the load is the net effect of the log from there (:mod:`txlog.pipeline.batch`; :data:`NOTHING`: into an
+    empty store), and may be repeated from there. None: a whole data set into an empty store."""
 
     position: Position
     token: int
+    since: MarkerPosition | None = None
 
 
 class Operation(NamedTuple):
@@ -261,8 +265,8 @@ class Adapter(Protocol):
     def apply(
         self,
         operations: Sequence[Operation],
-        expected: MarkerPosition | None,
-        new: MarkerPosition,
+        expected: MarkerPosition | Loading | None,
+        new: MarkerPosition | Loading,
         *,
         lock: Lock = Lock.NONE,
         token: int = 0,
@@ -284,6 +288,10 @@ class Adapter(Protocol):
 
     def unclaim(self, token: int) -> WorkerRequest:
         """Give the lock back, whether it was confirmed or not."""
+
+    def renew(self, token: int, new: int) -> WorkerRequest:
+        """The lock ``token`` becomes the lock ``new``, so that others see that its owner lives. An answer that is not
+        ``ok`` says that the lock is lost."""
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         """Take the lock from an applier that is gone: every claim goes, the fence is raised by one."""
@@ -338,6 +346,10 @@ class Adapter(Protocol):
 
     def load(self, quads: bytes) -> WorkerRequest:
         """Bulk load of N-Quads, whole lines. Not atomic: after :meth:`begin_loading` only."""
+
+    def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
+        """Take these quads (lines of N-Quads) out; the graphs ``left`` (IRIs in brackets) are there afterwards, empty
+        or not, as they are where a quad came and went. While :class:`Loading` only."""
 
     def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
         """The marker in the place of ``loading``, whole or not at all; fails when that is not there."""

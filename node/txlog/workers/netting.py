@@ -67,7 +67,12 @@ def _quads_texts(payloads: list[bytes]) -> list[str]:
     return texts
 
 
-def _grouped(lines: list[bytes]) -> tuple[str, set[bytes]]:
+def grouped(lines: Sequence[bytes]) -> str:
+    """N-Quads lines as the inside of ``DELETE DATA { }``."""
+    return _grouped(lines)[0]
+
+
+def _grouped(lines: Sequence[bytes]) -> tuple[str, set[bytes]]:
     """N-Quads lines as the inside of ``INSERT DATA { }``, and the named graphs that occur."""
     graphs: dict[bytes, list[bytes]] = {}
     for line in lines:

@@ -34,15 +34,16 @@ from txlog.workers.base import (
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.netting import JOIN, update_texts
+from txlog.workers.netting import JOIN, grouped, update_texts
 
 _UPDATE = {"Content-Type": "application/sparql-update"}
 _QUERY = {"Content-Type": "application/sparql-query", "Accept": "text/csv"}
 
 _HASH = f"[0-9a-f]{{{2 * HASH_BYTES}}}"
 _PATHS = rf"((?::u\d{{1,19}}-{_HASH})*)"
-_MARKER = re.compile(rf"^{SYSTEM}:(\d{{1,19}}):({_HASH}):(\d{{1,19}}):(\d{{1,19}}){_PATHS}$")
-_LOADING = re.compile(rf"^{SYSTEM}:loading:(\d{{1,19}}):([0-9a-f]{{{2 * HASH_BYTES}}}):(\d{{1,19}}):(\d{{1,19}})$")
+_PLACE = rf"(\d{{1,19}}):({_HASH}):(\d{{1,19}}):(\d{{1,19}})"
+_MARKER = re.compile(rf"^{SYSTEM}:{_PLACE}{_PATHS}$")
+_LOADING = re.compile(rf"^{SYSTEM}:loading:{_PLACE}(?::from(:{_PLACE}{_PATHS}))?$")
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
 TOKENS: int = 1 << (2 * _DIGITS)
@@ -83,14 +84,20 @@ def parse_marker(name: str) -> MarkerPosition | None:
 
 def _loading_name(loading: Loading) -> str:
     epoch, index, chain = loading.position.epoch, loading.position.index, loading.position.hash
-    return f"{SYSTEM}:loading:{index}:{chain.hex()}:{epoch}:{loading.token}"
+    since = "" if loading.since is None else ":from" + marker_name(loading.since).removeprefix(SYSTEM)
+    return f"{SYSTEM}:loading:{index}:{chain.hex()}:{epoch}:{loading.token}{since}"
+
+
+def _state_name(state: MarkerPosition | Loading) -> str:
+    return _loading_name(state) if isinstance(state, Loading) else marker_name(state)
 
 
 def _parse_loading(name: str) -> Loading | None:
     found = _LOADING.match(name)
     if found is None:
         return None
-    return Loading(Position(int(found[3]), int(found[1]), bytes.fromhex(found[2])), int(found[4]))
+    since = parse_marker(SYSTEM + found[5]) if found[5] else None
+    return Loading(Position(int(found[3]), int(found[1]), bytes.fromhex(found[2])), int(found[4]), since)
 
 
 def _confirm(mine: Sequence[str]) -> list[str]:
@@ -172,8 +179,8 @@ class OxigraphAdapter:
     def apply(
         self,
         operations: Sequence[Operation],
-        expected: MarkerPosition | None,
-        new: MarkerPosition,
+        expected: MarkerPosition | Loading | None,
+        new: MarkerPosition | Loading,
         *,
         lock: Lock = Lock.NONE,
         token: int = 0,
@@ -196,9 +203,9 @@ class OxigraphAdapter:
         if expected is None:
             texts += _ONLY_IF_EMPTY
         else:
-            texts.append(f"DROP GRAPH <{marker_name(expected)}>")
+            texts.append(f"DROP GRAPH <{_state_name(expected)}>")
         texts += update_texts(operations)
-        texts.append(f"CREATE GRAPH <{marker_name(new)}>")
+        texts.append(f"CREATE GRAPH <{_state_name(new)}>")
         if recreate:
             texts += [f"CREATE SILENT GRAPH {name}" for name in mine]
         # User texts carry a prologue; Oxigraph takes one at the very beginning only, so they name IRIs in full.
@@ -219,6 +226,9 @@ class OxigraphAdapter:
 
     def unclaim(self, token: int) -> WorkerRequest:
         return _update([f"DROP SILENT GRAPH {name}" for name in _mine(token)])
+
+    def renew(self, token: int, new: int) -> WorkerRequest:
+        return _update([f"{do} GRAPH {name}" for do, its in (("DROP", token), ("CREATE", new)) for name in _mine(its)])
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         move = []
@@ -272,7 +282,7 @@ class OxigraphAdapter:
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         return WorkerRequest("GET", "/store", {"Accept": accept})
 
-    # -- loading a whole data set
+    # -- loading
 
     def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
         return _update([*_confirm(_mine(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{_loading_name(loading)}>"])
@@ -291,6 +301,10 @@ class OxigraphAdapter:
 
     def load(self, quads: bytes) -> WorkerRequest:
         return WorkerRequest("POST", "/store?no_transaction", {"Content-Type": "application/n-quads"}, quads)
+
+    def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
+        texts = [f"DELETE DATA {{{grouped(quads)}}}"] if quads else []
+        return _update([*texts, *(f"CREATE SILENT GRAPH {graph.decode()}" for graph in left)])
 
     def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
         return _update([f"DROP GRAPH <{_loading_name(loading)}>", f"CREATE GRAPH <{marker_name(new)}>"])

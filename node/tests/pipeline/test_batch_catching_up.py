@@ -1,0 +1,342 @@
+"""A batch ends where a streamed worker stands, whatever breaks off on the way: real stores, tasks in this process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from feed_stub import FeedStub, StubLog
+from store_process import COUNT_ONE, Store
+
+from txlog.apply import MasterLog, Outcome, State, apply_up_to
+from txlog.client import MasterClient, WorkerReport
+from txlog.config.process import PipelineConfig
+from txlog.model.entry import KIND_UPDATE
+from txlog.model.quads import encode_quads
+from txlog.pipeline.batch.catching_up import CatchUp, Ended
+from txlog.pipeline.batch.engine import Here
+from txlog.workers import ADAPTERS
+from txlog.workers.base import Fate, Loading, SystemGraphs, Transport, Unreachable, WorkerRequest, WorkerResponse
+from txlog.workers.digest import Digest, digest_of_worker
+from txlog.workers.transport import HttpTransport
+
+ADAPTER = ADAPTERS["oxigraph"]
+TAKEOVER_S = 0.2
+
+
+class Cut(Exception):
+    """The process ends here, as by kill -9: nothing of it runs any more, not even what would tidy up."""
+
+
+class Faults:
+    """Fails one request, counted over all connections of the process: before it is sent, or after it was carried out
+    (its answer is lost). ``deadly``: the process is gone with it, and sends nothing more."""
+
+    def __init__(self, at: int, *, after: bool = False, deadly: bool = True) -> None:
+        self.at, self.after, self.deadly = at, after, deadly
+        self.sent = 0
+        self.dead = False
+
+
+class Faulty:
+    def __init__(self, url: str, faults: Faults) -> None:
+        self._http, self._faults = HttpTransport(url, 20.0), faults
+
+    @property
+    def url(self) -> str:
+        return self._http.url
+
+    def settled(self) -> bool:
+        return True
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        faults = self._faults
+        if faults.dead:
+            raise Cut
+        faults.sent += 1
+        hit = faults.sent == faults.at
+        answer = None if hit and not faults.after else self._http.send(request)
+        if hit and faults.deadly:
+            faults.dead = True
+            raise Cut
+        if hit or answer is None:
+            raise Unreachable(self.url, "the answer is lost", Fate.CLOSED)
+        return answer
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = StubLog()
+        self.feed = FeedStub(self.log, ["w1"])
+        self.worker = Store(folder / "w1")
+        self.streamed = Store(folder / "streamed")
+        self.told: list[WorkerReport] = []
+
+    def batch(self, faults: Faults | None = None, in_order_max: int = 3, upto: int | None = None) -> Ended:
+        config = PipelineConfig.model_validate(
+            {
+                "data_center": "uk",
+                "masters": [self.feed.url],
+                "workers": [{"name": "w1", "url": self.worker.url}],
+                "scratch_folder": self.folder / "scratch",
+            }
+        )
+
+        def transport(url: str) -> Transport:
+            return Faulty(url, faults) if faults else HttpTransport(url, 20.0)
+
+        batch = CatchUp(
+            config,
+            "w1",
+            Here(transport(self.worker.url)),
+            self.told.append,
+            transport=transport,
+            takeover_s=TAKEOVER_S,
+            wait_s=5.0,
+            in_order_max=in_order_max,
+        )
+        return batch.run(upto)
+
+    def stream(self, store: Store, upto: int | None = None) -> Outcome:
+        """The stream's part; it waits for a lock that somebody left behind no longer than the batch does."""
+        with MasterClient(self.feed.url) as master, HttpTransport(store.url, 20.0) as transport:
+            end = len(self.log.entries) if upto is None else upto
+            return apply_up_to(ADAPTER, transport, MasterLog(master), end, epoch=1, budget_s=60)
+
+    def system(self, store: Store) -> SystemGraphs:
+        with HttpTransport(store.url, 20.0) as transport:
+            return ADAPTER.system_in(transport.send(ADAPTER.read_system()))
+
+    def holds(self, store: Store) -> tuple[Digest, list[str], int]:
+        """Statements, all graphs of users (the empty ones, too), and how often the counting update was carried out."""
+        with HttpTransport(store.url, 20.0) as transport:
+            found = digest_of_worker(ADAPTER, transport)
+        graphs = [g for g in store.select("SELECT ?g { GRAPH ?g {} }") if not g.startswith("urn:txlog:system")]
+        return found, graphs, store.count()
+
+    def assert_equal(self) -> None:
+        """After what is left was streamed to both, the worker is what a worker is that was only ever streamed to."""
+        self.stream(self.worker)
+        self.stream(self.streamed)
+        here, there = self.system(self.worker), self.system(self.streamed)
+        assert here.markers[0].position == there.markers[0].position
+        assert len(here.markers) == 1
+        assert not here.loading
+        assert not here.claims
+        assert self.holds(self.worker) == self.holds(self.streamed)
+
+    def close(self) -> None:
+        self.feed.stop()
+        self.worker.kill()
+        self.streamed.kill()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.close()
+
+
+def quad(number: int, graph: int = 0) -> bytes:
+    return b"<urn:s%d> <urn:p> <urn:o> <urn:g%d> ." % (number, graph)
+
+
+def mixed_log(log: StubLog, transactions: int, seed: int, updates: int = 0) -> None:
+    """Quads that come, go and come again, graphs that come and go, and updates that tell when they see less or more."""
+    chance = random.Random(seed)
+    places = set(chance.sample(range(1, transactions), updates))
+    for number in range(transactions):
+        if number in places:
+            log.append(COUNT_ONE, kind=KIND_UPDATE)
+            log.append(
+                b"INSERT { <urn:sum> <urn:at%d> ?n } WHERE { SELECT (COUNT(*) AS ?n) { GRAPH ?g { ?s ?p ?o } } }"
+                % number,
+                b"DELETE WHERE { GRAPH <urn:g1> { ?s ?p ?o } }",
+                kind=KIND_UPDATE,
+            )
+        touched = chance.sample(range(25), 3)
+        gone = [quad(n, n % 4) for n in touched if chance.random() < 0.4]
+        log.append(encode_quads(gone, [quad(n, n % 4) for n in touched if quad(n, n % 4) not in gone]))
+    log.append(encode_quads([], [quad(99, 9)]), encode_quads([quad(99, 9)], []))
+
+
+def test_quads_into_an_empty_worker(site: Site) -> None:
+    mixed_log(site.log, 60, seed=1)
+    ended = site.batch()
+    assert (ended.state, ended.error, ended.entries) == (State.WORKING, None, 62)
+    site.assert_equal()
+    assert all(report.state == "Loading" for report in site.told)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_segments_cut_by_updates_into_a_worker_that_is_behind(site: Site, seed: int) -> None:
+    mixed_log(site.log, 20, seed, updates=1)
+    site.stream(site.worker)
+    mixed_log(site.log, 60, seed, updates=4)
+    ended = site.batch()
+    while ended.at is not None and ended.at.position.index < len(site.log.entries):
+        assert (ended.state, ended.error) == (State.WORKING, None)
+        assert not site.system(site.worker).loading  # it ended early, as a worker, where streaming is better
+        site.stream(site.worker, ended.at.position.index + 1)
+        ended = site.batch()
+    site.assert_equal()
+
+
+def test_a_long_stretch_of_updates_is_left_to_the_stream(site: Site) -> None:
+    mixed_log(site.log, 20, seed=1)
+    site.log.append(*[COUNT_ONE] * 30, kind=KIND_UPDATE)
+    mixed_log(site.log, 20, seed=2)
+    ended = site.batch(in_order_max=10)
+    assert ended.at is not None
+    assert ended.at.position.index == 22
+    assert (ended.state, ended.error) == (State.WORKING, None)
+    site.assert_equal()
+
+
+def test_an_update_that_the_worker_refuses_is_left_to_who_finds_out_which(site: Site) -> None:
+    mixed_log(site.log, 20, seed=1)
+    poison = site.log.append(b"CREATE GRAPH <urn:g1>", kind=KIND_UPDATE)
+    site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    ended = site.batch(in_order_max=5)
+    assert ended.at is not None
+    assert ended.at.position.index == poison - 1
+    assert site.stream(site.worker).state is State.BLOCKED
+    site.log.skip(poison)
+    site.assert_equal()
+
+
+def test_killed_at_any_request_it_is_repeated_and_ends_the_same(site: Site) -> None:
+    """Of the whole way: begin, a segment with deletes, an update with its move, a segment, the end. A request that was
+    carried out, and its answer not heard, is the same as the next one not sent."""
+    seen: set[str] = set()
+    at, requests = 0, 99
+    while at <= requests:
+        at += 1
+        mixed_log(site.log, 6, seed=at, updates=1)
+        site.stream(site.worker)
+        mixed_log(site.log, 10, seed=at + 1000, updates=1)
+        end = len(site.log.entries)
+        faults = Faults(at, after=True)
+        with suppress(Cut):
+            site.batch(faults)
+        requests = faults.sent
+        system = site.system(site.worker)
+        seen.add("loading" if system.loading else "claimed" if system.claims else "worker")
+        assert len(system.loading) + len(system.markers) == 1
+        if system.loading:
+            # the stream leaves it alone, and says so
+            outcome = site.stream(site.worker)
+            assert (outcome.state, outcome.requests) == (State.LOADING, 1)
+            assert "batch" in (outcome.error or "")
+        mixed_log(site.log, 1, seed=at)  # the log goes on meanwhile; what broke off is repeated to its own end
+        ended = site.batch()
+        assert (ended.state, ended.error) == (State.WORKING, None), ended
+        assert ended.at is not None
+        assert ended.at.position.index <= (end if system.loading else len(site.log.entries))
+        site.assert_equal()
+    assert seen == {"loading", "claimed", "worker"}
+    assert requests > 15
+
+
+def test_lost_answers_cost_a_repetition_and_nothing_else(site: Site) -> None:
+    mixed_log(site.log, 12, seed=8, updates=1)
+    for at in (3, 6, 7, 9, 11):
+        ended = site.batch(Faults(at, after=True, deadly=False))
+        while ended.at is None or ended.at.position.index < len(site.log.entries):
+            ended = site.batch()
+            assert ended.state in (State.WORKING, State.LOADING), ended
+        site.assert_equal()
+        site.worker.update("DROP ALL")
+
+
+def test_who_is_taken_for_dead_notices_and_ends(site: Site) -> None:
+    mixed_log(site.log, 30, seed=1)
+
+    class Slow(Here):
+        """Is overtaken between reading and loading."""
+
+        def run(self, job, ranges):  # type: ignore[no-untyped-def]
+            with HttpTransport(site.worker.url) as transport:
+                token = next(iter(site.system(site.worker).claims))
+                assert token
+                assert transport.send(ADAPTER.take_over(None, 77)).ok
+                stolen = Loading(job.loading.position, 1, job.loading.since)
+                assert transport.send(ADAPTER.apply([], job.loading, stolen)).ok
+            return super().run(job, ranges)
+
+    config = PipelineConfig.model_validate(
+        {
+            "data_center": "uk",
+            "masters": [site.feed.url],
+            "workers": [{"name": "w1", "url": site.worker.url}],
+            "scratch_folder": site.folder / "scratch",
+        }
+    )
+    ended = CatchUp(config, "w1", Slow(), site.told.append, takeover_s=TAKEOVER_S).run()
+    assert ended.state is State.LOADING
+    assert ended.at is None
+    (loading,) = site.system(site.worker).loading
+    assert loading.token == 1
+    assert site.holds(site.worker)[0].quads == 0
+    assert site.batch().state is State.WORKING
+    site.assert_equal()
+
+
+def test_another_applier_has_it(site: Site) -> None:
+    mixed_log(site.log, 10, seed=1)
+    site.stream(site.worker, 3)
+    with HttpTransport(site.worker.url) as transport:
+        assert transport.send(ADAPTER.claim(5)).ok
+    before = site.system(site.worker)
+    config = PipelineConfig.model_validate(
+        {
+            "data_center": "uk",
+            "masters": [site.feed.url],
+            "workers": [{"name": "w1", "url": site.worker.url}],
+            "scratch_folder": site.folder / "scratch",
+        }
+    )
+    ended = CatchUp(config, "w1", Here(), site.told.append, wait_s=0.3).run()
+    assert ended.at is None
+    assert "another applier" in (ended.error or "")
+    assert site.system(site.worker) == before
+    # its owner is gone: the fence is raised, so that nothing of it can land any more
+    fence = before.markers[0].fence
+    ended = site.batch()
+    assert ended.at is not None
+    assert ended.at.fence > fence + 1
+    site.assert_equal()
+
+
+def test_what_stands_against_it(site: Site) -> None:
+    mixed_log(site.log, 5, seed=1)
+    site.worker.update("INSERT DATA { <urn:a> <urn:b> <urn:c> }")
+    ended = site.batch()
+    assert ended.state is State.REFUSED
+    assert "ForeignStore" in (ended.error or "")
+    other = StubLog(b"another cluster")
+    mixed_log(other, 3, seed=2)
+    site.worker.update("DROP ALL")
+    mine, site.feed.log = site.feed.log, other
+    site.log = other
+    site.stream(site.worker)
+    site.feed.log = site.log = mine
+    assert site.batch().state is State.DIVERGED
+    assert len(site.system(site.worker).markers) == 1
+
+
+def test_a_skip_behind_a_load_that_broke_off(site: Site) -> None:
+    mixed_log(site.log, 10, seed=1)
+    faults = Faults(12)
+    with pytest.raises(Cut):
+        site.batch(faults)
+    assert site.system(site.worker).loading
+    site.log.skip(4)
+    ended = site.batch()
+    assert ended.state is State.DIVERGED
+    assert "rebuild" in (ended.error or "")

@@ -1,0 +1,1 @@
+"""Catch-up by the net effect of the log. See README.md."""

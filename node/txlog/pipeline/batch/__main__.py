@@ -1,0 +1,77 @@
+"""``python -m txlog.pipeline.batch --config FILE.json --worker NAME``: one worker, once, with a Spark of its own.
+
+Exit codes: 0 the worker stands where it was asked to be, or as far as a batch is worth it; 1 it does not, and why is
+said; 64 wrong configuration. The same command after an interruption repeats what broke off."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from txlog.apply import State
+from txlog.backup.locking import TAKEOVER_S
+from txlog.client import WorkerReport
+from txlog.config.process import PipelineConfig
+from txlog.pipeline.batch.catching_up import CatchUp
+from txlog.pipeline.batch.engine import Engine, Here, Spark
+from txlog.pipeline.batch.session import context_starting
+from txlog.pipeline.reports import Reports
+
+WRONG_CONFIG = 64
+log = logging.getLogger("txlog.pipeline.batch")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m txlog.pipeline.batch", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="the PipelineConfig of the data centre, as JSON")
+    parser.add_argument("--worker", required=True, help="its name there")
+    parser.add_argument("--upto", type=int, help="an index of the log; default: the stable one")
+    parser.add_argument("--tasks", type=int, default=os.cpu_count() or 2, help="at once")
+    parser.add_argument("--memory", default="1g", help="of Spark's driver")
+    parser.add_argument("--takeover", type=float, default=TAKEOVER_S, help="seconds until a silent owner is dead")
+    parser.add_argument("--here", action="store_true", help="without Spark: a log that fits into memory")
+    told = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        config = PipelineConfig.model_validate_json(told.config.read_bytes())
+    except (OSError, ValidationError) as wrong:
+        log.error("%s: %s", told.config, wrong)
+        return WRONG_CONFIG
+    if told.worker not in [worker.name for worker in config.workers]:
+        log.error("no worker %s in %s; there are %s", told.worker, told.config, [w.name for w in config.workers])
+        return WRONG_CONFIG
+    reports = Reports(config.masters)
+
+    def tell(report: WorkerReport) -> None:
+        log.info("%s", report.error)
+        reports.tell(told.worker, report)
+
+    def run(engine: Engine | Callable[[], Engine]) -> int:
+        batch = CatchUp(config, told.worker, engine, tell, tasks=told.tasks, takeover_s=told.takeover)
+        ended = batch.run(told.upto)
+        log.info("%s", ended)
+        figures = {
+            "state": ended.state,
+            "seconds": round(ended.seconds, 3),
+            "adds": ended.adds,
+            "entries": ended.entries,
+        }
+        print(json.dumps(figures), flush=True)
+        return 0 if ended.state is State.WORKING and ended.error is None else 1
+
+    if told.here:
+        return run(Here())
+    with context_starting(config, told.tasks, told.memory) as context:
+        return run(lambda: Spark(context.result(), told.tasks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Stream or batch? By the number of operations that are missing, guessed from samples of the log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.client import Masters
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+
+SAMPLES = 8
+SAMPLE_BYTES = 64 << 10
+RUN_OPERATIONS = 50_000
+"""Between two updates, on average: below it a job costs more than it saves (docs/decisions/0010)."""
+
+
+class Estimate(NamedTuple):
+    """Of a stretch of the log. ``operations``: quads added or deleted for each entry, on average. ``updates``: the
+    share of entries that are SPARQL updates."""
+
+    entries: int
+    operations: float
+    updates: float
+
+    def operations_of(self, entries: int) -> float:
+        return entries * self.operations
+
+    @property
+    def total(self) -> int:
+        """Operations in all of it."""
+        return round(self.operations_of(self.entries))
+
+
+class Plan(NamedTuple):
+    """``why`` is for people."""
+
+    batch: bool
+    why: str
+
+
+def plan(guessed: Estimate, batch_from: int) -> Plan:
+    """Pure. A batch takes the worker from its readers until it is there, and pays for starting tasks, so it has to be
+    much faster: from ``batch_from`` operations on, and where the runs between updates are long enough to be jobs."""
+    told = f"about {guessed.total:,} operations"
+    if guessed.total < batch_from:
+        return Plan(False, f"{told}, a batch is for {batch_from:,} and more")
+    if guessed.updates * guessed.entries > 1 and guessed.operations / guessed.updates < RUN_OPERATIONS:
+        return Plan(False, f"{told}, an update after each {1 / guessed.updates:,.0f} transactions cuts them short")
+    return Plan(True, f"{told}: a batch")
+
+
+def estimate(masters: Masters, after: int, end: int) -> Estimate:
+    """From samples at even distances; some milliseconds of a master."""
+    entries = operations = updates = 0
+    samples = min(SAMPLES, end - after)
+    for number in range(samples):
+        at = after + (end - after) * number // samples
+        for entry in masters.log_page(at, None, end, SAMPLE_BYTES).entries:
+            entries += 1
+            if entry.noop:
+                continue
+            if entry.kind == KIND_QUADS:
+                operations += entry.payload.count(b"\n")
+            elif entry.kind == KIND_UPDATE:
+                updates += 1
+    seen = max(1, entries)
+    return Estimate(end - after, operations / seen, updates / seen)

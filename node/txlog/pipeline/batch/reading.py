@@ -1,0 +1,101 @@
+"""A range of the log, read where it is needed: pages from a master to pieces for each bucket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from txlog.apply import State
+from txlog.client import Masters
+from txlog.model.entry import KIND_UPDATE, NOT_FOR_WORKERS, Position
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
+from txlog.pipeline.batch.netting import pieces
+from txlog.pipeline.batch.words import Cuts, Fault, Job, Piece, Range
+from txlog.wire.pages import LogPage
+
+PAGE_BYTES = 4 << 20
+"""Of the log at a time; a task has three of them in memory: one on its way, one at work, one in pieces."""
+MASTER_S = 15.0
+"""A page of that size from a busy master."""
+PATIENCE_S = 30.0
+"""How long no master may give a page before the whole job gives up; nothing has been loaded then."""
+
+Told = tuple[int, Piece | Cuts | Fault]
+"""To which bucket, and what."""
+
+
+def read(job: Job, ranges: list[Range], masters: Masters | None = None) -> Iterator[Told]:
+    """Pieces of all ``ranges``. An update ends the pieces, since no quad behind it may be loaded with those before it;
+    where all of them are is told to every bucket. So is whatever makes reading impossible."""
+    # Tasks begin at different masters, so that none of them gives out the whole log alone.
+    turn = (ranges[0].after.index // max(1, ranges[0].entries)) % len(job.masters) if ranges else 0
+    urls = job.masters[turn:] + job.masters[:turn]
+    source = masters or Masters(urls, MASTER_S)
+    cuts: list[int] = []
+    try:
+        for each in ranges:
+            yield from _read_one(job, each, source, cuts)
+    except (LogDiverged, LogAhead, LogNeedsRestore) as off:
+        state = {LogDiverged: State.DIVERGED, LogAhead: State.AHEAD}.get(type(off), State.NEEDS_RESTORE)
+        yield from ((bucket, Fault(state, str(off))) for bucket in range(job.buckets))
+    except TxLogError as nobody:
+        told = Fault(State.LOADING, f"no log from any master: {nobody}")
+        yield from ((bucket, told) for bucket in range(job.buckets))
+    if cuts:
+        yield from ((bucket, Cuts(tuple(cuts))) for bucket in range(job.buckets))
+
+
+def _read_one(job: Job, wanted: Range, source: Masters, cuts: list[int]) -> Iterator[Told]:
+    with ThreadPoolExecutor(1) as ahead:  # the next page is on its way while this one is taken apart
+        at = wanted.after
+        coming: Future[LogPage] | None = ahead.submit(_page, source, at, wanted.end)
+        while coming is not None:
+            entries = coming.result().entries
+            at = Position(0, entries[-1].index, entries[-1].hash)
+            coming = ahead.submit(_page, source, at, wanted.end) if at.index < wanted.end.index else None
+            payloads: list[bytes] = []
+            for entry in entries:
+                if entry.noop or entry.kind in NOT_FOR_WORKERS:
+                    if job.again and entry.noop == "skip" and entry.kind not in NOT_FOR_WORKERS:
+                        # Whoever began this load may have read it before it was skipped, and have loaded it.
+                        raise LogDiverged(
+                            f"the transaction {entry.txid} at index {entry.index} was skipped, and a load that broke "
+                            "off may have executed it: rebuild this worker (txlog worker rebuild)"
+                        )
+                elif entry.kind == KIND_UPDATE:
+                    cuts.append(entry.index)
+                elif not cuts:
+                    payloads.append(entry.payload)
+            yield from pieces(entries[0].index, payloads, job.buckets)
+    if at.hash != wanted.end.hash:
+        raise LogDiverged(f"at index {at.index} this log's hash is {at.hash.hex()}, not {wanted.end.hash.hex()}")
+
+
+def _page(source: Masters, after: Position, end: Position) -> LogPage:
+    """At least one entry, of a master that is as far."""
+
+    def ask() -> LogPage | None:
+        page = source.log_page(after.index, after.hash if after.index else None, end.index, PAGE_BYTES)
+        return page if page.entries else None
+
+    return patiently(ask, f"no master has the log from index {after.index} to {end.index} yet")
+
+
+def patiently(ask: Callable[[], LogPage | None], what: str, seconds: float = PATIENCE_S) -> LogPage:
+    """The first page that there is; masters come and go."""
+    until, pause_s = time.monotonic() + seconds, 0.1
+    while True:
+        try:
+            page = ask()
+            if page is not None:
+                return page
+            missing: TxLogError = LogAhead(what)
+        except (LogDiverged, LogNeedsRestore):
+            raise
+        except TxLogError as not_now:
+            missing = not_now
+        if time.monotonic() > until:
+            raise missing
+        time.sleep(pause_s)
+        pause_s = min(1.0, pause_s * 2)

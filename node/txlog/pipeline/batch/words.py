@@ -1,0 +1,72 @@
+"""What the driver tells its tasks, and what they tell each other. Values only; all of them travel by pickle."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.model.entry import Position
+from txlog.model.errors import WorkerFault
+from txlog.workers.base import Loading
+
+
+class Range(NamedTuple):
+    """The entries behind ``after``, up to ``end``; both are positions of one log, so that whoever reads the pages
+    between them knows that they are that log's."""
+
+    after: Position
+    end: Position
+
+    @property
+    def entries(self) -> int:
+        return self.end.index - self.after.index
+
+
+class Job(NamedTuple):
+    """One run of tasks. ``loading``: what the worker must say while they load. ``bare``: the worker held nothing when
+    the loading began, so nothing has to be taken out. ``again``: the load was begun by somebody who is gone."""
+
+    masters: tuple[str, ...]
+    worker: str
+    url: str
+    engine: str
+    loading: Loading
+    buckets: int
+    bare: bool
+    again: bool = False
+
+
+class Piece(NamedTuple):
+    """What a stretch of the log does to the quads of one bucket. ``first``: the stretch's first index; stretches do
+    not overlap. ``lines``: N-Quads lines with a newline each, all of them adds, when ``plain``; else each behind a
+    letter of :mod:`txlog.pipeline.batch.netting` and a space."""
+
+    first: int
+    plain: bool
+    lines: bytes
+
+
+class Cuts(NamedTuple):
+    """Every bucket hears of it: ``indexes`` of updates in one range, which are no quads. Nothing at or above the first
+    one of all ranges may be loaded."""
+
+    indexes: tuple[int, ...]
+
+
+class Fault(NamedTuple):
+    """Every bucket hears of it, and loads nothing. ``state``: as in a report (:class:`~txlog.apply.State`)."""
+
+    state: str
+    text: str
+
+
+class Loaded(NamedTuple):
+    """What became of one bucket. ``cuts``: all updates that were seen."""
+
+    adds: int = 0
+    deletes: int = 0
+    cuts: tuple[int, ...] = ()
+    fault: Fault | None = None
+
+
+class LoadLost(WorkerFault):
+    """Somebody else has taken over this load, or has emptied the worker: theirs counts, this one ends."""
