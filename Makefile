@@ -90,7 +90,7 @@ demo-split: export TXLOG_STARTED := $(shell date +%s)
 demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
 	$(BIN)/python -m e2e.split $(if $(STRATEGY),--strategy $(STRATEGY))
 
-bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,idle ROUNDS=3 APPENDS=500 PROFILE=1)
+bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
 
 bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleaved (ROUNDS=5 SYSTEMS=txlog,etcd CASES=c1,c64)

@@ -6,6 +6,7 @@ c64      64 clients, one transaction in a request, synced
 b100     64 clients, 100 transactions in a request, synced
 append   through Spark: Poisson arrivals, from the POST to its ``applied`` answer
 catchup  through Spark: an emptied worker takes in a log of 100,000 transactions
+batch    the same by a batch: 1,000,000 transactions into an empty store, from the command to the position
 idle     nothing to do: processor and memory of masters, with both pipelines attached
 ======== =========================================================================================
 
@@ -28,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench.batch import measure_batch
 from bench.cluster import Cluster, Prober, cluster_up
 from bench.echo import yardstick
 from bench.load import Load, Requests, Round, Sample, quad
@@ -42,6 +44,7 @@ from txlog.model.errors import TxLogError
 
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
+BATCH_CASES: Final = ("batch",)
 
 
 class Options(NamedTuple):
@@ -53,6 +56,7 @@ class Options(NamedTuple):
     appends: int
     rate: float
     catchup: int
+    batch: int
     idle_s: float
     profile: Path | None
     keep: bool
@@ -92,6 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
             _guarded(report, "the log's cases", lambda: _measure_log(options, report))
         if set(options.only) & set(SPARK_CASES):
             _guarded(report, "the cases with Spark", lambda: _measure_spark(options, report))
+        if set(options.only) & set(BATCH_CASES):
+            _guarded(report, "the batch", lambda: measure_batch(options.folder / "batch", options.batch, report))
     finally:
         if not options.keep:
             shutil.rmtree(options.folder, ignore_errors=True)
@@ -99,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: list[str] | None) -> Options:
-    cases = (*LOG_CASES, *SPARK_CASES)
+    cases = (*LOG_CASES, *SPARK_CASES, *BATCH_CASES)
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="measures; see the module's head")
     parser.add_argument("--only", default=",".join(cases), help="cases, with commas: " + ", ".join(cases))
     parser.add_argument("--folder", type=Path, help="where journals are, on a disk")
@@ -109,6 +115,7 @@ def _options(arguments: list[str] | None) -> Options:
     parser.add_argument("--appends", type=int, default=500)
     parser.add_argument("--rate", type=float, default=3.0, help="appends a second, on average")
     parser.add_argument("--catchup", type=int, default=100_000, help="transactions to catch up")
+    parser.add_argument("--batch", type=int, default=1_000_000, help="transactions of the batch")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idling")
     parser.add_argument("--profile", type=Path, help="a folder for py-spy's recordings of one master in each case")
     parser.add_argument("--keep", action="store_true", help="leave journals and logs where they are")
@@ -130,6 +137,7 @@ def _options(arguments: list[str] | None) -> Options:
         found.appends,
         found.rate,
         found.catchup,
+        found.batch,
         found.idle,
         found.profile,
         found.keep,

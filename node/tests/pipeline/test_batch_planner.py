@@ -124,3 +124,14 @@ def test_a_lane_gives_way_and_a_failed_batch_is_not_repeated_at_once(site: Site)
     site.store.start()
     site.report()
     assert site.planner.look() == []
+
+
+def test_a_worker_that_was_added_while_the_application_runs(site: Site) -> None:
+    last = site.log.append(*[encode_quads([], [quad(n)]) for n in range(300)])
+    nowhere = site.config.model_copy(update={"workers": []})
+    planner = Planner(nowhere, Here, threading.Event())
+    site.report()
+    assert planner.look() == []  # nobody says where it is
+    site.feed.workers["w1"]["url"] = site.store.url
+    ((_, ended),) = planner.look()
+    assert (ended.error, ended.entries) == (None, last)

@@ -113,7 +113,7 @@ def test_the_command_killed_in_the_middle_and_given_again(site: Site) -> None:
     assert loading.position.index == end
     assert site.feed.state("w1") == "Loading"
     last = site.log.append(COUNT_ONE, kind=KIND_UPDATE)
-    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1")
+    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--here")  # by whatever means
     out, _ = again.communicate(timeout=200)
     assert again.returncode == 0, (site.folder / "log").read_text()[-2000:]
     assert json.loads(out.splitlines()[-1])["entries"] == end

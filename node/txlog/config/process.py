@@ -143,7 +143,7 @@ class PipelineConfig(Strict):
     budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
     poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
     batch_from: int = Field(
-        default=500_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
+        default=1_000_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
     )
     batch_tasks: int = Field(default=2, ge=1, description="of a batch at once, beside the stream's")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from txlog.apply import State
 from txlog.client import Masters, Worker
-from txlog.config.process import PipelineConfig
+from txlog.config.process import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline.batch.catching_up import CatchUp, Ended
 from txlog.pipeline.batch.engine import Engine, Spark
@@ -61,12 +61,20 @@ class Planner:
     def look(self) -> list[tuple[str, Ended]]:
         """Give a batch to each worker that should have one; what they came to."""
         status = self._masters.status()
-        ours = {worker.name for worker in self._config.workers}
         done: list[tuple[str, Ended]] = []
         for worker in status.workers:
-            if worker.name in ours and not self._stop.is_set() and self._is_due(worker, status.stable.index):
-                done.append((worker.name, self._batch(worker.name)))
+            config = self._reaching(worker)
+            if config is not None and not self._stop.is_set() and self._is_due(worker, status.stable.index):
+                done.append((worker.name, self._batch(config, worker.name)))
         return done
+
+    def _reaching(self, worker: Worker) -> PipelineConfig | None:
+        """With the store where the master says that it is: a worker may be added while the application runs. A master
+        that does not say it means one that was configured."""
+        if worker.url:
+            store = WorkerConfig.model_validate({"name": worker.name, "url": worker.url})
+            return self._config.model_copy(update={"workers": [store]})
+        return self._config if worker.name in [each.name for each in self._config.workers] else None
 
     def _is_due(self, worker: Worker, stable: int) -> bool:
         if worker.hold is not None or time.monotonic() < self._not_before.get(worker.name, (0.0, 0.0))[0]:
@@ -85,13 +93,13 @@ class Planner:
             self._settled[worker.name] = stable + self._config.batch_from // 4
         return made.batch
 
-    def _batch(self, worker: str) -> Ended:
+    def _batch(self, config: PipelineConfig, worker: str) -> Ended:
         if self._reports is None:
             self._reports = Reports(self._config.masters)
         reports = self._reports
-        with _turn(self._config, worker, self._stop):
+        with _turn(config, worker, self._stop):
             batch = CatchUp(
-                self._config,
+                config,
                 worker,
                 self._engine,
                 lambda report: reports.tell(worker, report),

@@ -29,7 +29,8 @@ def read(job: Job, ranges: list[Range], masters: Masters | None = None) -> Itera
     """Pieces of all ``ranges``. An update ends the pieces, since no quad behind it may be loaded with those before it;
     where all of them are is told to every bucket. So is whatever makes reading impossible."""
     # Tasks begin at different masters, so that none of them gives out the whole log alone.
-    turn = (ranges[0].after.index // max(1, ranges[0].entries)) % len(job.masters) if ranges else 0
+    mine = sum(each.entries for each in ranges)
+    turn = ranges[0].after.index // max(1, mine) % len(job.masters)
     urls = job.masters[turn:] + job.masters[:turn]
     source = masters or Masters(urls, MASTER_S)
     cuts: list[int] = []
