@@ -1,4 +1,5 @@
-"""How the tests share two cores: those that start a JVM or a whole cluster run one after the other, beside the rest."""
+"""How the tests share two cores. Those that start a JVM or a whole cluster wait more than they work: two rows of them
+run beside all the rest."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ def is_heavy(file: str) -> bool:
 
 
 class BesideEachOther(LoadScopeScheduling):
-    """A file's tests run in one process, so that its fixtures are made once; all heavy files count as one."""
+    """A file's tests run in one process, so that its fixtures are made once; so do the heavy files of a folder."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "heavy" if is_heavy(file) else file
+        return f"heavy {file.partition('/')[0]}" if is_heavy(file) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BesideEachOther:

@@ -8,6 +8,7 @@ from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.apply import State, apply_up_to
+from txlog.apply.applier import TAKEOVER_S
 from txlog.backup import Into, Manifest, OnChain, Order, Restored, Source, Target, create, open_target, restore
 from txlog.backup.faults import OffTheChain
 from txlog.config.process import FolderConfig, S3Config
@@ -30,8 +31,9 @@ def filled_log(transactions: int, quads: int = 10) -> MemoryLog:
     return log
 
 
-def apply(worker: OxigraphProcess, log: MemoryLog, upto: int | None = None) -> None:
-    outcome = apply_up_to(ADAPTER, worker.transport, log, log.end if upto is None else upto, epoch=1, budget_s=60)
+def apply(worker: OxigraphProcess, log: MemoryLog, upto: int | None = None, takeover_s: float = TAKEOVER_S) -> None:
+    upto = log.end if upto is None else upto
+    outcome = apply_up_to(ADAPTER, worker.transport, log, upto, epoch=1, budget_s=60, takeover_s=takeover_s)
     assert outcome.state is State.WORKING, outcome
     assert outcome.error is None, outcome
 

@@ -278,7 +278,7 @@ def test_a_pipeline_that_begins_between_two_steps_is_emptied_once_more(
 
     def begin() -> None:
         assert empty.quads() == []
-        apply(empty, log, 3)
+        apply(empty, log, 3, takeover_s=0.2)  # the rebuild has claimed
         met.append(len(empty.quads()))
 
     source = Source("uk-worker-1", ADAPTER, worker.transport, masters)

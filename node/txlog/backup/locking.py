@@ -30,8 +30,9 @@ class Locked(Protocol):
 class Lock:
     """The appliers' lock of a worker, also from one that is gone for :data:`TAKEOVER_S`."""
 
-    def __init__(self, into: Locked, until: float, takeover_s: float = TAKEOVER_S) -> None:
-        self._into, self._until, self._takeover_s = into, until, takeover_s
+    def __init__(self, into: Locked, until: float, takeover_s: float | None = None) -> None:
+        self._into, self._until = into, until
+        self._takeover_s = TAKEOVER_S if takeover_s is None else takeover_s
         self._seen: SystemGraphs | None = None
         self._since = 0.0
 
