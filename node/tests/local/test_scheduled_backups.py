@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder)
     assert backups(state, "http://127.0.0.1:9", None).describe()[0]["last"]["exitCode"] == 1
 
 
+@pytest.fixture(params=["heard", "ignored"])
+def interrupts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A shell that starts a process in the background has it ignore SIGINT, and that is inherited."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if request.param == "ignored" else signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 async def test_one_that_runs_is_ended_with_the_supervisor(state: StateFolder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         made = backups(state, f"http://127.0.0.1:{silent.getsockname()[1]}", "@every 1s")

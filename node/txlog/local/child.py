@@ -20,8 +20,10 @@ _PR_SET_PDEATHSIG: Final = 1
 _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def _die_with(parent: int) -> None:
-    """In the new process: on Linux the kernel kills it when its supervisor is gone, however that ended."""
+def _begin(parent: int) -> None:
+    """In the new process: it can be interrupted, also when its supervisor was started in the background of a shell,
+    which ignores SIGINT then. On Linux the kernel kills it when its supervisor is gone, however that ended."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -49,7 +51,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 pass_fds=[control.fileno()] if control else [],
                 start_new_session=True,
-                preexec_fn=lambda: _die_with(parent),
+                preexec_fn=lambda: _begin(parent),
             )
         self.pid = self._process.pid
         self.mark: ProcessMark | None = mark_of(self.pid)
