@@ -23,6 +23,7 @@ from bench.cluster import MANIFESTS, Cluster, cluster_up, txlog, write_one
 from bench.masters import CannotMeasure
 from bench.report import Report, console, show, table
 from e2e.geonames import GN, creation, data_folder, read_release
+from e2e.logs import effects_in_log
 from txlog.cli.verifying import verify
 from txlog.client import MasterClient, Write
 from txlog.model.durability import Durability
@@ -122,19 +123,9 @@ class Story:
         text = f"SELECT ?p {{ GRAPH {GRAPH} {{ {CLASH} <{GN}population> ?p }} }}"
         return self.cluster.query(self.cluster.master_of(side), text)
 
-    def counts_in_logs(self) -> list[dict[str, int]]:
+    def counts_in_logs(self) -> list[Counter[str]]:
         """How often each txid takes effect, for every master's log, read from its first entry on."""
-        found = []
-        for url in self.cluster.masters:
-            counts: Counter[str] = Counter()
-            at = 0
-            with MasterClient(url, 60.0) as master:
-                while (page := master.log_page(at)).entries:
-                    for entry in page.entries:
-                        at = entry.index
-                        counts[str(entry.txid)] += not entry.noop
-            found.append(dict(counts))
-        return found
+        return [effects_in_log(url) for url in self.cluster.masters]
 
     def wrong(self) -> list[str]:
         """Acknowledged transactions that do not stand exactly once in each log."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -12,6 +11,7 @@ from e2e.cluster import image
 from e2e.cluster.places import ROOT
 from e2e.kubernetes.manifests import MASTERS, cluster, token
 from e2e.kubernetes.sides import NAME, NAMESPACE, Side, until
+from e2e.logs import effects_in_log
 from txlog.client import MasterClient
 
 OPERATOR: Final = "txlog"
@@ -141,13 +141,7 @@ class Catalogue:
         """Acknowledged transactions that do not take effect once in every log."""
         wrong = []
         for node, url in self.masters().items():
-            counts: Counter[str] = Counter()
-            at = 0
-            with MasterClient(url, 60.0) as master:
-                while (page := master.log_page(at)).entries:
-                    for entry in page.entries:
-                        at = entry.index
-                        counts[str(entry.txid)] += not entry.noop
+            counts = effects_in_log(url)
             wrong += [f"{txid} {counts[txid]} times at {node}" for txid in self.written if counts[txid] != 1]
         return wrong
 

@@ -169,6 +169,11 @@ def _wipe(cluster: Cluster, into: Into) -> None:
         folder.worker(name).mkdir(parents=True, exist_ok=True)
     finally:
         control.start(name)
+    await_store(into)
+
+
+def await_store(into: Into) -> None:
+    """Until a store that was just started answers; :class:`Unreachable` after :data:`START_S`."""
     until = time.monotonic() + START_S
     while True:
         try:

@@ -10,7 +10,7 @@ import typer
 
 from txlog.backup import Into, Restored, chain_of, cluster_of, rebuild_from_backup, rebuild_from_worker
 from txlog.backup.job import READ_S
-from txlog.backup.standing import POLL_S, system_of
+from txlog.backup.standing import POLL_S
 from txlog.cli.backing import (
     CredentialsOption,
     EndpointOption,
@@ -21,12 +21,11 @@ from txlog.cli.backing import (
     size_text,
 )
 from txlog.cli.output import DEFAULT_STATE, Cluster, JsonOption, StateOption, find_cluster, out, show_json
-from txlog.cli.restoring import START_S, other_worker
+from txlog.cli.restoring import await_store, other_worker
 from txlog.client import MasterClient
 from txlog.local.control import Control
 from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
-from txlog.workers.base import Unreachable
 from txlog.workers.transport import HttpTransport
 
 ALTER_S = 240.0
@@ -65,7 +64,7 @@ def add(
         try:
             transport = closing.enter_context(HttpTransport(url, READ_S))
             into = Into(name, ADAPTERS["oxigraph"], transport)
-            _await_store(into)
+            await_store(into)
             told = closing.enter_context(progress(json))
             chain = chain_of(masters)
             done: Restored | None = None
@@ -119,18 +118,6 @@ def _data_center_of(cluster: Cluster, name: str) -> str:
     if found is None:
         raise NotFound(f"{name} names no data centre; there are {', '.join(topology.data_centers)} (--data-center)")
     return found
-
-
-def _await_store(into: Into) -> None:
-    until = time.monotonic() + START_S
-    while True:
-        try:
-            system_of(into.adapter, into.transport)
-            return
-        except Unreachable:
-            if time.monotonic() > until:
-                raise
-            time.sleep(POLL_S)
 
 
 def _has_log(masters: list[MasterClient]) -> bool:

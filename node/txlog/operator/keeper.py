@@ -90,7 +90,7 @@ class Keeper:
             except ApiError as error:
                 self._metrics.turned(self._namespace, self._name, time.monotonic() - began, "failed")
                 log.warning("%s/%s: %s", self._namespace, self._name, error)
-            except Exception:
+            except Exception:  # a fault of ours; the next turn begins with what is there
                 self._metrics.turned(self._namespace, self._name, time.monotonic() - began, "failed")
                 log.exception("%s/%s: a turn broke off", self._namespace, self._name)
             await asyncio.sleep(self._settings.pace.least)
