@@ -1,0 +1,128 @@
+"""``txlog user``: the file of users that masters read, written by hand or by these commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from txlog.access import BadUsers, Role, draw_token, hash_password, hash_token, parse_users, with_user, without_user
+from txlog.access.hashing import Scrypt
+from txlog.access.users import ROLES
+from txlog.cli.output import DEFAULT_STATE, JsonOption, StateOption, out, show_json, show_table
+from txlog.local.state import USERS_FILE, StateFolder
+from txlog.model.errors import BadInput
+
+user = typer.Typer(no_args_is_help=True, help="Who may read, write and administer (security.users of the manifest).")
+
+SecretOption = Annotated[str, typer.Option("--secret", help="the manifest's secretRef.name, in the state folder")]
+FileOption = Annotated[
+    Path | None, typer.Option("--file", help="this file in place of one in the state folder", show_default=False)
+]
+DEFAULT_SECRET = "users"
+
+
+@user.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="letters, digits and . _ @ -")],
+    role: Annotated[str, typer.Option("--role", help="reader, writer or admin")],
+    token: Annotated[bool, typer.Option("--token", help="draw a token and show it, once")] = False,
+    stdin: Annotated[bool, typer.Option("--password-stdin", help="the password is the first line of stdin")] = False,
+    secret: SecretOption = DEFAULT_SECRET,
+    file: FileOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """A password or a token more for this name; masters that run take it up within a second or two."""
+    if role not in ROLES:
+        raise BadInput(f"--role {role}: expected reader, writer or admin")
+    if token and stdin:
+        raise BadInput("either --token or --password-stdin")
+    path = _path(file, state, secret)
+    text = _read(path)
+    drawn = draw_token() if token else None
+    hashed = hash_token(drawn) if drawn else hash_password(_password(stdin))
+    _write(path, with_user(text, name, ROLES[role], hashed))
+    if json:
+        show_json({"name": name, "role": role, "file": str(path), **({"token": drawn} if drawn else {})})
+    elif drawn:
+        typer.echo(drawn)
+    else:
+        out.print(f"{name} is {role} in {path}", highlight=False)
+
+
+@user.command("remove")
+def remove(
+    name: Annotated[str, typer.Argument()],
+    secret: SecretOption = DEFAULT_SECRET,
+    file: FileOption = None,
+    state: StateOption = DEFAULT_STATE,
+) -> None:
+    """All passwords and tokens of this name go."""
+    path = _path(file, state, secret)
+    _write(path, without_user(_read(path), name))
+    out.print(f"{name} is no user any more in {path}", highlight=False)
+
+
+@user.command("list")
+def list_all(
+    secret: SecretOption = DEFAULT_SECRET,
+    file: FileOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Names and roles; nothing of the secrets."""
+    path = _path(file, state, secret)
+    found: dict[str, tuple[Role, int, int]] = {}
+    for one, hashed in parse_users(_read(path), str(path)):
+        _, passwords, tokens = found.get(one.name, (one.role, 0, 0))
+        is_password = isinstance(hashed, Scrypt)
+        found[one.name] = (one.role, passwords + is_password, tokens + (not is_password))
+    if json:
+        show_json([{"name": n, "role": r.word, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
+        return
+    rows = [(name, role.word, passwords, tokens) for name, (role, passwords, tokens) in found.items()]
+    show_table(["USER", "ROLE", "PASSWORDS", "TOKENS"], rows, "no users")
+
+
+def _path(file: Path | None, state: Path, secret: str) -> Path:
+    if file is not None:
+        return file
+    folder = StateFolder(state)
+    folder.prepare()
+    path = folder.secret(secret) / USERS_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise BadUsers(f"{path}: cannot be read: {wrong}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all; for its owner's eyes only."""
+    new = path.with_name(path.name + ".new")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            opened.write(text)
+        os.replace(new, path)
+    except OSError as wrong:
+        raise BadInput(f"{path}: {wrong.strerror}") from None
+
+
+def _password(stdin: bool) -> str:
+    if stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    if len(password) < 8:
+        raise BadInput("a password has at least 8 characters")
+    return str(password)

@@ -1,0 +1,49 @@
+"""What a client shows a master: the token in the file that ``TXLOG_TOKEN_FILE`` names.
+
+The environment and not an argument: a process of TxLog speaks as one user, and its children (Spark's Python workers)
+as the same. The file is read again when it has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from txlog.model.errors import Unauthorized
+
+TOKEN_FILE: Final = "TXLOG_TOKEN_FILE"
+_NOTHING: Mapping[str, str] = {}
+
+
+class Credentials:
+    """``file``: None shows nothing."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._mark: tuple[int, int, int] | None = None
+        self._headers: Mapping[str, str] = _NOTHING
+
+    @classmethod
+    def of_environment(cls) -> Credentials:
+        named = os.environ.get(TOKEN_FILE)
+        return cls(Path(named) if named else None)
+
+    def headers(self) -> Mapping[str, str]:
+        """To be sent with a request. :class:`Unauthorized` when the file cannot be read or holds no token."""
+        if self._file is None:
+            return _NOTHING
+        try:
+            found = self._file.stat()
+            mark = (found.st_mtime_ns, found.st_ino, found.st_size)
+            if mark != self._mark:
+                token = self._file.read_text("ascii").strip()
+                if not token or not token.isprintable() or " " in token:
+                    raise ValueError
+                self._headers, self._mark = {"Authorization": f"Bearer {token}"}, mark
+        except OSError as wrong:
+            raise Unauthorized(f"{TOKEN_FILE}={self._file}: {wrong.strerror}") from None
+        except ValueError:
+            raise Unauthorized(f"{TOKEN_FILE}={self._file}: expected a token, a line of ASCII without spaces") from None
+        return self._headers
