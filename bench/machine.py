@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -74,9 +75,22 @@ def cpu_seconds(pid: int, *, children: bool = False) -> float:
 
 def rss_mb(pid: int) -> float:
     """Resident memory in MB (10^6 bytes); 0 when the process is gone."""
+    return _status_mb(f"/proc/{pid}/status", "VmRSS:")
+
+
+def grown_mb(run: Callable[[], object]) -> float:
+    """How far ``run`` brought the memory of this process above where it was before. Not by ``ru_maxrss``: a process
+    inherits that from the one that started it."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is where it stands now, proc(5)
+    before = rss_mb(os.getpid())
+    run()
+    return _status_mb("/proc/self/status", "VmHWM:") - before
+
+
+def _status_mb(path: str, field: str) -> float:
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+        for line in Path(path).read_text().splitlines():
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024 / 1e6
     except OSError:
         pass

@@ -43,6 +43,11 @@ def test_tokens_put_together_are_the_input(text: str) -> None:
         ("'open", "ERROR"),
         ("\\u0041", "ERROR WORD"),
         ("a:-b", "PNAME MARK WORD"),
+        ("true-1", "WORD MARK NUMBER"),
+        ("aé-b ", "WORD ERROR SPACE"),
+        ("a" * 255, "WORD"),
+        ("a-" * 128, "ERROR"),
+        ("a" * 9000 + ":b", "PNAME"),
     ],
 )
 def test_kinds(text: str, kinds: str) -> None:
@@ -54,8 +59,12 @@ def test_places_count_from_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["'''" * 20000, '"' * 40001, "<a" * 30000, "a:" + "." * 40000, "'''\\" * 20000, "@" * 40000, "a." * 40000]
-)
+    "bad",
+    [
+        "'''" * 20000, '"' * 40001, "<a" * 30000, "a:" + "." * 40000, "'''\\" * 20000, "@" * 40000, "a." * 40000,
+        "D" + "ÿ" * 200_000, "aé" * 100_000, "a-" * 100_000, "·a" * 100_000, ("a-" * 127 + "a.") * 1000,
+    ],
+)  # fmt: skip
 def test_no_text_takes_more_than_linear_time(bad: str) -> None:
     # The test's time limit is the assertion: a quadratic scan of these takes minutes.
     assert tokens(bad)

@@ -171,7 +171,7 @@ NOT_DETERMINISTIC = {
         "INSERT {?s ?p ?x} WHERE {?s ?p ?o BIND(rAnD() AS ?x)}",
         "DELETE {?s ?p ?o} WHERE {?s ?p ?o FILTER(1+RAND()>1)}",
     ],
-    "UUID": ["INSERT {?x <a:p> 1} WHERE {BIND(#c\nUUID#c\n() AS ?x)}"],
+    "UUID": ["INSERT {?x <a:p> 1} WHERE {?s ?p ?o BIND(#c\nUUID#c\n() AS ?x)}"],
     "STRUUID": ["INSERT {<a:s> <a:p> ?x} WHERE {SELECT (STRUUID() AS ?x) {}}"],
     "BNODE": ["INSERT {?x <a:p> 1} WHERE {BIND(BNODE('k') AS ?x)}"],
     "SERVICE": ["INSERT {?s ?p ?o} WHERE {SERVICE SILENT <a:e> {?s ?p ?o}}"],
@@ -184,7 +184,6 @@ NOT_DETERMINISTIC = {
     "GROUP_CONCAT": ["INSERT {<a:s> <a:p> ?x} WHERE {SELECT (GROUP_CONCAT(?o; SEPARATOR=',') AS ?x) {?s ?p ?o}}"],
     "LIMIT": ["DELETE {?s ?p ?o} WHERE {SELECT * {?s ?p ?o} ORDER BY ?s LIMIT 1}"],
     "OFFSET": ["DELETE {?s ?p ?o} WHERE {SELECT * {?s ?p ?o} OFFSET 1}"],
-    "REDUCED": ["INSERT {<a:s> <a:p> ?n} WHERE {SELECT (COUNT(*) AS ?n) {SELECT REDUCED ?s {?s ?p ?o}}}"],
     "a blank node in an INSERT template": [
         "INSERT {_:x ?p ?o} WHERE {?s ?p ?o}",
         "INSERT {GRAPH <a:g> {?s ?p []}} WHERE {?s ?p ?o}",

@@ -1,21 +1,29 @@
 """What makes an update give the same result everywhere, and a read show nothing of ours. Pure functions."""
 
+from txlog.sparql.effects import Evaluated, Sums, effect_of, sums_query
 from txlog.sparql.joined import drop, join, prepare_removal, remove
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.query import hide_system_graphs, query_form, refuse_services
-from txlog.sparql.rdf import check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
+from txlog.sparql.rdf import Draw, Skolem, check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
-from txlog.sparql.update import prepare_update
+from txlog.sparql.update import parses, prepare_evaluated, prepare_update
 
 __all__ = [
     "DEFAULT_PREFIXES",
     "SYSTEM_GRAPHS",
+    "Draw",
+    "Evaluated",
     "Prepared",
+    "Skolem",
+    "Sums",
     "check_terms",
     "drop",
+    "effect_of",
     "hide_system_graphs",
     "join",
+    "parses",
     "plain_quad",
+    "prepare_evaluated",
     "prepare_lines",
     "prepare_rdf",
     "prepare_removal",
@@ -24,4 +32,5 @@ __all__ = [
     "refuse_services",
     "remove",
     "skolemise_lines",
+    "sums_query",
 ]

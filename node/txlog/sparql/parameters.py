@@ -12,8 +12,11 @@ from typing import Final
 import pyoxigraph
 
 from txlog.model.errors import BadInput
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, malformed, tokens
+from txlog.sparql.unfolding import UNFOLDED_BYTES_MAX, check_unfolded
 
+NUMBER_DIGITS_MAX: Final = 19
+"""Of LIMIT and OFFSET: as many as 64 bits have."""
 _OPEN: Final = {"{": "}", "(": ")", "[": "]"}
 
 
@@ -72,6 +75,9 @@ class _Text:
         self._changes.append((first.start, last.start + len(last.text), text))
 
     def changed(self) -> str:
+        written = len(self.source) + sum(len(text) for _, _, text in self._changes)
+        # What is unfolded further on may be twice of this: so here it may grow by little.
+        check_unfolded(written, max(UNFOLDED_BYTES_MAX, len(self.source) * 9 // 8))
         out: list[str] = []
         at = 0
         for start, stop, text in sorted(self._changes, key=lambda change: change[:2]):
@@ -159,6 +165,8 @@ def _cut(text: _Text, form: int, limit: int, offset: int) -> None:
     for at in range(form, len(text.toks)):
         word = text.word(at) if not text.depth[at] else ""
         if word in ("LIMIT", "OFFSET") and at + 1 < len(text.toks) and text.toks[at + 1].text.isdecimal():
+            if len(text.toks[at + 1].text) > NUMBER_DIGITS_MAX:
+                raise malformed(text.source, text.toks[at + 1].start, f"{word}: at most {NUMBER_DIGITS_MAX} digits")
             has[word] = int(text.toks[at + 1].text)
             text.replace(text.toks[at], text.toks[at + 1], "")
         elif word == "VALUES":
@@ -244,6 +252,7 @@ def _placed(inside: str, graphs: Sequence[str]) -> str:
         return inside
     if any(token.kind == "WORD" and token.text.upper() == "GRAPH" for token in tokens(inside)):
         raise BadInput("insert-graph-uri and remove-graph-uri are not possible with GRAPH in the update")
+    check_unfolded(sum(len(inside) + len(graph) for graph in graphs), UNFOLDED_BYTES_MAX)
     # Triples of the default graph come first: behind a GRAPH they would need no dot, before one they may have one.
     plain = [f" {inside} " for graph in graphs if graph == "null"]
     return "\n".join(plain + [f" GRAPH <{graph}> {{{inside}}} " for graph in graphs if graph != "null"])

@@ -7,6 +7,7 @@ from typing import Final
 
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import TOKEN, Token, malformed, tokens
+from txlog.sparql.unfolding import limit_of
 from txlog.sparql.walk import Names, Walk, significant
 
 _WORTH_A_LOOK: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
@@ -28,7 +29,7 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     if not base and len(query) < _SHORT and not _WORTH_A_LOOK.search(query):
         return query
     toks = significant(tokens(query))
-    names = Names(base_iri(base))
+    names = Names(base_iri(base), limit_of(len(query)))
     start = _prologue(query, toks, names)
     walk = Walk(query, names, None)
     walk.run(toks[start:], "top")

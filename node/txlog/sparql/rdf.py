@@ -16,6 +16,7 @@ from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdfjson import read_rdf_json
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
 from txlog.sparql.trix import read_trix
+from txlog.sparql.unfolding import UNFOLDED_BYTES_MAX, Bounded, check_unfolded, limit_of
 
 Draw = Callable[[], int]
 
@@ -42,7 +43,6 @@ _OWN: Final[dict[str, Callable[[bytes], Iterable[pyoxigraph.Quad]]]] = {
     "application/x-binary-rdf": read_rdf,
 }
 """What pyoxigraph does not read."""
-UNFOLDED_BYTES_MAX: Final = 16 << 20
 _ENTITY = re.compile(rb"""<!ENTITY\s+%?\s*([^\s%"']+)\s+("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(rb"[&%][^#;\s]+;")
 _BY_LINE: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
@@ -142,10 +142,10 @@ def check_terms(nquads: bytes) -> None:
 
 
 def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
-    """To canonical N-Quads. SyntaxError (with lineno and offset) is the parser's."""
-    out = pyoxigraph.serialize(pyoxigraph.parse(source, form, base_iri=base), format=pyoxigraph.RdfFormat.N_QUADS)
-    assert out is not None
-    return out
+    """To canonical N-Quads. SyntaxError (with lineno and offset) is the parser's; TooLarge for a flood."""
+    out = Bounded(limit_of(len(source)))
+    pyoxigraph.serialize(pyoxigraph.parse(source, form, base_iri=base), out, format=pyoxigraph.RdfFormat.N_QUADS)
+    return out.getvalue()
 
 
 def _malformed(error: SyntaxError) -> BadInput:
@@ -186,14 +186,14 @@ def _check_entities(body: bytes) -> None:
 
 
 def _read(own: Callable[[bytes], Iterable[pyoxigraph.Quad]], body: bytes) -> bytes:
+    out = Bounded(limit_of(len(body)))
     try:
-        out = pyoxigraph.serialize(own(body), format=pyoxigraph.RdfFormat.N_QUADS)
+        pyoxigraph.serialize(own(body), out, format=pyoxigraph.RdfFormat.N_QUADS)
     except SyntaxError as error:
         raise _malformed(error) from None
     except ValueError as error:
         raise BadInput(f"MALFORMED DATA: {error}") from None
-    assert out is not None
-    return out
+    return out.getvalue()
 
 
 def lines_of(nquads: bytes) -> list[bytes]:
@@ -244,7 +244,8 @@ def prepare_rdf(body: bytes, media_type: str, *, base: str | None, contexts: lis
     them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes.
 
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
-    ``SystemGraphNamed``. Source: RDF4J REST protocol, statements POST; formats by the W3C.
+    ``SystemGraphNamed``, ``TooLarge`` (it unfolds to more than a transaction may hold). Source: RDF4J REST protocol,
+    statements POST; formats by the W3C.
     """
     if not contexts and media_type == "application/n-quads":
         plain = _one_plain_quad(body)
@@ -253,6 +254,11 @@ def prepare_rdf(body: bytes, media_type: str, *, base: str | None, contexts: lis
     graphs = [_context(context) for context in contexts]
     nquads, _ = Skolem(draw).body(nquads_of(body, media_type, base))
     lines: Iterable[bytes] = lines_of(nquads)
+    # Names of blank nodes and of several graphs are longer than what they stand for.
+    more = sum(len(graph) + 1 for graph in graphs) * nquads.count(b"\n") + len(nquads) * (
+        len(graphs) - 1 if graphs else 0
+    )
+    check_unfolded(len(nquads) + more, limit_of(len(body)))
     if graphs:
         triples = [split_graph(line)[0] for line in lines]
         ends = [b" %s ." % graph if graph else b" ." for graph in graphs]

@@ -11,6 +11,8 @@ from typing import IO, Final
 import msgspec
 import pyoxigraph as ox
 
+from txlog.model.decoding import MALFORMED
+
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 
 
@@ -68,7 +70,7 @@ def read_rdf_json(data: bytes) -> list[ox.Quad]:
                     for graph in one.graphs or [None]:
                         name = None if graph is None else _node(graph)
                         quads.append(ox.Quad(_node(subject), ox.NamedNode(predicate), _term(one), name))
-    except (msgspec.DecodeError, ValueError) as wrong:
+    except MALFORMED as wrong:
         raise SyntaxError(str(wrong)) from None
     return quads
 

@@ -20,6 +20,7 @@ from txlog.sparql.parameters import UpdateGraphs, with_parameters
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import prepare_rdf
 from txlog.sparql.terms import refuse_system
+from txlog.sparql.unfolding import check_unfolded, limit_of
 from txlog.sparql.update import prepare_update
 
 DEPTH_MAX: Final = 8
@@ -29,8 +30,12 @@ DEPTH_MAX: Final = 8
 class _Element:
     name: str
     attributes: dict[str, str]
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     inside: list[_Element] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
     def one(self, name: str) -> _Element | None:
         return next((each for each in self.inside if each.name == name), None)
@@ -38,11 +43,17 @@ class _Element:
 
 def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -> Prepared:
     """All its changes as one transaction. ``BadInput`` (``MALFORMED DATA``) says what is wrong; changes of namespaces
-    are refused, for they are no part of a transaction here."""
+    are refused, for they are no part of a transaction here. ``TooLarge`` when it unfolds to a flood."""
     root = _parse(body)
     if root.name != "transaction":
         raise _wrong(f"<{root.name[:40]}> where <transaction> is expected")
-    return join([_operation(each, now, draw) for each in root.inside])
+    parts: list[Prepared] = []
+    size, limit = 0, limit_of(len(body))
+    for each in root.inside:
+        parts.append(_operation(each, now, draw))
+        size += len(parts[-1].payload)
+        check_unfolded(size, limit)
+    return join(parts)
 
 
 def _wrong(why: str) -> BadInput:
@@ -62,7 +73,7 @@ def _parse(body: bytes) -> _Element:
         stack.append(stack[-1].inside[-1])
 
     def characters(text: str) -> None:
-        stack[-1].text += text
+        stack[-1].pieces.append(text)
 
     def doctype(*_: object) -> None:
         raise ValueError("a document type declaration; send it without")
@@ -143,7 +154,7 @@ def _update(element: _Element, now: str, draw: Callable[[], int]) -> Prepared:
     bindings: dict[str, str] = {}
     for each in getattr(element.one("bindings"), "inside", ()):
         kind = each.name.removeprefix("binding_")
-        value = _term(_Element("uri" if kind == "uri" else kind, {**each.attributes, **_language(each)}, each.text))
+        value = _term(_Element("uri" if kind == "uri" else kind, {**each.attributes, **_language(each)}, each.pieces))
         if value is None or value.startswith("_:"):
             raise _wrong("a binding is an IRI or a literal")
         bindings[each.attributes.get("name", "")] = value

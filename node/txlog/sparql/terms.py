@@ -9,6 +9,7 @@ from typing import Final
 import pyoxigraph
 
 from txlog.model.errors import BadInput, SystemGraphNamed
+from txlog.sparql.unfolding import CACHED_MAX
 
 SYSTEM_GRAPHS: Final = "urn:txlog:system"
 """The marker of a worker's position is a graph whose name begins so; clients may neither name nor see one."""
@@ -70,9 +71,13 @@ def local_text(local: str) -> str:
     return _LOCAL_ESCAPE.sub(r"\1", local) if "\\" in local else local
 
 
-@lru_cache(maxsize=1024)
 def resolve(reference: str, base: str) -> str:
     """RFC 3986 resolution, by the same code as the embedded worker's. ValueError when it gives no IRI."""
+    return (_resolve if len(reference) + len(base) <= CACHED_MAX else _resolve.__wrapped__)(reference, base)
+
+
+@lru_cache(maxsize=1024)
+def _resolve(reference: str, base: str) -> str:
     try:
         quad = next(iter(pyoxigraph.parse(f"<{reference}> <x:p> <x:o> .", pyoxigraph.RdfFormat.TURTLE, base_iri=base)))
     except (SyntaxError, ValueError) as error:
@@ -89,7 +94,7 @@ def base_iri(base: str | None) -> str | None:
         return None
     bare = base[1:-1] if base[0] == "<" and base[-1] == ">" else base
     refuse_system(bare)
-    if not _is_iri(bare):
+    if not (_is_iri if len(bare) <= CACHED_MAX else _is_iri.__wrapped__)(bare):
         raise BadInput(f"baseURI {bare[:200]!r} is no absolute IRI; send one such as http://example.org/")
     return bare
 

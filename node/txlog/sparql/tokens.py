@@ -1,8 +1,8 @@
 """SPARQL's tokens, by one compiled regular expression.
 
 Every character belongs to exactly one token, so the texts of the tokens put together are the input. What no rule
-takes is of kind ``ERROR``: one character, or all the rest behind a quote that nothing closes. So, and because the
-groups are possessive, the time is linear.
+takes is of kind ``ERROR``: one character, all the rest behind a quote that nothing closes, or all of a word that is too
+long or begins beyond ASCII. So, and because the groups are possessive, the time is linear.
 
 Every possessive group ends with an empty alternative, here and wherever the project writes one: before Python 3.11.5
 the last turn of a group, the one that fails, could leave the place of the match moved on (CPython's gh-106052), and
@@ -29,6 +29,9 @@ _CHARS = _U + "0-9\u00b7\u0300-\u036f\u203f-\u2040\\-"
 _LOCAL = rf"(?:[{_CHARS}:]|%[0-9A-Fa-f]{{2}}|\\[_~.\-!$&'()*+,;=/?#@%])"
 PREFIX_DOTS_MAX: Final = 16
 """Runs of dots inside a prefix: words with dots between them are looked at so often in the search for a colon."""
+WORD_MAX: Final = 255
+"""Characters of a word that is no prefix. Longer ones are nothing in SPARQL, and each part of them (``a-a-a``) would be
+looked through for a colon."""
 _DOTS_INSIDE = r"\.++(?={})"
 
 SPACE = r"[ \t\r\n]++"
@@ -48,7 +51,7 @@ PNAME = (
 VARIABLE = rf"[?$][{_U}0-9](?:(?!-)[{_CHARS}]|)*+"
 LANGUAGE = r"@[A-Za-z]++(?:-++[A-Za-z0-9]++|)*+"
 NUMBER = r"(?:[0-9]++\.[0-9]*+|\.?[0-9]++)[eE][+-]?[0-9]++|[0-9]*+\.[0-9]++|[0-9]++"
-WORD = r"[A-Za-z][A-Za-z0-9_]*+"
+WORD = rf"(?![{_CHARS}]{{{WORD_MAX + 1}}})[A-Za-z][A-Za-z0-9_]*+"
 MARK = r"\^\^|&&|\|\||!=|<=|>=|\{\||\|\}|<<\(?|\)?>>|[{}()\[\];,.*/|^?+\-!=<>~]"
 
 _RULES: Final = (
@@ -63,7 +66,7 @@ _RULES: Final = (
     ("MARK", MARK),
     ("LANGUAGE", LANGUAGE),
     ("COMMENT", COMMENT),
-    ("ERROR", r"""["'].*+|."""),
+    ("ERROR", rf"""["'].*+|[{_BASE}][{_CHARS}]*+|."""),
 )
 TOKEN: Final = re.compile("|".join(f"(?P<{name}>{rule})" for name, rule in _RULES), re.DOTALL)
 
@@ -101,6 +104,8 @@ def bad_token(text: str, token: Token) -> BadInput:
         why = "a string is opened and not closed"
     elif found.isspace() or not found.isprintable():
         why = f"U+{ord(found):04X} is no space of SPARQL; use a plain space"
+    elif len(token.text) > WORD_MAX:
+        why = f"a word of {len(token.text)} characters that is no prefixed name"
     else:
         why = f"unexpected {found}"
     return malformed(text, token.start, why)

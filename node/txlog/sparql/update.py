@@ -11,6 +11,9 @@ import pyoxigraph
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput
 from txlog.model.quads import split_graph
+from txlog.sparql.drawn import one_solution
+from txlog.sparql.effects import PREDICATES_MAX, Evaluated
+from txlog.sparql.looks import Everything, predicates_of
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import PLAIN_IRI, PLAIN_OBJECT, Skolem, check_terms, lines_of, parse, quads, refuse_blank_deletes
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS, base_iri
@@ -30,6 +33,7 @@ from txlog.sparql.tokens import (
     line_column,
     malformed,
 )
+from txlog.sparql.unfolding import READ_BYTES_MAX, check_unfolded, limit_of
 from txlog.sparql.walk import Names, Piece, Walk, may_be_empty
 
 _FLAGS = re.DOTALL
@@ -75,7 +79,8 @@ def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], 
     or DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation of a quad wins. Otherwise it is
     ``KIND_UPDATE``: operations joined with ``;``, without prologue, comment or trailing ``;``.
 
-    Raises ``NotDeterministic``, ``SystemGraphNamed`` and ``BadInput`` (``MALFORMED QUERY: error at line:column``).
+    Raises ``NotDeterministic``, ``SystemGraphNamed``, ``TooLarge`` and ``BadInput`` (``MALFORMED QUERY: error at
+    line:column``).
     Source: SPARQL 1.1 Update; which constructs differ between workers was found by experiment (docs of this room).
     """
     root = base_iri(base)
@@ -85,6 +90,26 @@ def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], 
         except UnicodeEncodeError as error:
             raise malformed(text, error.start, "half a surrogate pair is no character") from None
     return _plain(text) or _Update(text, root, now, draw).prepare()
+
+
+def prepare_evaluated(text: str, *, base: str | None, now: str, draw: Callable[[], int]) -> Evaluated:
+    """The same for an update that :func:`prepare_update` refused as ``NotDeterministic`` (``once``): what is evaluated
+    once. Raises the same; ``NotDeterministic`` for what asks other addresses, and for what not even one evaluation
+    gives a meaning that all stores share."""
+    update = _Update(text, base_iri(base), now, draw, once=True)
+    prepared = update.prepare()
+    return Evaluated(prepared.payload.decode(), update.looks_at())
+
+
+def parses(text: str) -> bool:
+    """Whether it is an update for a worker. Carries nothing out."""
+    try:
+        _judge.update(_BARRIER + text)
+    except SyntaxError:
+        return False
+    except RuntimeError:
+        pass  # the barrier
+    return True
 
 
 def _plain(text: str) -> Prepared | None:
@@ -100,9 +125,15 @@ def _plain(text: str) -> Prepared | None:
 
 
 class _Update:
-    def __init__(self, text: str, base: str | None, now: str, draw: Callable[[], int]) -> None:
+    def __init__(self, text: str, base: str | None, now: str, draw: Callable[[], int], *, once: bool = False) -> None:
         self.text = text
-        self.names = Names(base)
+        self.once = once
+        self.draw = draw
+        self.limit = limit_of(len(text))
+        self.names = Names(base, self.limit)
+        self.read = 0
+        """What the parser was given for data, prefixes and all; and what that came to."""
+        self.unfolded = 0
         self.pinned = f'("{now}"^^<{DEFAULT_PREFIXES["xsd"]}dateTime>)'
         self.skolem = Skolem(draw)
         self.labels: set[bytes] = set()
@@ -128,7 +159,7 @@ class _Update:
             at = end.end()
             if end[1] is None:
                 break
-        if all(operation is None for operation in self.operations):
+        if not self.once and all(operation is None for operation in self.operations):
             net = self._net()
             if net is not None:
                 return net
@@ -154,6 +185,8 @@ class _Update:
     def _data(self, head: re.Match[str]) -> int:
         text, adds = self.text, head[1].upper() == "INSERT"
         piece, at = self._blocks(head.end())
+        self.read += sum(len(part) for part, _ in piece)
+        check_unfolded(self.read, max(READ_BYTES_MAX, self.limit))
         try:
             nquads = parse(piece.text(), pyoxigraph.RdfFormat.TRIG, self.names.base)
         except SyntaxError as error:
@@ -170,6 +203,8 @@ class _Update:
             self.labels |= labels
         else:
             refuse_blank_deletes(nquads, "MALFORMED QUERY")
+        self.unfolded += len(nquads)
+        check_unfolded(self.unfolded, self.limit)
         self.data.append((adds, lines_of(nquads)))
         self.operations.append(None)
         return at
@@ -292,7 +327,8 @@ class _Update:
         word = first.text.upper()
         if first.kind != "WORD" or word not in _OPERATIONS:
             raise malformed(text, first.start, f"{first.text[:80]} begins no operation of an update")
-        walk = Walk(text, self.names, self.pinned)
+        draw = self.draw if not self.once and one_solution(found) else None
+        walk = Walk(text, self.names, self.pinned, once=self.once, draw=draw)
         second = found[1].text.upper() if len(found) > 1 else ""
         if word in _SILENT and second != "SILENT":
             # A missing graph must not stop a worker for good; RDF4J does not mind one either.
@@ -334,7 +370,22 @@ class _Update:
                 judged.append((texts[-1], operation))
         for text, piece in judged:
             self._check(text, piece)
-        return Prepared(KIND_UPDATE, " ;\n".join(texts).encode(), len(texts))
+        payload = " ;\n".join(texts).encode()
+        check_unfolded(len(payload), self.limit)
+        return Prepared(KIND_UPDATE, payload, len(texts))
+
+    def looks_at(self) -> tuple[str, ...] | None:
+        """The predicates of all quads that it may read or write, None for any; once it is prepared."""
+        found: set[str] = set()
+        for _, lines in self.data:
+            found.update(line.split(b" ", 2)[1].decode() for line in lines)
+        try:
+            for operation in self.operations:
+                if operation is not None:
+                    found |= predicates_of(operation.text())
+        except Everything:
+            return None
+        return tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None
 
     def _check(self, text: str, piece: Piece) -> None:
         try:

@@ -9,11 +9,12 @@ Oxigraph's parser afterwards; here only what that parser is too lenient about is
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple, NoReturn
 
 from txlog.model.errors import NotDeterministic
+from txlog.sparql.drawn import DRAWN, drawn
 from txlog.sparql.terms import (
     ABSOLUTE,
     DEFAULT_PREFIXES,
@@ -27,6 +28,7 @@ from txlog.sparql.terms import (
     string_token,
 )
 from txlog.sparql.tokens import Token, bad_token, malformed
+from txlog.sparql.unfolding import UNFOLDED_BYTES_MAX, check_unfolded
 
 MAX_DEPTH: Final = 64
 """Brackets of any kind inside one another. Oxigraph's parser recurses: about 700 end the process that parses."""
@@ -52,8 +54,9 @@ _REFUSED: Final = {
     "GROUP_CONCAT": "workers join the members in different orders",
     "LIMIT": "workers keep different solutions, also after ORDER BY where some are equal",
     "OFFSET": "workers pass over different solutions, also after ORDER BY where some are equal",
-    "REDUCED": "workers remove different numbers of duplicates; use DISTINCT or leave it out",
 }
+_NEVER: Final = ("SERVICE", "LOAD")
+"""Not evaluated once either: they ask other addresses."""
 _WORDS: Final = frozenset(
     word
     for line in (
@@ -76,17 +79,20 @@ _COMING: Final[dict[str, Place]] = {"INSERT": "template", "DELETE": "erase", "WH
 
 
 class Names:
-    """BASE and PREFIX as they stand at one place of a text. Declarations accumulate; a later one wins."""
+    """BASE and PREFIX as they stand at one place of a text. Declarations accumulate; a later one wins. ``limit``: of
+    all IRIs in full."""
 
-    def __init__(self, base: str | None) -> None:
+    def __init__(self, base: str | None, limit: int = UNFOLDED_BYTES_MAX) -> None:
         self.base = base
+        self._limit = limit
+        self._unfolded = 0
         self.prefixes: dict[str, str] = {}
         self.relative = False
         self.defaults: set[str] = set()
 
     def iri(self, source: str, token: Token, *, lenient: bool = False) -> str:
-        """An ``IRI`` or ``PNAME`` token in full. Raises ``BadInput`` and ``SystemGraphNamed``. With ``lenient`` a
-        relative IRI without base is given back as it is, for whoever knows the base."""
+        """An ``IRI`` or ``PNAME`` token in full. Raises ``BadInput``, ``SystemGraphNamed`` and ``TooLarge``. With
+        ``lenient`` a relative IRI without base is given back as it is, for whoever knows the base."""
         if token.kind == "IRI":
             try:
                 full = iri_text(token.text)
@@ -111,6 +117,8 @@ class Names:
                     raise malformed(source, token.start, f"the prefix {prefix}: is not declared")
                 self.defaults.add(prefix)
             full = stem + local_text(local)
+        self._unfolded += len(full)
+        check_unfolded(self._unfolded, self._limit)
         refuse_system(full)
         return full
 
@@ -168,15 +176,28 @@ class _Frame(NamedTuple):
 
 class Walk:
     """Writes tokens again. ``pinned`` is the text for ``NOW()``; without it the tokens are a query's, which may use
-    anything and keeps its names, spaces and comments."""
+    anything and keeps its names, spaces and comments. ``once``: the operation is evaluated once, so that it may use
+    nearly anything, too. ``draw``: 128 random bits, where the operation has one solution at most: what is drawn for
+    each solution, a constant says."""
 
-    def __init__(self, source: str, names: Names, pinned: str | None) -> None:
+    def __init__(
+        self,
+        source: str,
+        names: Names,
+        pinned: str | None,
+        *,
+        once: bool = False,
+        draw: Callable[[], int] | None = None,
+    ) -> None:
         self.source = source
         self.names = names
         self.out = Piece()
         self.hidden = 0
         self._update = pinned is not None
         self._pinned = pinned or ""
+        self._once = once
+        self._draw = draw
+        self._blanks: dict[str, str] = {}
         self._chain = 0
         self._toks: Sequence[Token] = ()
         self._stack: list[_Frame] = []
@@ -204,8 +225,9 @@ class Walk:
                 at = self._name(at, token)
             elif kind == "ERROR":
                 raise bad_token(source, token)
-            elif kind == "BLANK" and self._place == "template":
-                self._no_blank_node()
+            elif kind == "BLANK" and self._place == "template" and not self._once:
+                out.append((self._blank(text), start))
+                at += 1
             else:
                 out.append((self._string(token) if kind == "STRING" and update and "\\" in text else text, start))
                 at += 1
@@ -249,7 +271,11 @@ class Walk:
             if word not in _WORDS:
                 raise malformed(self.source, start, f"{text} is no word of SPARQL 1.1")
             if word in _REFUSED:
-                raise NotDeterministic(word, _REFUSED[word])
+                return self._varies(at, token, word)
+            if word == "REDUCED":
+                # It may remove any number of duplicates: all is one of them.
+                self.out.append(("DISTINCT", start))
+                return at + 1
             if word == "NOW" and self._is(at + 1, "(") and self._is(at + 2, ")"):
                 self.out.append((self._pinned, start))
                 return at + 3
@@ -309,7 +335,7 @@ class Walk:
 
     def _bracket(self, at: int, token: Token) -> Place:
         place = self._place
-        if place == "template" and not (token.text == "(" and self._is(at + 1, ")")):
+        if place == "template" and not self._once and not (token.text == "(" and self._is(at + 1, ")")):
             self._no_blank_node()
         if token.text == "[" or place in ("expression", "data"):
             return place
@@ -345,7 +371,30 @@ class Walk:
         raise NotDeterministic(
             "a blank node in an INSERT template",
             "every worker makes another one for each solution; build an IRI instead",
+            once=True,
         )
+
+    # -- what differs between workers
+
+    def _varies(self, at: int, token: Token, word: str) -> int:
+        called = self._is(at + 1, "(") and self._is(at + 2, ")")
+        if self._draw is not None and called and word in DRAWN:
+            self.out.append((drawn(word, self._draw()), token.start))
+            return at + 3
+        if word in _NEVER or not self._once:
+            raise NotDeterministic(word, _REFUSED[word], once=word not in _NEVER)
+        if word == "BNODE" and not called:
+            # Oxigraph's is the same in every solution, and in every update.
+            raise NotDeterministic(word, "with an argument it is not the same node in all stores; build an IRI instead")
+        self.out.append((token.text, token.start))
+        return at + 1
+
+    def _blank(self, label: str) -> str:
+        if self._draw is None:
+            self._no_blank_node()
+        if label not in self._blanks:
+            self._blanks[label] = drawn("BNODE", self._draw())
+        return self._blanks[label]
 
     # -- graphs and IRIs that only appear at run time
 

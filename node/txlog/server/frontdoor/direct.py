@@ -21,6 +21,7 @@ from txlog.model.errors import TxLogError
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
 from txlog.runtime.asked import Asked, asked_from
+from txlog.runtime.guard import Guard
 from txlog.runtime.loop import Loop, Write
 from txlog.runtime.transactions import BELOW_APPLIED
 from txlog.runtime.web import encode_answer, error_answer
@@ -40,29 +41,62 @@ HEADS_MAX: Final = 512
 
 _HEAD = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _OTHERWISE: Final = frozenset(
-    b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key".split()
+    b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key"
+    b" origin sec-fetch-site".split()
 )
-"""Headers whose meaning is aiohttp's to know."""
+"""Headers whose meaning is aiohttp's to know, or another judge's."""
 
 
 class Head:
-    """What a recognised head says. ``length``: of the body."""
+    """What a recognised head says. ``length``: of the body; ``shown``: who it says it is from."""
 
-    __slots__ = ("asked", "key", "kind", "length", "level")
+    __slots__ = ("asked", "key", "kind", "length", "level", "shown")
 
-    def __init__(self, kind: str, length: int, asked: Asked) -> None:
+    def __init__(self, kind: str, length: int, asked: Asked, shown: str | None) -> None:
         self.kind = kind
         self.length = length
         self.asked = asked
         self.key = asked.key
         self.level = asked.level
+        self.shown = shown
+
+
+def recognised(data: bytes, paths: frozenset[bytes], level: Durability, seconds: float, bytes_max: int) -> Head | None:
+    """What these bytes of a head say; None when they are not of the one shape. ``paths``: those that count; ``level``
+    and ``seconds``: what counts for a request that does not say; ``bytes_max``: of a body."""
+    found = _HEAD.fullmatch(data)
+    if found is None or found[1] not in paths:
+        return None
+    headers: dict[bytes, str] = {}
+    for line in found[2].split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in headers or name in _OTHERWISE:
+            return None
+        headers[name] = value.strip(b" \t").decode()
+    length, connection = headers.get(b"content-length", ""), headers.get(b"connection", "keep-alive")
+    if not re.fullmatch("[0-9]{1,9}", length) or connection.lower() != "keep-alive" or b"host" not in headers:
+        return None
+    try:
+        asked = asked_from(
+            headers.get(b"txlog-durability"),
+            headers.get(b"prefer"),
+            headers.get(b"idempotency-key"),
+            level,
+            seconds,
+        )
+    except TxLogError:
+        return None  # aiohttp's side refuses it by name
+    if asked.level not in BELOW_APPLIED or asked.seconds < PATIENCE_S_MIN or int(length) > bytes_max:
+        return None
+    return Head(headers.get(b"content-type", ""), int(length), asked, headers.get(b"authorization"))
 
 
 class DirectWrites:
     """All connections that have spoken nothing but plain writes.
 
     ``level`` and ``seconds``: what counts for a request that does not say; ``idle_s``: how long a connection may be
-    silent; ``hand_over``: makes aiohttp's protocol."""
+    silent; ``hand_over``: makes aiohttp's protocol; ``guard``: takes those alone whom it knows, None: everybody."""
 
     def __init__(
         self,
@@ -72,11 +106,13 @@ class DirectWrites:
         seconds: float,
         idle_s: float,
         hand_over: Callable[[], asyncio.Protocol],
+        guard: Guard | None = None,
     ) -> None:
         self.loop = loop
         self.writes = writes
         self.answers = writes.answers
         self.hand_over = hand_over
+        self.guard = guard
         self.connections: set[Connection] = set()
         self.closing = False
         self._level = level
@@ -96,40 +132,12 @@ class DirectWrites:
         known = self._heads.get(data)
         if known is not None:
             return known
-        head = self._read(data)
+        head = recognised(data, self._paths, self._level, self._seconds, self._bytes_max)
         if head is not None:
             if len(self._heads) >= HEADS_MAX:
                 self._heads.clear()
             self._heads[data] = head
         return head
-
-    def _read(self, data: bytes) -> Head | None:
-        found = _HEAD.fullmatch(data)
-        if found is None or found[1] not in self._paths:
-            return None
-        headers: dict[bytes, str] = {}
-        for line in found[2].split(b"\r\n")[1:]:
-            name, _, value = line.partition(b":")
-            name = name.lower()
-            if name in headers or name in _OTHERWISE:
-                return None
-            headers[name] = value.strip(b" \t").decode()
-        length, connection = headers.get(b"content-length", ""), headers.get(b"connection", "keep-alive")
-        if not re.fullmatch("[0-9]{1,9}", length) or connection.lower() != "keep-alive" or b"host" not in headers:
-            return None
-        try:
-            asked = asked_from(
-                headers.get(b"txlog-durability"),
-                headers.get(b"prefer"),
-                headers.get(b"idempotency-key"),
-                self._level,
-                self._seconds,
-            )
-        except TxLogError:
-            return None  # aiohttp's side refuses it by name
-        if asked.level not in BELOW_APPLIED or asked.seconds < PATIENCE_S_MIN or int(length) > self._bytes_max:
-            return None
-        return Head(headers.get(b"content-type", ""), int(length), asked)
 
     # Time
 
@@ -207,6 +215,10 @@ class Connection(asyncio.Protocol):
             return
         end = split + 4 + head.length
         if len(data) < end:
+            return
+        guard = self._all.guard
+        if guard is not None and not guard.may_write(head.shown):
+            self._hand_over()  # aiohttp's side asks, and refuses by name
             return
         if self._take(head, data[split + 4 : end]):
             self._data = data[end:]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
@@ -154,7 +155,7 @@ class Lines:
                     prepared = prepare_lines(quads, draw=draw_blank_name)
                 else:
                     prepared = _prepare(told)
-            except msgspec.DecodeError as wrong:
+            except MALFORMED as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
                 continue
             except TxLogError as wrong:

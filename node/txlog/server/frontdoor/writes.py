@@ -6,10 +6,11 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, Refused, Unsupported
+from txlog.model.errors import BadInput, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
@@ -19,8 +20,9 @@ from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED, Outcome
 from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
 from txlog.server.frontdoor.answers import Answers, plain_success
+from txlog.server.frontdoor.effects import Effects
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
-from txlog.sparql import Prepared, prepare_rdf, prepare_removal, prepare_update
+from txlog.sparql import Prepared, prepare_evaluated, prepare_rdf, prepare_removal, prepare_update
 from txlog.sparql.parameters import UpdateGraphs, parse_binding, with_parameters
 from txlog.sparql.rdftransaction import prepare_rdf_transaction
 
@@ -29,6 +31,7 @@ _TRANSACTION = "application/x-rdftransaction"
 _FORM = "application/x-www-form-urlencoded"
 _GRAPHS = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
 Parameters = Sequence[tuple[str, str]]
+T = TypeVar("T")
 
 
 def draw_blank_name() -> int:
@@ -42,9 +45,10 @@ def now_text() -> str:
 
 
 class Writes:
-    """``POST /repositories/{id}/statements``."""
+    """``POST /repositories/{id}/statements``. ``effects``: where updates are evaluated once; None: they are refused."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, effects: Effects | None) -> None:
+        self._effects = effects
         self._site = site
         self._loop = site.loop
         self._repository = site.config.repository
@@ -62,9 +66,49 @@ class Writes:
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
         asked = asked_of(request, self._level, self._seconds)
-        prepared = await self._prepare(request)
+        media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if media in (_UPDATE, _FORM):
+            text, base = await self._update_text(request)
+            try:
+                prepared = await _prepared(text, base)
+            except NotDeterministic as refused:
+                return await self._once(request, text, base, asked, refused)
+        else:
+            prepared = await self._prepare(request, media)
         content = content_hash(prepared.kind, asked.key, prepared.payload)
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
+
+    async def _once(
+        self, request: Request, text: str, base: str | None, asked: Asked, refused: NotDeterministic
+    ) -> Response:
+        """An update that is evaluated once, with its effect in the log (``effects.py``)."""
+        if not refused.once:
+            raise refused
+        if self._effects is None:
+            why = f"{refused.why} (nonDeterministicUpdates of this cluster is refuse)"
+            raise NotDeterministic(refused.construct, why)
+        if asked.key:
+            raise BadInput(
+                f"Idempotency-Key: {refused.construct} makes this update one that is evaluated once, and tried again "
+                "where others come between; such a one has no key. Send it without"
+            )
+        update = await _off_loop(
+            len(text), lambda: prepare_evaluated(text, base=base, now=now_text(), draw=draw_blank_name)
+        )
+        self._loop.in_flight += 1
+        try:
+            write, known = await self._effects.logged(request, update, asked)
+            return await self.answer(write, asked, True) if known else self._undecided(write)
+        finally:
+            self._loop.in_flight -= 1
+
+    def _undecided(self, write: Write) -> Response:
+        if not write.answers or isinstance(write.answers[0], Refused):
+            return _late()
+        txid = write.answers[0].txid
+        headers = self.answers.headers(txid, None) + "Content-Type: text/plain; charset=utf-8\r\n"
+        told = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
+        return RawResponse(202, headers.encode(), told.encode())
 
     async def write(self, submission: Submission, asked: Asked) -> Response:
         """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked."""
@@ -121,12 +165,7 @@ class Writes:
             raise BadInput("MALFORMED QUERY: the update is empty")
         return prepare_update(text, base=None, now=now_text(), draw=draw_blank_name)
 
-    async def _prepare(self, request: Request) -> Prepared:
-        headers = request.headers
-        kind = headers.get("Content-Type", "")
-        media = kind.partition(";")[0].strip().lower()
-        if media in (_UPDATE, _FORM):
-            return await self.update_of(request)
+    async def _prepare(self, request: Request, media: str) -> Prepared:
         if media == _TRANSACTION:
             body = await read_body(request, self.bytes_max)
             return await _off_loop(
@@ -136,6 +175,10 @@ class Writes:
 
     async def update_of(self, request: Request) -> Prepared:
         """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
+        return await _prepared(*await self._update_text(request))
+
+    async def _update_text(self, request: Request) -> tuple[str, str | None]:
+        """The update with the parameters of its request in it, and its base."""
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         body = await read_body(request, self.bytes_max)
         query = list(request.query.items()) if "?" in request.raw_path else []
@@ -143,10 +186,10 @@ class Writes:
             query += parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True)
             if "update" not in dict(query):
                 raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
-            return await self.update(dict(query)["update"], query)
+            return _parametrised(dict(query)["update"], query)
         if not body and "update" in dict(query):
-            return await self.update(dict(query)["update"], query)
-        return await self.update(_text(body, "MALFORMED QUERY"), query)
+            return _parametrised(dict(query)["update"], query)
+        return _parametrised(_text(body, "MALFORMED QUERY"), query)
 
     async def removal(self, request: Request, graphs: Sequence[str] | None) -> Prepared:
         """A body of RDF as what goes: from these graphs (None: from where each statement says, or from all)."""
@@ -168,18 +211,21 @@ class Writes:
             len(body), lambda: prepare_rdf(body, kind, base=_bare(base), contexts=contexts, draw=draw_blank_name)
         )
 
-    async def update(self, text: str, parameters: Parameters) -> Prepared:
-        """A SPARQL update with the parameters of its request."""
-        if not text.strip():
-            raise BadInput("MALFORMED QUERY: the update is empty")
-        base = None
-        if parameters:
-            language = dict(parameters).get("queryLn", "SPARQL")
-            if language.upper() != "SPARQL":
-                raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
-            base = _bare(dict(parameters).get("baseURI"))
-            text = _with(text, parameters)
-        return await _off_loop(len(text), lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_name))
+
+async def _prepared(text: str, base: str | None) -> Prepared:
+    return await _off_loop(len(text), lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_name))
+
+
+def _parametrised(text: str, parameters: Parameters) -> tuple[str, str | None]:
+    """A SPARQL update with the parameters of its request in it, and its base."""
+    if not text.strip():
+        raise BadInput("MALFORMED QUERY: the update is empty")
+    if not parameters:
+        return text, None
+    language = dict(parameters).get("queryLn", "SPARQL")
+    if language.upper() != "SPARQL":
+        raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
+    return _with(text, parameters), _bare(dict(parameters).get("baseURI"))
 
 
 def _with(text: str, parameters: Parameters) -> str:
@@ -195,7 +241,7 @@ OFF_LOOP_BYTES = 256 << 10
 """A larger body is parsed in a thread, for it takes more than a few milliseconds, in which nobody else is served."""
 
 
-async def _off_loop(size: int, prepare: Callable[[], Prepared]) -> Prepared:
+async def _off_loop(size: int, prepare: Callable[[], T]) -> T:
     if size < OFF_LOOP_BYTES:
         return prepare()
     return await asyncio.get_running_loop().run_in_executor(None, prepare)

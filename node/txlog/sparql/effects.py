@@ -1,0 +1,85 @@
+"""An update that is evaluated once: what it may look at, and its effect as an update that every worker carries out
+alike, or not at all.
+
+The effect is a difference of quads, found on a copy of the data at one position of the log. It is logged behind a
+*condition*: that everything the update may have looked at is still as it was there. The condition is SPARQL itself, a
+count and two sums of hashes over the quads with those predicates, so that each worker decides it in the effect's own
+place in the log, and all decide the same. Where it holds, the update evaluated in that place would have been free to
+have this very effect (docs/decisions/0011-effects-behind-a-condition.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.quads import split_graph
+from txlog.sparql.prepared import Prepared
+from txlog.sparql.terms import DEFAULT_PREFIXES
+
+PREDICATES_MAX: Final = 64
+"""An update with more of them looks at everything."""
+_INTEGER: Final = f"<{DEFAULT_PREFIXES['xsd']}integer>"
+
+
+class Evaluated(msgspec.Struct, frozen=True):
+    """An update to be evaluated once. ``text``: normalised as for workers. ``looks_at``: the predicates (``<iri>``) of
+    all quads that it may read or write; None: any."""
+
+    text: str
+    looks_at: tuple[str, ...] | None
+
+
+class Sums(msgspec.Struct, frozen=True):
+    """What a condition compares: how many quads there are, and two sums of 40 bits of each one's hash."""
+
+    count: int
+    first: int
+    second: int
+
+
+def sums_query(looks_at: Sequence[str] | None) -> str:
+    """A SELECT of ``?n ?a ?b``: the :class:`Sums` of the quads with these predicates, or of all."""
+    if looks_at is None:
+        quads = "{ ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } }"
+    else:
+        quads = " UNION ".join(
+            f"{{ ?s {p} ?o BIND({p} AS ?p) }} UNION {{ GRAPH ?g {{ ?s {p} ?o }} BIND({p} AS ?p) }}" for p in looks_at
+        )
+    # No space stands in an IRI, a language or before the object, so no two quads give one text.
+    text = (
+        'CONCAT(STR(?s)," ",STR(?p)," ",COALESCE(STR(?g),"")," ",COALESCE(STR(DATATYPE(?o)),"")," ",'
+        'COALESCE(LANG(?o),"")," ",STR(?o))'
+    )
+    # SPARQL reads no hexadecimal: the decimal digits among a hash's 64 are as random as the hash.
+    digits = f'REPLACE(SHA256({text}),"[a-f]","")'
+    return (
+        "SELECT (COUNT(*) AS ?n) (SUM(?x) AS ?a) (SUM(?y) AS ?b) WHERE { "
+        f"{quads} BIND({digits} AS ?d) "
+        f'BIND({_INTEGER}(CONCAT("1",SUBSTR(?d,1,12))) AS ?x) BIND({_INTEGER}(CONCAT("1",SUBSTR(?d,13,12))) AS ?y) }}'
+    )
+
+
+def effect_of(deletes: Sequence[bytes], adds: Sequence[bytes], looks_at: Sequence[str] | None, sums: Sums) -> Prepared:
+    """The transaction: these quads (lines of N-Quads without blank nodes, none in both) go and come if what the update
+    looked at sums up to ``sums``; else nothing happens. Without quads there is nothing to carry out."""
+    if not deletes and not adds:
+        return Prepared(KIND_QUADS, b"", 0)
+    clauses = [f"{verb} {{ {_template(lines)} }}" for verb, lines in (("DELETE", deletes), ("INSERT", adds)) if lines]
+    condition = f"?n = {sums.count} && ?a = {sums.first} && ?b = {sums.second}"
+    text = f"{' '.join(clauses)} WHERE {{ {{ {sums_query(looks_at)} }} FILTER({condition}) }}"
+    return Prepared(KIND_UPDATE, text.encode(), len(deletes) + len(adds))
+
+
+def _template(lines: Sequence[bytes]) -> str:
+    graphs: dict[bytes, list[bytes]] = {}
+    for line in lines:
+        triple, graph = split_graph(line)
+        graphs.setdefault(graph, []).append(triple)
+    blocks = [b" .\n".join(graphs.pop(b""))] if b"" in graphs else []
+    blocks += [b"GRAPH %s { %s }" % (graph, b" .\n".join(triples)) for graph, triples in graphs.items()]
+    # Triples of the default graph come first: behind a GRAPH they would need no dot, before one they may have one.
+    return b" .\n".join(blocks[:1]).decode() + (" " + b"\n".join(blocks[1:]).decode() if blocks[1:] else "")

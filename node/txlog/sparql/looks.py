@@ -1,0 +1,223 @@
+"""What an update may look at: the predicates of all its triple patterns and templates.
+
+A reader of the grammar of patterns, as far as predicates need it. Whatever it does not know, and whatever may match a
+triple of any predicate (a variable, ``!``, a path of length zero, a graph's mere existence), is *everything*: that is
+always right, and costs only that more transactions of others come in between.
+
+Source: SPARQL 1.1 Query Language, section 19.8 (productions 53 to 109).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from txlog.sparql.terms import DEFAULT_PREFIXES
+from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.walk import significant
+
+_RDF: Final = DEFAULT_PREFIXES["rdf"]
+_TYPE: Final = f"<{_RDF}type>"
+_LIST: Final = (f"<{_RDF}first>", f"<{_RDF}rest>")
+_MODIFIED: Final = ("WITH", "INSERT", "DELETE")
+_TERMS: Final = ("VARIABLE", "IRI", "BLANK", "STRING", "NUMBER")
+_END: Final = Token("END", "", -1)
+
+
+class Everything(Exception):
+    """No set of predicates says what this update looks at."""
+
+
+def predicates_of(operation: str) -> frozenset[str]:
+    """Those of one normalised operation (IRIs in full), as ``<iri>``. :class:`Everything` where they are not known."""
+    reader = _Reader(significant(tokens(operation)))
+    reader.operation()
+    return frozenset(reader.found)
+
+
+class _Reader:
+    """Each method reads what begins at an index, and returns the index behind it."""
+
+    def __init__(self, toks: Sequence[Token]) -> None:
+        self._toks = toks
+        self.found: set[str] = set()
+
+    def _at(self, at: int) -> Token:
+        return self._toks[at] if at < len(self._toks) else _END
+
+    def _word(self, at: int) -> str:
+        token = self._at(at)
+        return token.text.upper() if token.kind == "WORD" else ""
+
+    def _mark(self, at: int) -> str:
+        token = self._at(at)
+        return token.text if token.kind == "MARK" else ""
+
+    def _expect(self, at: int, mark: str) -> int:
+        if self._mark(at) != mark:
+            raise Everything
+        return at + 1
+
+    def operation(self) -> None:
+        if self._word(0) not in _MODIFIED:
+            raise Everything
+        at = 0
+        while at < len(self._toks):
+            if self._mark(at) == "{":
+                at = self._group(at)
+            elif self._word(at) in ("WITH", "INSERT", "DELETE", "USING", "NAMED", "WHERE") or (
+                self._at(at).kind == "IRI" and self._word(at - 1) in ("WITH", "USING", "NAMED")
+            ):
+                at += 1
+            else:
+                raise Everything
+
+    # Groups
+
+    def _group(self, at: int) -> int:
+        at = self._expect(at, "{")
+        while True:
+            mark, word = self._mark(at), self._word(at)
+            if mark == "}":
+                return at + 1
+            if mark == "{":
+                at = self._group(at)
+            elif mark == "." or word in ("UNION", "OPTIONAL", "MINUS"):
+                at += 1
+            elif word == "GRAPH":
+                # Without a triple in it, GRAPH ?v is every graph that there is.
+                named = self._at(at + 1).kind == "IRI"
+                if not named and (self._at(at + 1).kind != "VARIABLE" or self._at(at + 3).kind not in _TERMS):
+                    raise Everything
+                at = self._group(at + 2)
+            elif word == "FILTER":
+                at = self._constraint(at + 1)
+            elif word == "BIND":
+                at = self._expression(at + 1)
+            elif word == "VALUES":
+                at = self._values(at + 1)
+            elif word == "SELECT":
+                at = self._select(at + 1)
+            else:
+                at = self._triples(at)
+
+    def _constraint(self, at: int) -> int:
+        while self._word(at) in ("NOT", "EXISTS"):
+            at += 1
+        if self._mark(at) == "{":
+            return self._group(at)
+        if self._mark(at) != "(":
+            at += 1  # the name of a function
+        return self._expression(at)
+
+    def _expression(self, at: int) -> int:
+        """From its opening parenthesis to the one that closes it; groups inside are those of EXISTS."""
+        at, depth = self._expect(at, "("), 1
+        while depth:
+            mark = self._mark(at)
+            if self._at(at) is _END or mark == "}":
+                raise Everything
+            if mark == "{":
+                at = self._group(at)
+                continue
+            depth += {"(": 1, ")": -1}.get(mark, 0)
+            at += 1
+        return at
+
+    def _values(self, at: int) -> int:
+        while self._mark(at) != "}":
+            if self._at(at) is _END:
+                raise Everything
+            at += 1
+        return at + 1
+
+    def _select(self, at: int) -> int:
+        """A sub-select, up to the brace that ends the group around it."""
+        while self._mark(at) != "{":
+            if self._at(at) is _END or self._mark(at) == "}":
+                raise Everything
+            at = self._expression(at) if self._mark(at) == "(" else at + 1
+        at = self._group(at)
+        while self._mark(at) != "}":
+            if self._at(at) is _END or self._mark(at) == "{":
+                raise Everything
+            if self._word(at) == "VALUES":
+                at = self._values(at + 1)
+            else:
+                at = self._expression(at) if self._mark(at) == "(" else at + 1
+        return at
+
+    # Triples
+
+    def _triples(self, at: int) -> int:
+        bracket = self._mark(at) in ("[", "(")
+        at = self._node(at)
+        if bracket and not self._is_verb(at):
+            return at  # [ <p> 1 ] . says all by itself
+        return self._properties(at)
+
+    def _node(self, at: int) -> int:
+        token = self._at(at)
+        if token.kind in ("VARIABLE", "IRI", "BLANK", "NUMBER"):
+            return at + 1
+        if token.kind == "STRING":
+            if self._at(at + 1).kind == "LANGUAGE":
+                return at + 2
+            return at + 3 if self._mark(at + 1) == "^^" else at + 1
+        if self._word(at) in ("TRUE", "FALSE"):
+            return at + 1
+        mark = self._mark(at)
+        if mark in ("+", "-") and self._at(at + 1).kind == "NUMBER":
+            return at + 2
+        if mark == "[":
+            if self._mark(at + 1) == "]":
+                return at + 2
+            return self._expect(self._properties(at + 1), "]")
+        if mark == "(":
+            at += 1
+            while self._mark(at) != ")":
+                self.found.update(_LIST)
+                at = self._node(at)
+            return at + 1
+        raise Everything
+
+    def _is_verb(self, at: int) -> bool:
+        token = self._at(at)
+        return token.kind in ("VARIABLE", "IRI") or token.text == "a" or self._mark(at) in ("^", "!", "(")
+
+    def _properties(self, at: int) -> int:
+        while True:
+            at = self._node(self._path(at))
+            while self._mark(at) == ",":
+                at = self._node(at + 1)
+            if self._mark(at) != ";":
+                return at
+            while self._mark(at) == ";":
+                at += 1
+            if not self._is_verb(at):
+                return at
+
+    def _path(self, at: int) -> int:
+        """A verb. Steps follow one another with ``/`` or ``|``."""
+        while True:
+            if self._mark(at) == "^":
+                at += 1
+            token = self._at(at)
+            if token.kind == "IRI":
+                self.found.add(token.text)
+                at += 1
+            elif token.kind == "WORD" and token.text == "a":
+                self.found.add(_TYPE)
+                at += 1
+            elif self._mark(at) == "(":
+                at = self._expect(self._path(at + 1), ")")
+            else:
+                raise Everything  # a variable, or a negated set
+            if self._mark(at) in ("*", "?"):
+                raise Everything  # of length zero: every term there is
+            if self._mark(at) == "+":
+                # `<p> +1` is an object with a sign; `<p>+ ?o` a path.
+                at += self._at(at + 1).kind != "NUMBER"
+            if self._mark(at) not in ("/", "|"):
+                return at
+            at += 1
