@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from journal_pen import BIRTHS, Pen, check_content, founding, logged_in, open_journal
+from journal_pen import BIRTHS, Pen, check_content, founding, logged_in, open_journal, stamped
 
 from txlog.journal import Crashed, Journal, MemoryFiles, check, show
 from txlog.journal.format import parse_name
 from txlog.model.errors import JournalDamaged
 from txlog.model.ids import Origin
-from txlog.model.records import Foot, KeyKept, Trimmed
+from txlog.model.records import Ceiling, Foot, KeyKept, Trimmed
 
 
 def foot_at(pen: Pen, index: int) -> Foot:
@@ -116,6 +116,36 @@ def test_a_log_is_trimmed_again_and_again() -> None:
     assert report.ok
     assert (report.foot, report.first_segment) == (len(pen.log) - 20, segments(files)[0])
     assert any("Trimmed at" in line for line in show(files))
+
+
+@pytest.mark.parametrize("filler", range(0, 40, 2))
+@pytest.mark.parametrize("in_force", [True, False])
+def test_a_view_whose_copies_stand_on_both_sides_of_a_trim(filler: int, in_force: bool) -> None:
+    """The trim is durable and the process ends before a file has gone; one copy stood in a file that goes, the other in
+    one that went before, or in one that stays."""
+    files = MemoryFiles()
+    journal, pen = begun(files, 10)
+    journal.append([pen.held("c", 1), *(Ceiling(at + 1) for at in range(filler))])
+    pen.number = 1
+    journal.append(pen.accepted(len(pen.log), stamped=[stamped("c", 1, [1 << 40])]))
+    journal.append([pen.installed(), pen.added(("c", 1))])
+    journal.sync()
+    if not in_force:
+        journal.append([pen.accepted(len(pen.log)), pen.installed()])
+        journal.sync()
+    trim(journal, pen, len(pen.log))
+    write(journal, pen, 12)
+    journal.append(Trimmed(foot_at(pen, len(pen.log))))
+    journal.sync()
+    files.kill()
+    for _ in range(2):
+        journal, recovered = open_journal(files)
+        assert recovered.accepted is not None
+        assert recovered.accepted.number == (2 if in_force else 3, 1, "a")
+        assert recovered.log_end == len(pen.log)
+        assert not recovered.damage
+        files.kill()
+    assert check(files).ok
 
 
 def test_what_waits_outside_the_log_holds_its_segment() -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
+from txlog.journal.direct import DirectWriter, direct_writer
+
 ZEROS = bytes(1 << 20)
 
 
@@ -63,10 +65,12 @@ class Files(Protocol):
 
 
 class RealFile:
-    """A file descriptor."""
+    """A file descriptor, and where it can be one that writes past the page cache (``direct``)."""
 
-    def __init__(self, path: Path, flags: int = os.O_RDWR) -> None:
+    def __init__(self, path: Path, flags: int = os.O_RDWR, *, direct: bool = True) -> None:
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o640)
+        self._writer: DirectWriter | None = None
+        self._may_be_direct = direct
 
     def pread(self, offset: int, count: int) -> bytes:
         data = os.pread(self._fd, count, offset)
@@ -78,6 +82,12 @@ class RealFile:
         return data
 
     def pwrite(self, offset: int, data: bytes) -> None:
+        if self._may_be_direct and self._writer is None:
+            self._writer = direct_writer(self._fd)
+            self._may_be_direct = self._writer is not None
+        if self._writer is not None:
+            self._writer.pwrite(offset, data)
+            return
         done = os.pwrite(self._fd, data, offset)
         while done < len(data):
             done += os.pwrite(self._fd, memoryview(data)[done:], offset + done)
@@ -86,6 +96,8 @@ class RealFile:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
         os.close(self._fd)
 
 
@@ -142,7 +154,7 @@ class RealFiles:
     @staticmethod
     def _fill(path: Path, size: int) -> None:
         """Zeros are written, not reserved: an overwrite then changes no metadata (1.4 to 1.6 times as fast)."""
-        file = RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        file = RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, direct=False)
         try:
             for offset in range(0, size, len(ZEROS)):
                 file.pwrite(offset, ZEROS[: size - offset])

@@ -447,18 +447,25 @@ class Scan:
 
     def lone_copies(self) -> list[Place]:
         """Of the changes, and of the view in force: what one more flipped bit would cost."""
-        feet = [change for number, change in self.copies if number == NO_VIEW]
+        kept = self._kept_copies()
+        feet = [change for number, change in kept if number == NO_VIEW]
         needed = [
             places
-            for (number, change), places in self.copies.items()
+            for (number, change), places in kept.items()
             if (change == max(feet) if number == NO_VIEW else change or number == self.state.accepted)
         ]
         return [places[0] for places in needed if len(places) == 1]
 
     def uncopied(self) -> View | None:
         """The view in force where only headers tell it."""
-        copied = {number for number, _ in self.copies}
+        copied = {number for number, _ in self._kept_copies()}
         return None if self.state.accepted in copied else self.view(self.state.accepted)
+
+    def _kept_copies(self) -> dict[tuple[Number, int], list[Place]]:
+        """Those in segments that a trim has not left: the others go before anything is written, if they are there."""
+        first = self.first_segment
+        kept = {key: [place for place in places if place.segment >= first] for key, places in self.copies.items()}
+        return {key: places for key, places in kept.items() if places}
 
     def view(self, number: Number) -> View | None:
         return None if number == NO_VIEW else self.views.get(number)

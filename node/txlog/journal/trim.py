@@ -59,7 +59,9 @@ class Segments:
         self._due.append((record, first))
 
     def take_due(self, synced: int) -> range:
-        """The segments to remove now."""
+        """The segments to remove now. Asked behind every sync, so nothing due costs nothing."""
+        if not self._due:
+            return range(0)
         upto = 0
         while self._due and self._due[0][0] <= synced:
             upto = max(upto, self._due.pop(0)[1])

@@ -1,0 +1,84 @@
+"""Writes that go past the kernel's page cache, to a device that is told to be quick about little.
+
+A group commit is a write and a flush. Through the page cache the write is a copy, a search for what is dirty, and a
+wait for it; straight to the device it is one request (docs/decisions/0012-past-the-page-cache.md). What is written must
+begin and end at blocks, so the block a record begins in is written again, as it is: the page cache does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from typing import Final
+
+BLOCK: Final = 4096
+BUFFER: Final = 256 << 10
+LOOK: Final = 1 << 20
+"""What lies behind the end is read so far at once: mostly it is all zeros."""
+_FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
+
+
+class DirectWriter:
+    """Of an open file that nobody else writes to meanwhile. ``fd`` reads it, through the page cache."""
+
+    def __init__(self, fd: int, direct_fd: int) -> None:
+        self._fd = fd
+        self._direct_fd = direct_fd
+        self._buffer = memoryview(mmap.mmap(-1, BUFFER))
+        """At a page's border, as the device wants it."""
+        self._block_at = 0
+        self._block = b""
+        """The last block that was written, and where it stands."""
+        self._zeros_from = self._zeros_to = 0
+        """Between these there are zeros."""
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        """All of ``data``; it is with the device, and durable when that is told to flush."""
+        if not data:
+            return
+        end = offset + len(data)
+        first, stop = offset - offset % BLOCK, end + -end % BLOCK
+        whole = b"".join((self._there(first, offset), data, self._there(end, stop)))
+        for at in range(0, len(whole), BUFFER):
+            self._write(first + at, whole[at : at + BUFFER])
+        self._block_at, self._block = stop - BLOCK, whole[-BLOCK:]
+        if first < self._zeros_to and stop > self._zeros_from:
+            self._zeros_from = stop
+
+    def _there(self, begin: int, end: int) -> bytes:
+        """What stands in a part of one block."""
+        if begin == end:
+            return b""
+        if self._block and self._block_at <= begin and end <= self._block_at + BLOCK:
+            return self._block[begin - self._block_at : end - self._block_at]
+        if not (self._zeros_from <= begin and end <= self._zeros_to):
+            found = os.pread(self._fd, LOOK, begin)
+            if len(found) < end - begin:
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            if found.strip(b"\0"):
+                return found[: end - begin]
+            self._zeros_from, self._zeros_to = begin, begin + len(found)
+        return bytes(end - begin)
+
+    def _write(self, offset: int, data: bytes) -> None:
+        self._buffer[: len(data)] = data
+        done = 0
+        while done < len(data):
+            wrote = os.pwritev(self._direct_fd, [self._buffer[done : len(data)]], offset + done)
+            if wrote < BLOCK:
+                raise OSError(errno.EIO, "the device took less than a block")
+            done += wrote - wrote % BLOCK
+
+    def close(self) -> None:
+        os.close(self._direct_fd)
+
+
+def direct_writer(fd: int) -> DirectWriter | None:
+    """For the file of ``fd``; None where the system, the file system or the file's size has no such way."""
+    if not _FLAG or os.fstat(fd).st_size % BLOCK:
+        return None
+    with contextlib.suppress(OSError):
+        return DirectWriter(fd, os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | _FLAG | os.O_CLOEXEC))
+    return None
