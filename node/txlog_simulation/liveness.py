@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from txlog_simulation.machine import UP
 from txlog_simulation.member_faults import expected
+from txlog_simulation.mending import can_be_mended
 from txlog_simulation.plan import MEMBERS_PROFILE, Plan
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def mending_ms(world: World) -> int:
 
 def stays_damaged(world: World) -> bool:
     """Whether what a damaged master asks for is at no master that runs: it stays stopped (rule 28)."""
-    return any(machine.repair is not None and not machine.can_be_mended() for machine in world.machines)
+    return any(machine.repair is not None and not can_be_mended(machine) for machine in world.machines)
 
 
 def is_good(world: World) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
 from txlog.journal.memory import Crashed
-from txlog.model.entry import KIND_CONFIG, KIND_UPDATE, Span
-from txlog.model.errors import Conflict, Fatal, JournalDamaged, PeerFault, Refused
+from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
+from txlog.model.errors import Conflict, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
@@ -20,14 +20,15 @@ from txlog.protocol.trimming import Place
 from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.repair import Repair
 from txlog.wire import messages as wire
-from txlog.wire.messages import FetchOrder, FetchRuns, Message, Post
+from txlog.wire.messages import Message, Post
 from txlog_simulation.change_faults import count_crash, judge_change
 from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.feeding import feed
-from txlog_simulation.member_faults import judge_removed, judge_submission, note_changes
-from txlog_simulation.mirror import Mirror, mirror_of, summary_of
-from txlog_simulation.violation import ACKNOWLEDGEMENT, JOURNAL, LIVENESS, LOG, PROCESS
+from txlog_simulation.member_faults import judge_removed, judge_submission, note_changes, note_removed
+from txlog_simulation.mending import check_recovered, mend, mending_turn, open_journal
+from txlog_simulation.mirror import Mirror
+from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
 from txlog_simulation.watched import Guard, WatchedJournal
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ class Machine:
         elapsed = int(self.world.now_ms * self.rate)
         return Now(EPOCH_MS + elapsed + self.offset_ms, MONO_BASE_MS + elapsed)
 
-    def _turn_by(self, wake_mono_ms: int) -> None:
+    def turn_by(self, wake_mono_ms: int) -> None:
+        """Have a turn when this master's own clock says so, or earlier."""
         if wake_mono_ms >= 1 << 50:
             return
         at_ms = math.ceil((wake_mono_ms - MONO_BASE_MS) / self.rate)
@@ -118,17 +120,18 @@ class Machine:
         self.turn_at = -1
         self.state = UP
         with self.guard:
-            journal, recovered = self._open()
+            journal, recovered = open_journal(self)
             if recovered.damage:
-                self._mend(journal, recovered)
+                mend(self, journal, recovered)
             else:
-                self._check_recovered(recovered)
-                self._begin(journal, recovered)
+                check_recovered(self, recovered)
+                self.begin(journal, recovered)
 
-    def _begin(self, journal: Journal, recovered: Recovered) -> None:
+    def begin(self, journal: Journal, recovered: Recovered) -> None:
+        """The journal is whole: the core begins."""
         world = self.world
         self.pending = []
-        settings = self._settings()
+        settings = self.settings()
         self.last_seen = (recovered.birth, recovered.start)
         if self.origin is None:
             self.origin = Origin(self.name, recovered.birth)
@@ -137,7 +140,8 @@ class Machine:
         self.executor = Executor(Core(settings, recovered, self.now()), WatchedJournal(self, journal))
         self.turn_soon(world.now_ms)
 
-    def _settings(self) -> Settings:
+    def settings(self) -> Settings:
+        """What its configuration says."""
         plan = self.world.plan
         last_birth, last_start = self.last_seen if plan.supervised else (0, 0)
         return Settings(
@@ -153,142 +157,6 @@ class Machine:
             none_split_delay_ms=plan.max_peer_lag_ms,
             strategy=plan.strategy,
         )
-
-    def _open(self) -> tuple[Journal, Recovered]:
-        """Read the journal. One damaged beyond repair says so and ends this process; it may never pass for whole
-        (rule 28)."""
-        try:
-            return self.disk.open()
-        except JournalDamaged:
-            self._beyond_repair()
-            raise
-
-    # A damaged journal (rule 28), as server/mending.py does it
-
-    def _mend(self, journal: Journal, recovered: Recovered) -> None:
-        self.repair = Repair(self._settings(), recovered, journal)
-        self.world.note(self.name, "damaged", f"{'; '.join(self.repair.names)}")
-        self.world.met["damaged journal"] += 1
-        self.known_elsewhere = [(m, dict(m.mirror.held)) for m in self.world.machines if m is not self]
-        if not self.fuse and self.rng.random() < 0.4 and not self.world.healing:
-            self.fuse = self.rng.randint(1, 10)
-        self.turn_soon(self.world.now_ms)
-
-    def _mending_turn(self, repair: Repair, inbox: list[tuple[int, bytes]]) -> None:
-        world, now = self.world, self.now()
-        try:
-            for source, data in inbox:
-                repair.receive(world.machines[source].name, data, now)
-                self.step("receive")
-            wake_mono_ms, sends = repair.poll(now)
-        except Fatal:
-            self._check_given_up()
-            self._beyond_repair()
-            raise
-        for peer, message in sends:
-            self.asked = message
-            world.note(self.name, "ask", f"{peer} {type(message).__name__}")
-            world.network.send(world.now_ms, self.slot, world.slots[peer], wire.encode(message))
-            self.step("send")
-        if repair.finished:
-            self._mended(repair)
-        else:
-            self._turn_by(wake_mono_ms)
-
-    def _mended(self, repair: Repair) -> None:
-        """What came is written; the journal is opened anew and must be what it was."""
-        journal = self.disk.journal
-        assert journal is not None
-        for damage, mended in repair.mended:
-            journal.repair(damage, mended.runs, mended.contents, mended.added)
-            self.step("repair")
-        journal.sync()
-        journal.close()
-        self.repair = None
-        journal, recovered = self._open()
-        if recovered.damage:
-            raise Fatal("Damaged", f"{recovered.damage[0].where}: it is damaged still, although it was mended")
-        self.world.note(self.name, "repaired", f"{len(repair.mended)} places")
-        self.world.met["repaired"] += 1
-        self._check_recovered(recovered)
-        if not self.damaged:
-            self._check_readable(journal)
-        self._begin(journal, recovered)
-
-    def _beyond_repair(self) -> None:
-        if self.flipped and not self.damaged:
-            self.world.met["beyond repair"] += 1
-            self.world.lose(self)
-
-    def can_be_mended(self) -> bool:
-        """Whether a master that runs has what was asked for last."""
-        others = [m.mirror for m in self.world.machines if m is not self and m.executor is not None]
-        match self.asked:
-            case FetchOrder():
-                return any(mirror.log > self.asked.after for mirror in others)
-            case FetchRuns(span):
-                return any(_has(mirror.held, mirror.trimmed, span) for mirror in others)
-            case _:
-                return True
-
-    def _check_given_up(self) -> None:
-        """Beyond repair is only what nobody else had when the repair began."""
-        if isinstance(self.asked, FetchRuns):
-            span = self.asked.span
-            for other, held in self.known_elsewhere:
-                if not other.damaged and _has(held, other.mirror.trimmed, span):
-                    self.world.findings.add(LIVENESS, "28", f"{self.name} gives up on {span}, {other.name} holds it")
-
-    def _check_readable(self, journal: Journal) -> None:
-        """Every transaction that this disk held is what its origin made."""
-        world = self.world
-        for origin, last in sorted(self.mirror.held.items()):
-            made, seq = world.transactions.made[origin], self.mirror.trimmed.get(origin, 0) + 1
-            while seq <= last:
-                run = journal.read(origin.node, origin.birth, seq, last, 1 << 20)
-                for item in run.items:
-                    there = (item.stamp, content_hash(item.kind, item.key, item.payload))
-                    if there != (world.log.stamp(self.name, Txid(origin, seq)), made[seq - 1].content):
-                        world.findings.add(LOG, "28", f"{self.name} mended {origin}.{seq}: another stamp or content")
-                    seq += 1
-                if not run.items:
-                    world.findings.add(LOG, "28", f"{self.name} is mended and does not hold {origin}.{seq}")
-                    break
-
-    def _check_recovered(self, recovered: Recovered) -> None:
-        """What was durable is still there, and nothing that was never written (rules 8, 15, 28)."""
-        if self.flipped and recovered.accepted is None and self.mirror.accepted is not None and not self.damaged:
-            # both copies of the view's record were hit, one after the other: it is not written again by a repair
-            self.world.met["view lost to two flips"] += 1
-            self.world.lose(self)
-        if self.damaged:
-            self.mirror = mirror_of(recovered)
-            self.world.another_disk(self)
-            return
-        found = summary_of(recovered)
-        for count in range(len(self.pending) + 1):
-            if self.mirror.summary() == found:
-                return
-            if count < len(self.pending):
-                self._now_durable(self.pending[count])
-        self._check_told(mirror_of(recovered))
-        self.world.findings.add(
-            JOURNAL, "28", f"{self.name} reads back {found}, its disk held {self.mirror.summary()} at most"
-        )
-
-    def _check_told(self, found: Mirror) -> None:
-        """A journal that lost something: was anybody told of it?"""
-        if self.origin is None:
-            return
-        told = self.world.acknowledgements.told.get(self.origin, Marks(0, 0, 0, 0, 0))
-        for name, said, kept in (
-            ("accepted", told.accepted, found.held.get(self.origin, 0)),
-            ("log", told.log, found.log),
-            ("stable", told.stable, found.stable),
-        ):
-            if said > kept:
-                text = f"{self.name} told {name} {said}, after a crash it knows {kept}"
-                self.world.findings.add(ACKNOWLEDGEMENT, "15", text)
 
     def step(self, name: str) -> None:
         """A step of the process is done; it may have been the last."""
@@ -360,6 +228,8 @@ class Machine:
 
     def _forget(self) -> None:
         self.life += 1
+        if self.executor is not None:
+            note_removed(self.world, self.executor.core)
         self.executor = None
         self.repair = None
         self.syncing = None
@@ -408,7 +278,7 @@ class Machine:
         if self.state == UP:
             with self.guard:
                 executor.leave(self.now(), by_ms - world.now_ms)
-                self._turn_by(executor.poll(self.now()))
+                self.turn_by(executor.poll(self.now()))
                 self._flush()
             if life != self.life:
                 return
@@ -435,7 +305,7 @@ class Machine:
             except Refused as refused:
                 self.world.refused[f"proof {type(refused).__name__}"] += 1
                 self.world.met["stale proof"] += 1
-            self._turn_by(self.executor.poll(self.now()))
+            self.turn_by(self.executor.poll(self.now()))
             self._flush()
 
     # Input
@@ -456,12 +326,12 @@ class Machine:
             inbox, self.inbox = self.inbox, []
             if executor is None:
                 if self.repair is not None:
-                    self._mending_turn(self.repair, inbox)
+                    mending_turn(self, self.repair, inbox)
                 return
             now = self.now()
             for source, data in inbox:
                 self._receive_one(executor, source, data, now)
-            self._turn_by(executor.poll(now))
+            self.turn_by(executor.poll(now))
             self._flush()
         core = self.executor.core if self.executor is not None and self.executor.idle else None
         if core is not None and core.removed and core.leave_done and self.state == UP:
@@ -515,7 +385,7 @@ class Machine:
             taken = any(isinstance(answer, Accepted) for answer in answers)
             judge_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.step("submit")
-            self._turn_by(self.executor.poll(self.now()))
+            self.turn_by(self.executor.poll(self.now()))
             self._flush()
             return not refused
         return False
@@ -546,10 +416,11 @@ class Machine:
     def durable(self, count: int) -> None:
         """The first ``count`` records that were pending are durable now."""
         for record in self.pending[:count]:
-            self._now_durable(record)
+            self.now_durable(record)
         del self.pending[:count]
 
-    def _now_durable(self, record: Record) -> None:
+    def now_durable(self, record: Record) -> None:
+        """The oldest of those that were pending."""
         self.written.append(record)
         self.world.durable(self, record)
         if isinstance(record, ViewAccepted) and self.mirror.accepted is not None:
@@ -649,7 +520,7 @@ class Machine:
             verdict = executor.trim(places, 1 << 60)
             if self.world.trace.wanted:
                 self.world.note(self.name, "trim", f"{verdict.start} to {verdict.cut}: {verdict.holders[:1]}")
-            self._turn_by(executor.poll(self.now()))
+            self.turn_by(executor.poll(self.now()))
             self._flush()
 
     def back_up(self, life: int) -> None:
@@ -665,17 +536,11 @@ class Machine:
             try:
                 self.executor.backup_done(index, value or agreement.history.start_hash)
             except Conflict:
-                if agreement.installed:
+                if agreement.installed and not self.damaged:
                     raise
-                self.world.met["split backup refused"] += 1  # made on what an accept has cut off
-            self._turn_by(self.executor.poll(self.now()))
+                self.world.met["split backup refused"] += 1  # an accept has cut it off, or an old disk knows less
+            self.turn_by(self.executor.poll(self.now()))
             self._flush()
-
-
-def _has(held: dict[Origin, int], trimmed: dict[Origin, int], span: Span) -> bool:
-    """Whether a master can be asked for the first of these."""
-    origin = Origin(span.node, span.birth)
-    return trimmed.get(origin, 0) < span.first_seq <= held.get(origin, 0)
 
 
 def submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:

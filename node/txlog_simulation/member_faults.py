@@ -151,6 +151,20 @@ def judge_submission(world: World, machine: Machine, taken: bool) -> None:
         world.findings.add(LOG, "20", f"{machine.name} is {role}, and takes a client's transactions")
 
 
+def note_removed(world: World, core: Core) -> None:
+    """What a process knew that ends now."""
+    if core.configuration is not None:
+        world.removed.update(core.configuration.removed)
+
+
+def is_removed(world: World, machine: Machine) -> bool:
+    """Whether the log does without it for good, as somebody said."""
+    for other in world.machines:
+        if other is not machine and other.executor is not None:
+            note_removed(world, other.executor.core)
+    return machine.name in world.removed
+
+
 def judge_removed(world: World, machine: Machine) -> None:
     """A master that has gone for good leaves nothing behind: somebody who stays holds all that its clients were told.
     Whether that comes into the log is judged at the end."""

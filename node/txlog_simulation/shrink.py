@@ -106,6 +106,7 @@ def _with_masters(masters: int, plan: Plan) -> Plan:
         links=tuple(link for link in plan.links if max(link) < masters),
         work=tuple(work for work in plan.work if work.a < masters),
         faults=tuple(fault for fault in plan.faults if max(fault.a, fault.b) < masters),
+        late=plan.late if plan.late < masters else -1,
     )
 
 

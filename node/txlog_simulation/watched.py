@@ -11,6 +11,7 @@ from txlog.journal.memory import Crashed
 from txlog.model.errors import Fatal, JournalBroken, JournalFault, JournalFull
 from txlog.model.records import Record
 from txlog.runtime.executor import Sync
+from txlog_simulation.member_faults import is_removed
 from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
 
 if TYPE_CHECKING:
@@ -109,9 +110,8 @@ class Guard:
                 world.met["ended for a full disk"] += 1
                 machine.crash("for a full disk")
                 world.at(world.now_ms + machine.rng.choice((50, 300)), machine.start, machine.life)
-            case Fatal() if wrong.reason == "Removed" and world.met["removed"]:
-                machine.crash("removed")
-                machine.state = "removed"
+            case Fatal() if wrong.reason == "Removed" and is_removed(world, machine):
+                machine.gone_for_good()
             case Fatal() | JournalFault():
                 reason = getattr(wrong, "reason", type(wrong).__name__)
                 machine.end(reason, str(wrong))

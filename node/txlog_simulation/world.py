@@ -13,23 +13,20 @@ from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Stable, Trimmed, ViewAccepted, ViewInstalled
 from txlog.protocol.events import Submission
-from txlog_simulation import directed, liveness
-from txlog_simulation.change_faults import CHANGE_FAULTS, set_trap
+from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.checkers.views import Views
+from txlog_simulation.faults import strike
 from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, submission
-from txlog_simulation.member_faults import MEMBER_FAULTS, expected, judge_configurations, order, start_late
+from txlog_simulation.member_faults import expected, judge_configurations, start_late
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
-from txlog_simulation.plan import BEGIN_MS, NAMES, Fault, Plan, Work
+from txlog_simulation.plan import BEGIN_MS, NAMES, Plan, Work
 from txlog_simulation.trace import Trace
 from txlog_simulation.trims import Trims
 from txlog_simulation.violation import LIVENESS, LOG, Findings, Violation
-
-STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "release")
-"""At which a process may end; see ``machine.py``."""
 
 
 @dataclass
@@ -62,6 +59,8 @@ class World:
         self.findings = Findings(counting)
         self.met: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.removed: set[str] = set()
+        """Whom the log did without for good, as processes said that are no more."""
         self.transactions = Transactions(self.findings)
         self.log = Log(self.findings, self.transactions, plan.key_retention_ms)
         names = NAMES[: plan.masters]
@@ -81,7 +80,7 @@ class World:
         self._receivers = [machine.receive for machine in self.machines]
         self.damaged = False
         self.forged = self.old = False
-        self._quiet = False
+        self.quiet = False
         self.faults = 0
         self.healing = False
         self._calendar: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
@@ -114,7 +113,7 @@ class World:
         for work in plan.work:
             self.at(work.at_ms, self.work, work)
         for fault in plan.faults:
-            self.at(fault.at_ms, self._fault, fault)
+            self.at(fault.at_ms, strike, self, fault)
         if plan.links:
             self.at(BEGIN_MS // 2, self._cut_links)
         self.trims.begin()
@@ -152,7 +151,7 @@ class World:
 
     def work(self, work: Work) -> None:
         """A client brings its transactions."""
-        if self._quiet:
+        if self.quiet:
             return
         machine = self.machines[work.a]
         batch: list[Submission] = []
@@ -184,228 +183,7 @@ class World:
             other = self.rng.randrange(len(self.machines))
             self.at(self.now_ms + 100, self.work, work._replace(a=other))
 
-    # Faults
-
-    def _fault(self, fault: Fault) -> None:
-        self.faults += 1
-        self.met[fault.kind] += 1
-        if fault.kind == "clock":
-            self.met["clock forward" if fault.size > 0 else "clock back"] += 1
-        self.note(NAMES[fault.a], fault.kind, f"b={NAMES[fault.b]} lasts_ms={fault.lasts_ms} size={fault.size}")
-        a, b, machine = fault.a, fault.b, self.machines[fault.a]
-        end_ms = self.now_ms + fault.lasts_ms
-        match fault.kind:
-            case "cut":
-                self.cut([(a, b), (b, a)], end_ms)
-            case "cut-one-way":
-                self.cut([(a, b)], end_ms)
-            case "partition":
-                side = {slot for slot in range(self.plan.masters) if self.rng.random() < 0.5} | {a}
-                across = [(i, j) for i in range(self.plan.masters) for j in range(self.plan.masters)]
-                self.cut([(i, j) for i, j in across if (i in side) != (j in side)], end_ms)
-            case "isolate":
-                others = [slot for slot in range(self.plan.masters) if slot != a]
-                self.cut([pair for o in others for pair in ((a, o), (o, a))], end_ms)
-            case "deaf":
-                self.cut([(o, a) for o in range(self.plan.masters) if o != a], end_ms)
-            case "amnesia":
-                self._amnesia(machine)
-            case "hearsay":
-                self._hearsay(machine)
-            case "relapse":
-                self._relapse(machine, b)
-            case "slow":
-                self.slow([(a, b), (b, a)], end_ms)
-            case "crash":
-                self.crash_for(machine, end_ms)
-            case "crash-at-step":
-                machine.fuse, machine.fuse_step = fault.size, ""
-                if fault.size % 2:  # a certain step, soon
-                    machine.fuse, machine.fuse_step = 1 + fault.size % 3, STEPS[fault.size // 2 % len(STEPS)]
-            case "restart-all":
-                for each in self.machines:
-                    self.crash_for(each, self.now_ms + self.rng.choice((10, 100, 300)))
-            case "pause":
-                machine.pause()
-                self.at(end_ms, machine.resume, machine.life)
-            case "clock":
-                machine.offset_ms += fault.size
-            case _:
-                self._disk_fault(fault, machine, end_ms)
-
-    def _amnesia(self, machine: Machine) -> None:
-        """What makes a promise forgotten in a crash do harm: a master that hears nobody goes on promising, the
-        others rely on it, it crashes, its clock goes back, and a client finds it before anybody speaks to it."""
-        plan, a = self.plan, machine.slot
-        others = [slot for slot in range(plan.masters) if slot != a]
-        unheard_ms = self.now_ms + plan.round_timeout_ms + 30
-        crash_ms = unheard_ms + 2 * plan.idle_interval_ms + 60
-        again_ms = crash_ms + plan.round_timeout_ms + 60
-        self.cut([(o, a) for o in others], again_ms + 100)
-        for other in others:
-            self.at(unheard_ms, self.work, Work(unheard_ms, other, 2, False, False, False))
-        self.at(crash_ms, self._forget, machine)
-        for later_ms in (0, 30):
-            self.at(again_ms + later_ms, self.work, Work(again_ms, a, 2, False, False, False))
-
-    def _hearsay(self, machine: Machine) -> None:
-        """What makes a counter do harm that is read apart from what came with it: two masters that have not heard each
-        other for a while submit in one instant, and a third, the first to hear of it, tells one the other's counter."""
-        plan, a = self.plan, machine.slot
-        between, *_, other = [slot for slot in range(plan.masters) if slot != a] * 2
-        self.machines[other].offset_ms = machine.offset_ms
-        begin_ms = self.now_ms + plan.round_timeout_ms + 40
-        told_ms = begin_ms + plan.network_ms(a, between) + plan.disk_ms
-        self.cut([(a, other), (other, a)], told_ms + plan.round_timeout_ms)
-        for at_ms, slot, many in (
-            (begin_ms, a, 20),
-            (begin_ms, other, 5),
-            (told_ms, between, 1),
-            (told_ms + 1, between, 1),
-        ):
-            self.at(at_ms, self.work, Work(at_ms, slot, many, False, False, False))
-
-    def _relapse(self, machine: Machine, lost: int) -> None:
-        """What makes counters kept over a restart do harm: two masters that do not hear each other submit in one
-        instant; a third crashes before it has synced what came from the one, who is then silent for a while."""
-        plan, crashing = self.plan, machine.slot
-        others = [slot for slot in range(plan.masters) if slot not in (crashing, lost)]
-        if not others:
-            self.crash_for(machine, self.now_ms + 20)
-            return
-        other = others[0]
-        begin_ms = self.now_ms + 20
-        hops_ms = max(plan.near_ms, plan.far_ms) + plan.jitter_ms
-        apart = [pair for o in others for pair in ((lost, o), (o, lost))]
-        end_ms = begin_ms + hops_ms + plan.round_timeout_ms + 350
-        self.cut(apart, end_ms)
-        self.machines[other].offset_ms = self.machines[lost].offset_ms
-        machine.disk_stalls_until = begin_ms + hops_ms + 60
-        self.at(begin_ms, self.work, Work(begin_ms, lost, 20, False, False, False))
-        self.at(begin_ms, self.work, Work(begin_ms, other, 5, False, False, False))
-        self.at(begin_ms + hops_ms + 4, self.cut, [(lost, crashing), (crashing, lost)], end_ms)
-        self.at(begin_ms + hops_ms + 8, self.crash_for, machine, begin_ms + hops_ms + 20)
-
-    def _forget(self, machine: Machine) -> None:
-        if not self.healing:
-            machine.offset_ms -= 30_000
-            self.crash_for(machine, self.now_ms + 10)
-
-    def _disk_fault(self, fault: Fault, machine: Machine, end_ms: int) -> None:
-        match fault.kind:
-            case "full":
-                machine.disk.fill(True)
-                self.at(end_ms, machine.disk.fill, False)
-            case "wipe":
-                self.crash_for(machine, end_ms)
-                self.wipe(machine)
-            case "old-image":
-                self.at(end_ms, self._restore, machine, machine.disk.image())
-            case "flip" if self.rng.random() < 0.5 and self.plan.masters > 2:
-                # what is lost is news that the first one to be asked has not heard of
-                away, plan = min(slot for slot in range(self.plan.masters) if slot != fault.a), self.plan
-                flip_ms = self.now_ms + 2 * (max(plan.near_ms, plan.far_ms) + plan.jitter_ms + plan.disk_ms) + 5
-                links = [pair for o in range(plan.masters) if o != away for pair in ((o, away), (away, o))]
-                self.cut(links, flip_ms + 20)
-                self.at(self.now_ms + 1, self.work, Work(self.now_ms, fault.a, 9, False, False, False))
-                self.at(flip_ms, self._flip, machine, flip_ms + 20, True)
-            case "flip":
-                self._flip(machine, end_ms, False)
-            case "forge":
-                self._forge(machine, fault.b, fault.lasts_ms)
-            case "disk-error":
-                self.met["disk-error"] -= 1  # counted when it happens
-                machine.disk.fail()
-            case "stop":
-                if machine.executor is not None and machine.state == UP:
-                    self.at(self.now_ms, machine.stop_gently, machine.life, end_ms)
-                    self.at(end_ms + 50, machine.start)
-            case _ if fault.kind in MEMBER_FAULTS:
-                order(self, fault)
-            case "crash-ahead":
-                machine.hunted = True
-            case _ if fault.kind in CHANGE_FAULTS:
-                set_trap(self, fault)
-            case _ if fault.kind in directed.DIRECTED:
-                self.met[fault.kind] -= fault.kind != "flap"  # counted when it comes about
-                directed.begin(self, fault)
-            case "stop-all":
-                for each in self.machines:
-                    if each.executor is not None and each.state == UP:
-                        stop_ms = self.now_ms + self.rng.choice((0, 5, 50, 100))
-                        self.at(stop_ms, each.stop_gently, each.life, stop_ms + 150)
-                        self.at(end_ms + self.rng.choice((200, 220, 300)), each.start)
-            case _:
-                raise AssertionError(fault.kind)
-
-    def _flip(self, machine: Machine, back_ms: int, late: bool) -> None:
-        """Only behind a seal: without one a flipped last record reads as a torn tail, as the journal says."""
-        if not self.healing and machine.rest(sealed=True) and machine.disk.flip(late):
-            machine.flipped = True
-            self.met["bit flipped"] += 1
-        self.at(back_ms, machine.start, machine.life)
-
-    def _forge(self, machine: Machine, behind: int, lasts_ms: int) -> None:
-        """One master comes back with another log, another one with a shorter log, which the first may offer to mend.
-        That one was deaf, so that it holds what the others have ordered since, and hears of their order from the first
-        alone; or it had crashed. Or nobody is behind, and nothing is written any more: idle posts alone can tell."""
-        plan = self.plan
-        hop_ms = max(plan.near_ms, plan.far_ms) + plan.jitter_ms
-        begin_ms = self.now_ms + 5
-        third = next((slot for slot in range(plan.masters) if slot not in (machine.slot, behind)), behind)
-        for slot in (machine.slot, third):
-            self.at(begin_ms, self.work, Work(begin_ms, slot, 4, False, False, False))
-        how = self.rng.random()
-        if how < 0.35:
-            self.at(begin_ms + 5 * hop_ms + 4 * plan.disk_ms + 60, self._put_forged, machine, machine, lasts_ms, 30)
-            return
-        if how < 0.45:
-            crash_ms = begin_ms + 2 * hop_ms + self.rng.randint(1, 12)
-            self.at(crash_ms, self.crash_for, self.machines[behind], crash_ms + 300)
-        else:
-            self.at(begin_ms + 1, self._deafen, self.machines[behind], {machine.name, NAMES[third]}, machine.slot, 150)
-        forge_ms = begin_ms + 3 * hop_ms + 2 * plan.disk_ms + 20
-        self.at(forge_ms, self._put_forged, machine, self.machines[behind], lasts_ms, 30)
-        back_ms = forge_ms + lasts_ms
-        for later_ms in (60, 150):  # what is added behind a forged log shows it
-            for slot in (machine.slot, third):
-                self.at(back_ms + later_ms, self.work, Work(back_ms, slot, 2, False, False, False))
-
-    def _deafen(self, machine: Machine, waiting: set[str], speaker: int, tries: int) -> None:
-        """As soon as it holds transactions of these that are not in its log; ``speaker`` is heard again first."""
-        plan = self.plan
-        agreement = machine.executor.core.agreement if machine.executor else None
-        if tries and not (agreement and {q.origin.node for q in agreement.queues if len(q)} >= waiting):
-            self.at(self.now_ms + 1, self._deafen, machine, waiting, speaker, tries - 1)
-            return
-        others = [slot for slot in range(plan.masters) if slot != machine.slot]
-        end_ms = self.now_ms + 4 * plan.round_timeout_ms + 200
-        self.cut([(slot, machine.slot) for slot in others if slot != speaker], end_ms)
-        self.cut([(speaker, machine.slot)], self.now_ms + plan.round_timeout_ms + 50)
-
-    def _put_forged(self, machine: Machine, behind: Machine, lasts_ms: int, tries: int) -> None:
-        if self.healing:
-            return
-        quiet = behind is machine
-        if machine.forge(behind.mirror.log if tries and not quiet else 0):
-            self.met["log forged"] += 1
-            self.forged, self._quiet = True, quiet
-            self.lose(machine)
-            self.at(self.now_ms + lasts_ms, machine.start, machine.life)
-            if not quiet:
-                rest = [slot for slot in range(self.plan.masters) if slot not in (machine.slot, behind.slot)]
-                away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
-                self.cut(away, self.now_ms + lasts_ms + self.plan.round_timeout_ms + 150)
-        elif tries:  # it is down, or its log has no such neighbours yet
-            self.at(self.now_ms + 20, self._put_forged, machine, behind, lasts_ms, tries - 1)
-
-    def _restore(self, machine: Machine, image: dict[str, bytes]) -> None:
-        if self.healing:
-            return
-        self.crash_for(machine, self.now_ms + 50)
-        self.lose(machine)
-        self.old = True
-        machine.disk.restore(image)
+    # What faults do
 
     def another_disk(self, machine: Machine) -> None:
         """A master goes on with a disk that is not what it was. What nobody else holds of it has never been."""
@@ -438,7 +216,9 @@ class World:
         views = [view for mirror in self.mirrors.values() if (view := mirror.accepted) is not None]
         known = {number for view in views for number in (*view.history, view.number)}
         self.log.forget_all_but(known)
-        self.views.forget_all_but(known)
+        begun = {number for mirror in self.mirrors.values() if mirror.accepted for number in mirror.accepted.history}
+        begun |= {mirror.accepted.number for mirror in self.mirrors.values() if mirror.accepted and mirror.installed}
+        self.views.forget_all_but(known, begun)
 
     def lose(self, machine: Machine) -> None:
         """Its disk is not what it was: from here on only safety is asked of this run."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from core_cluster import Cluster
 from test_masters_change_views import leave, run_until_in_view
 
 from txlog.journal import Journal, MemoryFiles
 from txlog.model.records import Recovered
+from txlog.protocol.greetings import who_now
 from txlog.protocol.trimming import BACKUP, MASTER, SPLIT_BACKUP, UNKNOWN, WORKER, Place, Verdict
+from txlog.wire import messages as wire
 
 SEGMENT_BYTES = 4096
 
@@ -246,6 +249,52 @@ def test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot() -> None:
     write(cluster, 5)
     everywhere(cluster, length(cluster))
     assert {start_of(cluster, node) for node in "abc"} == {length(cluster)}
+
+
+@pytest.mark.parametrize("trimmed", ["ab", "a", "b"])
+def test_rule_17_a_lost_disk_below_the_foot_beyond_a_lost_link(trimmed: str) -> None:
+    """c hears b only, so what a says of its log comes through b (rule 22), whose snapshot does as well."""
+    cluster = cluster_with(40)
+    for node in trimmed:
+        trim(cluster, node, place(cluster, BACKUP, length(cluster)))
+    assert all(start_of(cluster, node) > 0 for node in trimmed)
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    cluster.cut |= {("a", "c"), ("c", "a")}
+    cluster.journals["c"] = DiskJournal("c", 77)
+    cluster.start("c")
+    while cluster.core("c").agreement is None:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    assert cluster.core("c").views.accepted is None
+    below = wire.encode(wire.Below(length(cluster), hash_of(cluster, "a")))
+    cluster.receive("b", "c", wire.encode(wire.Forward("c", ["a", "b"], below)))
+    arriving = cluster.core("c").arriving
+    assert arriving is not None
+    assert arriving.peer == "b"
+    run_until_in_view(cluster, "a", "b", "c")
+    write(cluster, 5, "ab")
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+    assert [cluster.faults[node] for node in "abc"] == [[], [], []]
+
+
+def test_rule_17_one_that_lacks_no_payload_is_told_that_the_log_was_trimmed_above_it() -> None:
+    """It asks for nothing any more, and nobody lets in who stands below what is kept."""
+    cluster = cluster_with(40)
+    everywhere(cluster, length(cluster))
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    cluster.journals["c"] = DiskJournal("c", 77)
+    cluster.start("c")
+    while cluster.core("c").agreement is None:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    foot = start_of(cluster, "a")
+    for index, below in ((foot - 1, 1), (foot, 0)):
+        who = msgspec.structs.replace(who_now(cluster.core("c").views), log_index=index)
+        cluster.core("a").receive("c", who, cluster.now("a"), True)
+        said = [send.message for send in cluster.core("a").drain().sends if send.peer == "c"]
+        assert [type(message) for message in said] == [wire.Known, *[wire.Below] * below]
 
 
 def test_rule_17_a_lost_disk_below_the_foot_while_the_others_have_installed_no_view() -> None:

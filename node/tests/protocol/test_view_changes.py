@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -509,6 +510,14 @@ def test_an_entry_of_the_base_may_have_another_stamp_than_it_was_held_with() -> 
     assert again.history.hash == base((A, 1, 10), (B, 1, 15))
 
 
+def test_what_another_view_made_of_its_stamps_is_no_word_of_a_master() -> None:
+    """They may have been fetched from a view that the master has never seen, and before this process began."""
+    b = Lone([*FIRST, held(A, 1, 10), held(B, 1, 20), held(A, 2, 1 << 60)])
+    b.receive("a", who_of("a", 3, []))
+    (known,) = [message for to, message in b.said if to == "a" and isinstance(message, wire.Known)]
+    assert known.of_you == [wire.KnownBirth(A.birth, 3, 2, 0)]
+
+
 # What clients bring meanwhile
 
 
@@ -586,6 +595,31 @@ def test_a_leave_of_a_later_view_than_this_master_knows_is_none_here() -> None:
     assert b.core.views.departures == {}
     b.receive("c", wire.Leaving("c", 3, 1, VIEW.number))
     assert b.core.views.departures == {"c": Departure("c", 3, 1, "left")}
+
+
+def gaps_between_proposals(why: str, tries: int) -> list[int]:
+    """Milliseconds, of b, which wants to go on without a and is refused by c each time."""
+    b = Lone()
+    b.core.prove_down("a", 1, 1)
+    asked: list[int] = []
+    while len(asked) < tries:
+        assert b.mono < 60_000
+        b.receive("c", who_of("c", 1, ["b"]))
+        b.said.clear()
+        b.pass_ms(10)
+        for number in [m.number for to, m in b.said if to == "c" and isinstance(m, Propose)]:
+            asked.append(b.mono)
+            b.receive("c", Refuse(number, number, why, "a", "a is heard here"))
+    return [after - before for before, after in pairwise(asked)]
+
+
+def test_rule_32_who_is_told_that_somebody_is_missing_lets_the_others_come_first() -> None:
+    """One who hears everybody proposes soon, with the number that it was outbid by: a new promise each round of the one
+    who misses somebody would outbid it for ever."""
+    gaps = gaps_between_proposals("HeardBothWays", 10)
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 3 * gaps[0]
+    assert max(gaps_between_proposals("Promised", 10)) <= gaps[0] + 20
 
 
 # Around a lost link (rule 22)

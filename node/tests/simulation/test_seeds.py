@@ -19,6 +19,7 @@ from txlog_simulation.world import run
 SEEDS = range(240)
 
 
+@pytest.mark.timeout(600)
 def test_no_violation_and_every_listed_fault_is_met() -> None:
     met: Counter[str] = Counter()
     transactions = faults = 0

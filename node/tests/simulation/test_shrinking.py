@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from txlog_simulation.plan import Plan, draw
 from txlog_simulation.shrink import shrink
+from txlog_simulation.world import run
 
 
 def of_five_masters() -> Plan:
@@ -36,6 +37,13 @@ def test_work_that_an_earlier_step_took_out_is_passed_over() -> None:
         return near.at_ms in times and (tried.masters < 3 or far.at_ms in times)
 
     assert [work.at_ms for work in shrink(plan, fails).work] == [near.at_ms]
+
+
+def test_a_master_that_comes_late_may_go() -> None:
+    plan = next(plan for plan in map(draw, range(1000)) if plan.late > 1)
+    assert shrink(plan, lambda p: not run(p).violations, runs_max=20).late == -1
+    plan = next(plan for plan in map(draw, range(1000)) if plan.masters > 3)
+    assert shrink(replace(plan, late=1), lambda p: p.late == 1).late == 1
 
 
 def test_a_plan_of_which_all_is_needed_stays() -> None:

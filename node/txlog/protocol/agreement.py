@@ -87,6 +87,9 @@ class Agreement:
         """The least index that the log was cut behind since the core's effects were drained."""
         self.kept = 0
         """Up to there the log is as it was before the latest accept: its cut, or more, where the base says the same."""
+        self.set_aside: Abandoned | None = None
+        """What the latest accept took off the order of an installed view (nothing: no spans), for whoever keeps it for
+        people to read."""
         self.below_stable = False
         """The accept of this view cut off what workers may have executed: until the install no position of theirs is
         stable. Unknown after a restart."""
@@ -461,6 +464,7 @@ class Agreement:
             self.keys.begin(view.founding.key_retention_ms)
         self._abandon(view, cut)
         self.kept = self._same_until(cut, hashes)
+        self.set_aside = self._piece_behind(self.kept, []) if self.installed else None
         for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
             if count:
                 queue.untake(count)
@@ -487,12 +491,14 @@ class Agreement:
 
     def _abandon(self, view: View, cut: int) -> None:
         """Workers may have executed what is cut off, and stay (``None``). The journal has it as well."""
+        if cut < self.history.length and view.keeps_abandoned:
+            self.abandoned.append(self._piece_behind(cut, self.keys.behind(cut)))
+
+    def _piece_behind(self, index: int, keys: list[tuple[str, Txid]]) -> Abandoned:
         history = self.history
-        if cut < history.length and view.keeps_abandoned:
-            end = history.length
-            value = history.hash_at(cut) if cut else b""
-            kept = Abandoned(cut, value, history.spans(cut, end), history.hashes(cut, end), self.keys.behind(cut))
-            self.abandoned.append(kept)
+        end = history.length
+        value = history.hash_at(index) if index else b""
+        return Abandoned(index, value, history.spans(index, end), history.hashes(index, end), keys)
 
     def install(self) -> None:
         """Everybody has accepted: what the view closes is stable."""

@@ -181,6 +181,10 @@ class Coordinating(Membership):
         if refuse.why == "StaleProof":
             self.departures.pop(refuse.about, None)
         self._give_up(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
+        if refuse.why == "HeardBothWays":
+            # Somebody whom this master cannot ask itself is missing: one who hears everybody should come before the
+            # next try, whose higher promise would stand in its way.
+            self._wish_ms = self.around.now_ms + self._patience_ms
 
     def _slow(self, change: Change) -> str:
         waits = change.unreported or change.unaccepted

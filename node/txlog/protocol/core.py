@@ -106,6 +106,8 @@ class Core(Following):
                 self.asked.append((forward.path[0], message))
             elif isinstance(message, Runs):
                 self._on_runs(message, now)
+            elif isinstance(message, wire.Below):
+                self._on_below(peer, message)  # any other's snapshot will do, and this one is heard without help
             else:
                 self._on_change(forward.path[0], message, now)
             return
@@ -132,6 +134,10 @@ class Core(Following):
             raise
         self._stirred = True
         self._say([(peer, known_to(who, self.views, self.peers))])
+        history = self.agreement.history if self.agreement is not None else None
+        if history is not None and who.view == NO_VIEW and who.log_index < history.start:
+            # It may lack no payload, so that it asks for nothing, and yet stand below what was trimmed meanwhile.
+            self._say([(peer, wire.Below(history.start, history.foot_hash))])
         self.views.on_who(who)
 
     def _on_known(self, peer: str, known: Known) -> None:

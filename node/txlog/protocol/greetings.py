@@ -32,7 +32,7 @@ def known_to(who: Who, views: Views, peers: list[Peer]) -> Known:
     """What has been heard of the node id that asks, its question included, and where this master is."""
     agreement = views.agreement
     held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
-    heard = {one.birth: one for one in _heard_of(who.node, who.view == views.number and views.at_work, views, peers)}
+    heard = {one.birth: one for one in _heard_of(who.node, views, peers)}
     before = heard.get(who.birth, KnownBirth(who.birth, 0, 0, 0))
     heard[who.birth] = KnownBirth(who.birth, max(before.start, who.start), before.seq, before.counter)
     return Known(
@@ -56,9 +56,9 @@ def _configuration(views: Views) -> Configuration | None:
     return agreement.configurations.place(agreement.stable).configuration
 
 
-def _heard_of(node: str, same_view: bool, views: Views, peers: list[Peer]) -> list[KnownBirth]:
-    """A view that the other one has not accepted may have given its transactions stamps that it does not know yet;
-    while a view is stopped, such are fetched for the next."""
+def _heard_of(node: str, views: Views, peers: list[Peer]) -> list[KnownBirth]:
+    """The stamps of its transactions say nothing of its counter: a view that it has not accepted may have given them
+    others, and they may have been fetched from there, before this process began, too."""
     agreement = views.agreement
     if agreement is None:
         members = views.accepted.members if views.installed and views.accepted is not None else []
@@ -68,7 +68,6 @@ def _heard_of(node: str, same_view: bool, views: Views, peers: list[Peer]) -> li
     for queue in agreement.queues:
         if queue.origin.node == node:
             claim = claims.get(queue.origin)
-            counter = claim.counter if claim else queue.last_stamp if same_view else 0
-            seq = max(queue.held, claim.own_seq if claim else 0)
-            heard.append(KnownBirth(queue.origin.birth, claim.start if claim else 0, seq, counter))
+            start, own_seq, counter = (claim.start, claim.own_seq, claim.counter) if claim else (0, 0, 0)
+            heard.append(KnownBirth(queue.origin.birth, start, max(queue.held, own_seq), counter))
     return heard

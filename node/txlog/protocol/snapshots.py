@@ -10,8 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-import msgspec
-
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import PeerFault
 from txlog.model.records import Recovered
 from txlog.protocol.events import Now, Settings
@@ -75,7 +74,7 @@ class Snapshots(Trimming):
             raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index} has another hash than it says")
         try:
             foot = decode_foot(data)
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise PeerFault(peer, "Malformed", f"its snapshot at {piece.index}: {wrong}") from None
         if foot.index > agreement.history.length:
             agreement.take_over(foot)

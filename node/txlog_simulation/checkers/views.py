@@ -50,10 +50,15 @@ class Views:
             text = f"{after.number} goes on without {', '.join(after.silent)}, and no worker has a backup"
             self.findings.add(WORKER, "23", text)
 
-    def forget_all_but(self, known: set[Number]) -> None:
-        """A disk is lost, and with it the views that nobody else has accepted or grown from."""
+    def forget_all_but(self, known: set[Number], begun: set[Number]) -> None:
+        """A disk is lost, and with it the views that nobody else has accepted or grown from, and a founding that nobody
+        else has begun with: those who only agreed to it may found once more."""
         self.accepted = {number: view for number, view in self.accepted.items() if number in known}
-        self.installed = {number: view for number, view in self.installed.items() if number in known}
+        self.installed = {
+            number: view
+            for number, view in self.installed.items()
+            if number in known and (view.history or number in begun)
+        }
 
     def _wrong(self, rule: str, text: str) -> None:
         self.findings.add(LOG, rule, text)
