@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling determinism fuzz clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -111,6 +111,12 @@ faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills
 
 soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
 	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+determinism: native ## what a master accepts does the same in all stores: the W3C's updates and random ones (UPDATES=1000 SEED=n)
+	@$(BIN)/python -m e2e.determinism.run $(if $(UPDATES),--updates $(UPDATES)) $(if $(SEED),--seed $(SEED))
+
+fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n)
+	@$(BIN)/python -m e2e.fuzz.run $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
 # Real Kubernetes clusters on this machine; they need root.
 CLUSTER := $(BIN)/python -m e2e.cluster

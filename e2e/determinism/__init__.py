@@ -1,0 +1,1 @@
+"""Does every accepted update do the same in all stores? ``make determinism``."""

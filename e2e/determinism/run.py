@@ -1,0 +1,190 @@
+"""``make determinism``: every update that a master accepts does the same in all stores.
+
+The W3C's update tests and random updates (``updates.py``), through the door of a real master into real stores:
+
+======== =====================================================================================
+disk     a worker as it is run
+memory   the same engine without a disk: its quads lie in the order in which they came. It is filled anew, in another
+         order, from time to time
+merged   a worker that is behind: it takes many transactions in one request
+======== =====================================================================================
+
+After each update the digests of ``disk`` and ``memory`` are compared, after some also that of ``merged``. The last line
+of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted; ``refused``: by name, since stores
+could differ. Whatever else is refused, and whatever a store refuses that the master had accepted, is a miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from bench.report import Report, console, show, table
+from e2e.determinism.updates import Updates
+from e2e.door import ADAPTER, Blocked, Door, door
+from e2e.w3c.suite import Suite, Update, quads_of
+from e2e.w3c.worlds import fill
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.workers.base import MarkerPosition, Operation
+
+STORES: Final = {"disk": True, "memory": False, "merged": True}
+PROMPT: Final = ("disk", "memory")
+QUADS_MAX: Final = 150
+"""Above it the world is emptied: patterns grow faster than data."""
+MERGE_EACH: Final = 20
+REFILL_EACH: Final = 200
+SHOWN_MAX: Final = 10
+IRI_RULES: Final = (" is relative: send baseURI", " is no IRI", "IRI() inside IRI()")
+"""What node/txlog/sparql/README.md says of IRIs that an expression makes."""
+
+
+class Run:
+    """One door, and what was seen at it."""
+
+    def __init__(self, at: Door, chance: random.Random) -> None:
+        self._door = at
+        self._chance = chance
+        self.accepted = 0
+        self.refused: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.unequal: list[str] = []
+        self.met: Counter[str] = Counter()
+        self.quads = 0
+        self._since: list[str] = []
+
+    def update(self, text: str, path: str = "/statements") -> None:
+        """One update, and whether all stores are alike afterwards."""
+        before = self._door.last.index
+        answer = self._door.update(text, path)
+        if answer.status == 204:
+            self.accepted += 1
+            self._since.append(text)
+            if self._door.last.index - before > 1:
+                self.met["tried again"] += self._door.last.index - before - 1
+            self.compare(PROMPT, text)
+        elif answer.status == 400 and (name := _refusal(answer.text)):
+            self.refused[name] += 1
+        else:
+            self.wrong.append(f"{answer.status} {answer.text.strip()[:500]}\n    {text}")
+
+    def compare(self, names: tuple[str, ...], what: str) -> None:
+        """``what`` is shown when they differ; then they are made equal, so that one difference counts once."""
+        stores = self._door.stores
+        digests = [stores[name].digest() for name in names]
+        self.quads = digests[0].quads
+        if all(one == digests[0] for one in digests):
+            return
+        told = [f"{' and '.join(names)} differ after:\n    {what}"]
+        first, *others = (set(stores[name].lines()) for name in names)
+        for name, lines in zip(names[1:], others, strict=True):
+            told += [f"    only {names[0]}: {line.decode()}" for line in sorted(first - lines)[:5]]
+            told += [f"    only {name}: {line.decode()}" for line in sorted(lines - first)[:5]]
+        self.unequal.append("\n".join(told))
+        self._door.update("DROP ALL")
+        self._door.carry_out(*stores)
+
+    def merge(self) -> None:
+        """The worker that is behind takes what has come since in one go."""
+        self._door.carry_out("merged")
+        self.compare(("disk", "merged"), "\n    ".join(self._since))
+        self._since.clear()
+
+    def refill(self) -> None:
+        """The store in memory, anew: the same quads, and the same empty graphs, in another order."""
+        disk, memory = self._door.stores["disk"], self._door.stores["memory"]
+        lines, graphs = disk.lines(), disk.graphs()
+        self._chance.shuffle(lines)
+        self._chance.shuffle(graphs)
+        memory.again()
+        operations = [Operation(KIND_UPDATE, f"CREATE SILENT GRAPH {graph}".encode()) for graph in graphs]
+        operations.append(Operation(KIND_QUADS, b"".join(b"A " + line + b"\n" for line in lines)))
+        assert disk.marker is not None
+        marker = MarkerPosition(disk.marker.position, 1)
+        memory.send(ADAPTER.apply(operations, None, marker))
+        memory.marker = marker
+
+
+def _refusal(text: str) -> str:
+    """The construct that is refused by name, "" when the answer says something else."""
+    construct, _, why = text.partition(" is not deterministic: ")
+    if why:
+        return construct
+    return "IRI()" if any(rule in text for rule in IRI_RULES) else ""
+
+
+def suite(run: Run, at: Door, tests: Suite) -> None:
+    """The W3C's: each on its own data; what it comes to is ``make w3c``'s to judge."""
+    for test in tests.tests:
+        if not isinstance(test, Update):
+            continue
+        fill(at, quads_of(tests, test.before))
+        run.update(test.request)
+    run.merge()
+
+
+def randomly(run: Run, at: Door, seed: int, count: int) -> None:
+    """``count`` accepted or refused random updates."""
+    updates = Updates(random.Random(f"updates {seed}"))
+    shown = time.monotonic()
+    for number in range(1, count + 1):
+        if run.quads > QUADS_MAX:
+            at.update("DROP ALL")
+            run.quads = 0
+        run.update(updates.update())
+        run.met.update(updates.used)
+        if number % MERGE_EACH == 0:
+            run.merge()
+        if number % REFILL_EACH == 0:
+            run.refill()
+        if time.monotonic() > shown + 15:
+            shown = time.monotonic()
+            console.print(
+                f"{number} random updates, {run.refused.total()} refused, {len(run.unequal)} unequal, "
+                f"{len(run.wrong)} wrong"
+            )
+    run.merge()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.determinism.run", description=__doc__)
+    parser.add_argument("--updates", type=int, default=1000, help="random ones; the W3C's come besides")
+    parser.add_argument("--seed", type=int, default=None, help="of the random ones (drawn and printed when not given)")
+    parser.add_argument("--no-w3c", action="store_true", help="leave the W3C's out: they are fetched")
+    options = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    console.print(f"seed {seed}")
+    report = Report("determinism")
+    tests = None if options.no_w3c else Suite()
+    folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
+    try:
+        with door(folder, STORES, PROMPT) as at:
+            run = Run(at, random.Random(f"order {seed}"))
+            try:
+                if tests is not None:
+                    suite(run, at, tests)
+                randomly(run, at, seed, options.updates)
+            except Blocked as blocked:
+                report.failed("every accepted update is carried out", str(blocked))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    show(table("forms met", ("form", "updates"), sorted(run.met.items())))
+    show(table("refused, for stores could differ", ("construct", "updates"), run.refused.most_common()))
+    for text in run.unequal[:SHOWN_MAX] + run.wrong[:SHOWN_MAX]:
+        print(text)
+    report.figure("updates", run.accepted)
+    report.figure("refused", run.refused.total())
+    report.equal("unequal", len(run.unequal), 0)
+    report.equal("wrong", len(run.wrong), 0)
+    report.figure("seed", seed)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""One master, real stores that carry out its log at once, and a client that sees each answer whole.
+
+No Spark: what is asked here is what an accepted update does to stores, thousands of times, not how it gets there. The
+applier is the one that Spark's tasks call.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from bench.masters import REPOSITORY, CannotMeasure, free_ports, stop, three_masters, wait_listening
+from txlog.apply.applier import apply_up_to
+from txlog.apply.log import MasterLog
+from txlog.apply.outcome import State
+from txlog.client import MasterClient, WorkerPlace, WorkerReport
+from txlog.model.entry import Position
+from txlog.workers import OxigraphAdapter
+from txlog.workers.base import MarkerPosition, WorkerRequest, WorkerResponse
+from txlog.workers.digest import Digest, digest_of_worker
+from txlog.workers.transport import HttpTransport
+
+OXIGRAPH: Final = Path(sys.executable).parent / "oxigraph"
+ADAPTER: Final = OxigraphAdapter()
+UPDATE: Final = {"Content-Type": "application/sparql-update", "TxLog-Durability": "synced"}
+TIMEOUT_S: Final = 120.0
+REPORT_S: Final = 5.0
+"""A worker of which the master hears nothing for long is asked last."""
+
+
+class Blocked(Exception):
+    """A store refuses what a master has accepted."""
+
+
+class Answer(NamedTuple):
+    """What the master said. ``position``: where the write stands, None where it did not say."""
+
+    status: int
+    text: str
+    position: Position | None
+
+
+class Oxigraph:
+    """A store of its own process on a free port; without ``folder`` in memory, where quads lie in another order."""
+
+    def __init__(self, folder: Path | None, log: Path) -> None:
+        [self.port] = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._place = [] if folder is None else ["-l", str(folder)]
+        self._log = log
+        self.marker: MarkerPosition | None = None
+        self._start()
+
+    def _start(self) -> None:
+        with self._log.open("ab") as log:
+            command = [str(OXIGRAPH), "serve", *self._place, "-b", f"127.0.0.1:{self.port}"]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            wait_listening(self.port, TIMEOUT_S)
+        except BaseException:
+            stop([self._process])
+            raise
+        self.transport = HttpTransport(self.url, TIMEOUT_S)
+
+    def close(self) -> None:
+        self.transport.close()
+        stop([self._process])
+
+    def again(self) -> None:
+        """Another process on the same port; what was in memory is gone."""
+        self.close()
+        self.marker = None
+        self._start()
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        answer = self.transport.send(request)
+        if not answer.ok:
+            raise CannotMeasure(f"{self.url}{request.path} answered {answer.status}: {answer.text}")
+        return answer
+
+    def digest(self) -> Digest:
+        return digest_of_worker(ADAPTER, self.transport)
+
+    def lines(self) -> list[bytes]:
+        """Everything, as sorted lines of N-Quads."""
+        return sorted(line for line in self.send(ADAPTER.snapshot()).body.split(b"\n") if line)
+
+    def graphs(self) -> list[str]:
+        """The named graphs, empty ones too, as ``<iri>``; none of ours."""
+        headers = {"Content-Type": "application/sparql-query", "Accept": "text/tab-separated-values"}
+        text = b'SELECT ?g { GRAPH ?g {} FILTER(!STRSTARTS(STR(?g),"urn:txlog:system")) }'
+        rows = self.send(WorkerRequest("POST", "/query", headers, text)).body.decode().splitlines()
+        return sorted(rows[1:])
+
+
+class Door:
+    """``stores``: by name; those in :attr:`prompt` carry out each write before :meth:`update` returns."""
+
+    def __init__(self, url: str, stores: Mapping[str, Oxigraph], prompt: tuple[str, ...]) -> None:
+        self.url = url
+        self.stores = stores
+        self.prompt = prompt
+        self.master = MasterClient(url, TIMEOUT_S)
+        self.last = Position(0, 0, b"")
+        self._log = MasterLog(self.master)
+        self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
+        self._reported: dict[str, float] = {}
+
+    def close(self) -> None:
+        self._http.close()
+        self.master.close()
+
+    def request(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Answer:
+        """One request to the repository, ``path`` behind its own."""
+        self._http.request(method, f"/repositories/{REPOSITORY}{path}", body=body, headers=dict(headers or {}))
+        answer = self._http.getresponse()
+        text = answer.read().decode("utf-8", "replace")
+        said = answer.headers["TxLog-Position"]
+        if said is None:
+            return Answer(answer.status, text, None)
+        epoch, index, value = said.split(":")
+        self.last = Position(int(epoch), int(index), bytes.fromhex(value))
+        return Answer(answer.status, text, self.last)
+
+    def update(self, text: str, path: str = "/statements") -> Answer:
+        """Send an update; a success is carried out by the prompt stores when this returns."""
+        answer = self.request("POST", path, text.encode(), UPDATE)
+        if answer.status == 204:
+            self.carry_out(*self.prompt)
+        elif answer.status < 300:
+            raise CannotMeasure(f"the master answered {answer.status}: {answer.text}")
+        return answer
+
+    def write(self, method: str, path: str, body: bytes, media: str) -> Answer:
+        """Another write than an update; as :meth:`update`."""
+        answer = self.request(method, path, body, {"Content-Type": media, "TxLog-Durability": "synced"})
+        if answer.status != 204:
+            raise CannotMeasure(f"the master answered {answer.status} to {method} {path}: {answer.text}")
+        self.carry_out(*self.prompt)
+        return answer
+
+    def carry_out(self, *names: str) -> None:
+        """Bring these stores to the last write. :class:`Blocked` when one refuses."""
+        for name in names:
+            store = self.stores[name]
+            until = time.monotonic() + TIMEOUT_S
+            while store.marker is None or store.marker.position.index < self.last.index:
+                outcome = apply_up_to(
+                    ADAPTER,
+                    store.transport,
+                    self._log,
+                    self.last.index,
+                    epoch=self.last.epoch,
+                    cached=store.marker,
+                    budget_s=TIMEOUT_S,
+                )
+                store.marker = outcome.position
+                if outcome.state is not State.WORKING:
+                    raise Blocked(f"{name}: {outcome.state}: {outcome.error}")
+                if time.monotonic() > until:
+                    raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")
+            self.report(name)
+
+    def report(self, name: str, every_s: float = REPORT_S) -> None:
+        """Tell the master where a store stands, now and then."""
+        store, now = self.stores[name], time.monotonic()
+        if store.marker is None or now < self._reported.get(name, -every_s) + every_s:
+            return
+        position = store.marker.position
+        place = WorkerPlace(position.epoch, position.index, position.hash.hex(), store.marker.fence)
+        self.master.report_worker(name, WorkerReport(place, State.WORKING.value, None, None, None, None))
+        self._reported[name] = now
+
+
+@contextmanager
+def door(folder: Path, stores: Mapping[str, bool], prompt: tuple[str, ...]) -> Iterator[Door]:
+    """A master and its stores, until the end. ``stores``: by name, whether it lies on disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        running: dict[str, Oxigraph] = {}
+        for name, on_disk in stores.items():
+            running[name] = Oxigraph(folder / name if on_disk else None, folder / f"{name}.log")
+            stack.callback(running[name].close)
+        workers = [{"name": name, "url": store.url} for name, store in running.items()]
+        nodes = (("uk-1", "uk"),)
+        masters = stack.enter_context(
+            three_masters(folder / "masters", nodes=nodes, start_s=TIMEOUT_S, workers=workers)
+        )
+        made = Door(masters.urls[0], running, prompt)
+        stack.callback(made.close)
+        yield made

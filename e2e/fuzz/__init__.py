@@ -1,0 +1,1 @@
+"""Whatever reads bytes from outside, given bytes that nobody would send: ``make fuzz``."""

@@ -1,0 +1,321 @@
+"""What reads bytes from outside. Each reader may refuse its input by a typed error, and by nothing else."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from e2e.determinism.updates import Updates
+from e2e.fuzz.examples import example, journal, packed
+from e2e.fuzz.mutations import mutated, soup
+from txlog.access import parse_users
+from txlog.access.hashing import parse_hash
+from txlog.journal import Journal, MemoryFiles, check
+from txlog.model.durability import Durability
+from txlog.model.entry import LogEntry, Position
+from txlog.model.errors import NotDeterministic, TxLogError
+from txlog.model.view import View
+from txlog.runtime.asked import asked_from
+from txlog.server.frontdoor.direct import recognised
+from txlog.server.frontdoor.forms import ALIASES, FORMS, TABLES
+from txlog.server.frontdoor.repository import graph_iri
+from txlog.server.frontdoor.tables import accepted
+from txlog.sparql import (
+    hide_system_graphs,
+    prepare_evaluated,
+    prepare_lines,
+    prepare_rdf,
+    prepare_removal,
+    prepare_update,
+    query_form,
+    refuse_services,
+)
+from txlog.sparql.parameters import UpdateGraphs, bind_query, cut_query, parse_binding, with_parameters
+from txlog.sparql.rdftransaction import prepare_rdf_transaction
+from txlog.wire import messages, pages
+from txlog.workers.oxigraph import parse_marker
+
+NOW: Final = "2026-01-02T03:04:05.678Z"
+_PATHS: Final = frozenset((b"/repositories/r/statements",))
+_RDF: Final = {
+    "text/turtle": b"@prefix a: <urn:> . a:s a:p a:o , 'x'@en , '''y'''^^a:t ; a [ a:q ( 1 2.0 3e0 true ) ] . "
+    b"_:b a:p _:b .",
+    "application/trig": b"PREFIX a: <urn:> a:g { a:s a:p 'x' } GRAPH a:h { _:b a:p <#r> } { a:s a:p 1 }",
+    "application/n-quads": b'<urn:s> <urn:p> "x\\u00e9\\n"@en <urn:g> .\n_:a <urn:p> <urn:o> .\n',
+    "application/rdf+xml": b"<!DOCTYPE r [<!ENTITY e 'urn:'>]><r:RDF "
+    b"xmlns:r='http://www.w3.org/1999/02/22-rdf-syntax-ns#'"
+    b" xmlns:a='urn:'><r:Description r:about='&e;s'><a:p "
+    b"r:parseType='Literal'><b>x</b></a:p></r:Description></r:RDF>",
+    "application/ld+json": b'{"@context":{"a":"urn:"},"@id":"a:s","@graph":['
+    b'{"@id":"_:b","a:p":[{"@value":"x"},1,true]}]}',
+    "text/n3": b"@prefix a: <urn:> . a:s a:p a:o . a:s is a:p of a:o . a:s = a:o .",
+    "application/trix": b'<?xml version="1.0"?><TriX xmlns="http://www.w3.org/2004/03/trix/trix-1/"><graph><uri>urn:g'
+    b"</uri><triple><uri>urn:s</uri><uri>urn:p</uri><plainLiteral xml:lang='en'>x</plainLiteral></triple><triple>"
+    b"<id>b</id><uri>urn:p</uri><typedLiteral datatype='urn:t'>y</typedLiteral></triple></graph></TriX>",
+    "application/rdf+json": b'{"urn:s":{"urn:p":[{"value":"x","type":"literal","lang":"en"},'
+    b'{"value":"_:b","type":"bnode",'
+    b'"graphs":["urn:g",null]},{"value":"y","type":"literal","datatype":"urn:t"}]},"_:c":{"urn:p":[]}}',
+    "application/x-binary-rdf": b"BRDF\0\0\0\x01\x03\0\0\0\x05\x01\0\0\0\x05\0u\0r\0n\0:\0s\x01\x06\0\0\0\x05"
+    b"\x06\0\0\0\x05\x03\0\0\0\x01\0x\x00\x02\0\0\0\x01\0c\x01\x06\0\0\0\x05\x06\0\0\0\x05\x04\0\0\0\x01\0y\0\0\0\x02\0e\0n\x00\x7f",
+}
+_BINARY_2: Final = b"BRDF\0\0\0\x02\x05UTF-8\x03\x05\x01\x05urn:s\x01\x06\x05\x06\x05\x03\x01x\x00\x7f"
+_TRANSACTION: Final = (
+    b"<?xml version='1.0'?><transaction><add><uri>urn:s</uri><uri>urn:p</uri><literal "
+    b"xml:lang='en'>x</literal><contexts>"
+    b"<uri>urn:g</uri><null/></contexts></add><remove><null/><uri>urn:p</uri><null/></remove><clear><contexts><null/>"
+    b"</contexts></clear><sparql baseURI='urn:b'><updateString>INSERT { ?x ?y ?z } WHERE { ?x ?y ?z }</updateString>"
+    b"<dataset><defaultGraphs><graph>urn:g</graph></defaultGraphs></dataset><includeInferred>true</includeInferred>"
+    b"<bindings><binding_uri name='x'>urn:s</binding_uri><binding_literal name='z' dataType='urn:t' "
+    b"encoding='base64'>"
+    b"eA==</binding_literal></bindings></sparql><add><bnode>b</bnode><uri>urn:p</uri><bnode>b</bnode></add></transaction>"
+)
+_QUERIES: Final = (
+    b"PREFIX ex: <urn:> SELECT DISTINCT ?s (COUNT(?o) AS ?n) FROM <urn:g> FROM NAMED ex:h WHERE { GRAPH ?g { ?s "
+    b"?p ?o } "
+    b"OPTIONAL { ?s ex:p/ex:q* ?x } FILTER(?x > 1 && NOT EXISTS { ?x a ?y }) } GROUP BY ?s HAVING (?n > 1) ORDER BY "
+    b"DESC(?s) LIMIT 5 OFFSET 2 VALUES ?s { UNDEF ex:a }",
+    b"BASE <http://x/> ASK { GRAPH ?g {} GRAPH <g> { ?s ?p 'x'@en } }",
+    b'CONSTRUCT WHERE { ?s <urn:p> ?o , 1.0 , """a\\"b""" }',
+    b"DESCRIBE <urn:a> ?x { ?x a <urn:T> . MINUS { SERVICE <urn:s> { ?x ?y ?z } } }",
+    b"CONSTRUCT { ?s ?p [ <urn:q> ( 1 2 ) ] } { { SELECT ?s { ?s ?p ?o } LIMIT 3 } UNION { BIND(IRI(?s) AS ?p) } }",
+)
+_WORDS: Final = tuple(
+    b"SELECT CONSTRUCT DESCRIBE ASK WHERE FROM NAMED GRAPH OPTIONAL UNION MINUS FILTER BIND VALUES SERVICE "
+    b"INSERT DELETE "
+    b"DATA WITH USING CLEAR DROP CREATE COPY MOVE ADD LOAD SILENT ALL DEFAULT TO AS GROUP BY ORDER HAVING LIMIT "
+    b"OFFSET "
+    b"DISTINCT REDUCED EXISTS NOT IN IF COALESCE CONCAT IRI UUID() RAND() NOW() BNODE() STRDT COUNT(*) PREFIX "
+    b"BASE a true "
+    b"?x ?y $z <urn:a> <rel> <> ex:a : a: _:b [] 'x' \"y\" '''z''' @en ^^ 1 -1 1.5 1e5 . ; , { } ( ) [ ] * + / "
+    b"| ^ ! = < > "
+    b"&& || != <= >= << >> {| |} ~ # \\u0041 urn:txlog:system \xef\xbb\xbf <urn:txlog:system:1> \xc3\xa9 "
+    b"\xf0\x9f\x98\x80".split()
+)
+_MARKUP: Final = tuple(
+    b"< > / & ; <a> </a> <a/> <!-- --> <![CDATA[ ]]> <?x ?> <!DOCTYPE x [ ]> <!ENTITY &lt; &#0; &#x10ffff; "
+    b"xmlns= ' \" "
+    b"<uri> </uri> <triple> </triple> <graph> <null/> encoding='base64' encoding='utf-16' <contexts> @context "
+    b"@id @list "
+    b"@graph @type @reverse @import { } [ ] : , null true 1e400 \\ud800 \\u0000".split()
+)
+_HEADERS: Final = (
+    b"POST /repositories/r/statements HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-update\r\n"
+    b"Content-Length: 12\r\nTxLog-Durability: synced\r\nPrefer: respond-async, wait=30\r\nIdempotency-Key: k1",
+    b"POST /repositories/r/statements HTTP/1.1\r\nhost: x\r\ncontent-length:5\r\nConnection: Keep-Alive\r\nX: ",
+)
+_HEADER_WORDS: Final = tuple(
+    b"\r\n : Content-Length: Transfer-Encoding:chunked Connection: Expect:100-continue \t \r \n 0 5 +5 0x5 5,5 "
+    b"close accepted "
+    b'synced applied applied-all wait= wait=0 wait="5" HTTP/1.0 GET \x00 \x80 Host: q=0.5 */* text/* '
+    b"text/turtle;q=nan".split(b" ")
+)
+_ASKED: Final = (b"synced", b"respond-async; wait=5", b"k-1", b"text/csv;q=0.5, */*")
+_MARKERS: Final = (b"urn:txlog:system:5:" + b"0" * 32 + b":1:2:u3-" + b"1" * 32,)
+_USERS: Final = (
+    b"# who\nann admin $sha256$" + b"a" * 64 + b"\nbob reader $scrypt$ln=14,r=8,p=5$c2FsdHNhbHRzYWx0c2FsdA$"
+    + b"A" * 43 + b" # old\n",
+)  # fmt: skip
+
+
+def draw() -> int:
+    """128 bits that are not random here."""
+    return 7
+
+
+class Target(NamedTuple):
+    """``seeds`` and ``words``: what inputs are made of; ``read``: the reader; ``made``: other inputs, now and then;
+    ``share``: how often its turn comes, of all shares."""
+
+    name: str
+    seeds: Sequence[bytes]
+    words: Sequence[bytes]
+    read: Callable[[bytes], None]
+    made: Callable[[random.Random], bytes] | None = None
+    share: int = 1
+
+    def input(self, chance: random.Random) -> bytes:
+        if self.made is not None and chance.random() < 0.3:
+            return mutated(chance, [self.made(chance)], self.words)
+        return soup(chance, self.words) if chance.random() < 0.1 else mutated(chance, self.seeds, self.words)
+
+
+class Disagreement(Exception):
+    """Two readers understand one input differently."""
+
+
+def text_of(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _tried(*steps: Callable[[], object]) -> None:
+    """Each of them, whether the one before refused it or not."""
+    for step in steps:
+        try:
+            step()
+        except TxLogError:
+            continue
+
+
+def read_update(data: bytes) -> None:
+    """An update, and the same to be evaluated once, with parameters in it."""
+    text = text_of(data)
+
+    def prepared() -> None:
+        try:
+            prepare_update(text, base=None, now=NOW, draw=draw)
+        except NotDeterministic as refused:
+            if refused.once:
+                prepare_evaluated(text, base=None, now=NOW, draw=draw)
+
+    graphs = UpdateGraphs(["urn:g"], ["urn:h"], ["null", "urn:i"], ["urn:j"])
+    _tried(
+        prepared,
+        lambda: prepare_update(text, base="http://x/y?z", now=NOW, draw=draw),
+        lambda: with_parameters(text, {"x": "<urn:v>"}, UpdateGraphs()),
+        lambda: with_parameters(text, {}, graphs),
+    )
+
+
+def read_query(data: bytes) -> None:
+    text = text_of(data)
+    _tried(
+        lambda: hide_system_graphs(text),
+        lambda: hide_system_graphs(text, base="http://x/"),
+        lambda: refuse_services(text),
+        lambda: query_form(text),
+        lambda: bind_query(text, {"x": "'v'", "s": "<urn:v>"}),
+        lambda: cut_query(text, 5, 3, distinct=True),
+        lambda: parse_binding("x", text),
+        lambda: graph_iri(text, "graph"),
+    )
+
+
+def _reader_of(media: str) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        _tried(
+            lambda: prepare_rdf(data, media, base=None, contexts=[], draw=draw),
+            lambda: prepare_rdf(data, media, base="http://x/", contexts=["<urn:g>", "null"], draw=draw),
+            lambda: prepare_removal(data, media, base=None, graphs=None),
+        )
+
+    return read
+
+
+def read_lines(data: bytes) -> None:
+    _tried(lambda: prepare_lines(data, data[::2], draw=draw), lambda: prepare_lines(text_of(data), draw=draw))
+
+
+def read_transaction(data: bytes) -> None:
+    prepare_rdf_transaction(data, now=NOW, draw=draw)
+
+
+def read_head(data: bytes) -> None:
+    """What the short way takes, another parser of HTTP must understand in the same way."""
+    head = recognised(data, _PATHS, Durability.SYNCED, 30.0, 1 << 16)
+    if head is None:
+        return
+    line, _, rest = data.partition(b"\r\n")
+    told = http.client.parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
+    lengths = told.get_all("Content-Length", [])
+    if line.split(b" ")[1] not in _PATHS or len(lengths) != 1 or int(lengths[0]) != head.length:
+        raise Disagreement(f"{lengths} is taken as {head.length}")
+    if told.get_all("Transfer-Encoding") or told.get("Connection", "keep-alive").lower() != "keep-alive":
+        raise Disagreement("it is not of the one shape")
+    # Space around a value is none of it (RFC 9110, section 5.5); this parser leaves it there.
+    if (
+        told.get("Idempotency-Key", "").strip(" \t") != head.key
+        or told.get("Content-Type", "").strip(" \t") != head.kind
+    ):
+        raise Disagreement("a header is read differently")
+
+
+def read_asked(data: bytes) -> None:
+    text = data.decode("latin-1")
+    _tried(
+        lambda: asked_from(text, None, None, Durability.APPLIED, 30.0),
+        lambda: asked_from(None, text, None, Durability.APPLIED, 30.0),
+        lambda: asked_from(None, None, text, Durability.APPLIED, 30.0),
+        lambda: accepted(text, (*TABLES, *FORMS), dict(ALIASES)),
+    )
+
+
+def read_message(data: bytes) -> None:
+    messages.decode("uk-2", data)
+
+
+def read_page(data: bytes) -> None:
+    page = pages.decode_page("uk-2", data)
+    page.log_entries()
+    pages.readable_page(page)
+
+
+def read_users(data: bytes) -> None:
+    text = text_of(data)
+    parse_hash(text)
+    parse_users(text, "users")
+
+
+def read_names(data: bytes) -> None:
+    """Graphs that say where a store stands."""
+    parse_marker(text_of(data))
+
+
+_JOURNAL: Final = journal()
+_SEGMENTS: Final = [name for name in _JOURNAL if name.startswith("segment")]
+
+
+def read_journal(data: bytes) -> None:
+    """The segments end to end, damaged: looked at, and opened."""
+    files: dict[str, bytes] = {}
+    for at, name in enumerate(_SEGMENTS):
+        size = len(_JOURNAL[name])
+        piece = data[at * size : (at + 1) * size]
+        if piece:
+            files[name] = piece
+    check(MemoryFiles.load(files))
+    Journal.open(MemoryFiles.load(files), node="a", draw_birth=lambda: 10, segment_bytes=len(_JOURNAL[_SEGMENTS[0]]))
+
+
+def _an_update(chance: random.Random) -> bytes:
+    return Updates(chance, 0.3).update().encode()
+
+
+def _a_message(chance: random.Random) -> bytes:
+    return messages.encode(example(chance, messages.Message))
+
+
+def _a_page(chance: random.Random) -> bytes:
+    page: pages.LogPage = example(chance, pages.LogPage)
+    after = page.after.index % 1000
+    entries = [replace(entry, index=after + at) for at, entry in enumerate(page.entries, 1)]
+    return pages.encode_page(replace(page, after=Position(1, after, bytes(16)), entries=entries))
+
+
+def targets() -> list[Target]:
+    """All of them."""
+    chance = random.Random(0)
+    updates = [_an_update(chance) for _ in range(200)]
+    media = [
+        Target(name, [seed, _BINARY_2] if "binary" in name else [seed], (*_WORDS, *_MARKUP), _reader_of(name), share=2)
+        for name, seed in _RDF.items()
+    ]
+    answers = [packed(example(chance, kind)) for kind in (View, LogEntry)]
+    return [
+        Target("update", updates, _WORDS, read_update, _an_update, share=10),
+        Target("query", _QUERIES, _WORDS, read_query, share=5),
+        *media,
+        Target("lines", [_RDF["application/n-quads"]], _WORDS, read_lines),
+        Target("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, share=3),
+        Target("head", _HEADERS, _HEADER_WORDS, read_head, share=3),
+        Target("asked", _ASKED, _HEADER_WORDS, read_asked),
+        Target("message", [_a_message(chance) for _ in range(100)], answers, read_message, _a_message, share=3),
+        Target("page", [_a_page(chance) for _ in range(30)], answers, read_page, _a_page, share=2),
+        Target("journal", [b"".join(_JOURNAL[name] for name in _SEGMENTS)], [b"TXLOGSEG", b"\xf1TxR"], read_journal),
+        Target("users", _USERS, [b"$scrypt$", b"$sha256$", b"admin", b"\n", b" ", b"#", b"ln=99"], read_users),
+        Target("marker", _MARKERS, [b":", b":loading:", b"-", b":u"], read_names),
+    ]
