@@ -87,10 +87,15 @@ class Masters:
 
 @contextmanager
 def three_masters(
-    folder: Path, *, keep: bool = False, nodes: Sequence[tuple[str, str]] = NODES, **settings: Any
+    folder: Path,
+    *,
+    keep: bool = False,
+    nodes: Sequence[tuple[str, str]] = NODES,
+    start_s: float = START_S,
+    **settings: Any,
 ) -> Iterator[Masters]:
     """Start three masters (or ``nodes``: other names and data centres) with journals in ``folder``, end them and
-    remove it. ``settings``: further fields of their configuration."""
+    remove it. ``start_s``: how long they may take; ``settings``: further fields of their configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     token = folder / "peer-token"
     token.touch(mode=0o600)
@@ -113,7 +118,7 @@ def three_masters(
             )
             masters.config_of(node).write_text(config.model_dump_json(indent=1))
             masters.start(node)
-        masters.wait_joined()
+        masters.wait_joined(start_s)
         yield masters
     finally:
         stop(list(masters.processes.values()))

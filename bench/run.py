@@ -53,6 +53,7 @@ class Options(NamedTuple):
     rounds: int
     seconds: float
     warm_s: float
+    rest_s: float
     appends: int
     rate: float
     catchup: int
@@ -112,6 +113,12 @@ def _options(arguments: list[str] | None) -> Options:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="measured in each round")
     parser.add_argument("--warm", type=float, default=1.0, help="seconds before each")
+    parser.add_argument(
+        "--rest",
+        type=float,
+        default=15.0,
+        help="seconds of nothing before each round: after half a minute of full load a shared host grants a third less",
+    )
     parser.add_argument("--appends", type=int, default=500)
     parser.add_argument("--rate", type=float, default=3.0, help="appends a second, on average")
     parser.add_argument("--catchup", type=int, default=100_000, help="transactions to catch up")
@@ -134,6 +141,7 @@ def _options(arguments: list[str] | None) -> Options:
         found.rounds,
         found.seconds,
         found.warm,
+        found.rest,
         found.appends,
         found.rate,
         found.catchup,
@@ -169,6 +177,7 @@ def _measure_log(options: Options, report: Report) -> None:
     shared: list[float] = []
     samples: list[Sample] = []
     echoed, echo_us = yardstick(min(2.0, options.seconds), options.folder / "echo.log")
+    report.figure("rest_s", options.rest_s, 0)
     report.figure("echo_c64_per_s", echoed, 0)
     report.figure("echo_c64_server_us", echo_us, 1)
     console.print(
@@ -182,6 +191,7 @@ def _measure_log(options: Options, report: Report) -> None:
             syncs.append(fsync_rate(options.folder))
             shared.append(fsync_rate_shared(options.folder, len(masters.urls)))
             for shape in shapes:
+                time.sleep(options.rest_s)
                 console.print(f"round {turn + 1} of {options.rounds}: {shape.case} {shape.level} ...", highlight=False)
                 measured, load = _one_round(masters, shape, options, number, profiler if not turn else None)
                 number = load.requests.next

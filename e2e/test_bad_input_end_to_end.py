@@ -62,7 +62,7 @@ def url(alone: Masters) -> str:
         (400, UPDATE, b"INSERT DATA { <urn:a> <urn:b> \xff }", ""),
         (400, UPDATE, b"INSERT DATA { GRAPH <urn:txlog:system> { <urn:a> <urn:b> <urn:c> } }", "system"),
         (400, UPDATE, b"DROP GRAPH <urn:txlog:system:1:aa:0>", "system"),
-        (400, UPDATE, b"INSERT { <urn:a> <urn:b> ?x } WHERE { BIND(RAND() AS ?x) }", "RAND"),
+        (400, UPDATE, b"INSERT { <urn:a> <urn:b> ?x } WHERE { ?s ?p ?o BIND(BNODE(?o) AS ?x) }", "BNODE"),
         (400, QUADS, b"<urn:a> <urn:b> .\n", ""),
         (400, QUADS, b'<urn:a> <urn:b> "c" <urn:txlog:system> .\n', "system"),
         (400, "text/turtle", b"@prefix x: <urn:x> . y:a y:b y:c .", ""),

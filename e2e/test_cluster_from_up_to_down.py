@@ -45,6 +45,7 @@ def test_two_data_centres_from_up_to_down(tmp_path: Path) -> None:
         pids = cluster.pids()
         cluster.wait_applying(180)
         _writes_at_every_master_are_seen_everywhere(cluster)
+        _what_is_evaluated_once_is_the_same_everywhere(cluster)
         _a_lost_master_holds_the_order_up_and_loses_nothing(cluster)
         verdict = verify(cluster.masters_by_data_center)
         assert verdict.equal
@@ -73,6 +74,20 @@ def _writes_at_every_master_are_seen_everywhere(cluster: Cluster) -> None:
     assert answers == dict.fromkeys(cluster.topology.data_centers, wanted)
     for worker in cluster.topology.workers:
         assert cluster.query_worker(worker.name, NAMES) == wanted
+
+
+def _what_is_evaluated_once_is_the_same_everywhere(cluster: Cluster) -> None:
+    update = (
+        "INSERT { GRAPH <urn:e2e:ids> { ?s <urn:e2e:id> ?id } } "
+        "WHERE { GRAPH ?g { ?s <urn:e2e:name> ?name } BIND(UUID() AS ?id) }"
+    )
+    for url in cluster.nodes.values():
+        headers = write_one(url, cluster.repository, update, "applied-all")
+        assert headers["txlog-durability"] == "applied-all"
+    ids = "SELECT ?id { GRAPH <urn:e2e:ids> { ?s <urn:e2e:id> ?id } } ORDER BY ?id"
+    found = [cluster.query_worker(worker.name, ids) for worker in cluster.topology.workers]
+    assert found == [found[0]] * len(found)
+    assert len(found[0]) == len(cluster.nodes) ** 2, "one for each name, by each master"
 
 
 def _a_lost_master_holds_the_order_up_and_loses_nothing(cluster: Cluster) -> None:

@@ -8,12 +8,11 @@ from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.apply import State, apply_up_to
-from txlog.apply.applier import TAKEOVER_S
 from txlog.backup import Into, Manifest, OnChain, Order, Restored, Source, Target, create, open_target, restore
 from txlog.backup.faults import OffTheChain
 from txlog.config.process import FolderConfig, S3Config
 from txlog.model.entry import Position
-from txlog.workers.base import WorkerRequest
+from txlog.workers.base import TAKEOVER_S, WorkerRequest
 
 CLUSTER = "ab" * 16
 LITERALS = ["plain", 'with \\"quotes\\" and <brackets> .', "two words  _:x y", "ünï", ""]

@@ -35,6 +35,7 @@ class StubMaster:
                 answers: dict[str, Any] = {
                     "/txlog/status": stub.status(),
                     "/txlog/workers": stub.workers,
+                    "/txlog/duties": {"duties": []},
                     "/txlog/peers": [{"node": "uk-1", "state": "Joined"}, {"node": "us-1", "state": "Joined"}],
                 }
                 self.answer(answers[path])

@@ -45,6 +45,7 @@ spec:
   maxClockSkew: 60s
   log: {keep: 7d, maxSize: 10Gi}
   durability: {default: applied, writeTimeout: 30s}
+  nonDeterministicUpdates: refuse
   masters: {storage: {size: 20Gi, storageClassName: fast}, resources: {requests: {cpu: 500m, memory: 1Gi}}}
   workers: {replicas: 2, engine: oxigraph, storage: {size: 50Gi}}
   pipeline: {mode: executors, executors: 2, resources: {limits: {cpu: 2}}}
@@ -73,6 +74,7 @@ def test_every_field_of_the_design_page_is_taken(tmp_path: Path) -> None:
     assert (spec.max_peer_lag, spec.idle_interval, spec.log.keep) == (60_000, 500, 7 * 86_400_000)
     assert spec.masters.storage.size == 20 << 30
     assert spec.durability.default is Durability.APPLIED
+    assert spec.non_deterministic_updates == "refuse"
     assert spec.workers.replicas == 2
     assert spec.backup is not None
     assert spec.backup.target.s3 is not None
@@ -178,6 +180,13 @@ CASES = [
     ("maxPeerLag: 60s", "masters: {storage: {size: 20GB}}", 14, "spec.masters.storage.size", "expected a size"),
     ("maxPeerLag: 60s", "masters: {storage: {size: 1Mi}}", 14, "spec.masters.storage.size", "a size of at least 64Mi"),
     ("maxPeerLag: 60s", "durability: {default: fast}", 14, "spec.durability.default", "accepted, quorum, synced"),
+    (
+        "maxPeerLag: 60s",
+        "nonDeterministicUpdates: ignore",
+        14,
+        "spec.nonDeterministicUpdates",
+        'is "ignore"; expected effects or refuse',
+    ),
     ("maxPeerLag: 60s", "log: 7d", 14, "spec.log", 'is "7d"; expected a mapping of fields to values'),
     ("maxPeerLag: 60s", "peers2: x", 14, "spec.peers2", "no such field; expected peers?"),
     ("maxPeerLag: 60s", "backup: {keep: 3}", 14, "spec.backup.target", "is missing; expected where backups go"),

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from txlog.config.manifest import BadManifest, load_manifests
+from txlog.access import BadUsers, Role, hash_token, with_user
+from txlog.config.manifest import BadManifest, Manifest, load_manifests
 from txlog.config.process import BackupJobConfig, FolderConfig, S3Config
 from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
 from txlog.local.java import find_java_home, java_version
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports, is_free
+from txlog.local.securing import secure
 from txlog.local.state import StateFolder
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
@@ -96,6 +98,43 @@ def test_backups_as_the_manifest_says(
     assert (made.config.keep, made.config.keep_days) == kept
     assert made.config.masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert BackupJobConfig.model_validate_json(made.config.model_dump_json()) == made.config
+
+
+USERS = "  security: {users: {secretRef: {name: who}}}\n"
+
+
+def with_security(folder: Path, line: str) -> list[Manifest]:
+    """The example, with that line in its ``spec``."""
+    for file in EXAMPLE.iterdir():
+        (folder / file.name).write_text(file.read_text() + line)
+    return load_manifests(folder)
+
+
+def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolder, tmp_path: Path) -> None:
+    manifests = with_security(tmp_path, USERS)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    for node in plan.nodes.values():
+        assert (node.users_file, node.own_token_file) == (state.root / "secrets/who/users", state.own_token_file)
+    for program in plan.programs:
+        shows = program.environment.get("TXLOG_TOKEN_FILE")
+        assert shows == (str(state.own_token_file) if program.role == "pipeline" else None), program.name
+    assert state.own_headers() == {"Authorization": f"Bearer {state.own_token_file.read_text().strip()}"}
+
+
+def test_what_manifests_say_of_security_is_kept_or_refused(state: StateFolder, tmp_path: Path) -> None:
+    secure(load_manifests(EXAMPLE), state)
+    manifests = with_security(tmp_path, USERS)
+    with pytest.raises(CannotRun, match=r"txlog user add NAME --role admin --secret who"):
+        secure(manifests, state)
+    file = state.secret("who") / "users"
+    file.parent.mkdir(parents=True)
+    file.write_text("ann admin secret-of-ann\n")
+    with pytest.raises(BadUsers, match=r"users:1: expected a hash") as refused:
+        secure(manifests, state)
+    assert "secret-of-ann" not in str(refused.value)
+    file.write_text(with_user("", "ann", Role.ADMIN, hash_token("t")))
+    secure(manifests, state)
 
 
 def test_external_workers_are_not_started(state: StateFolder, tmp_path: Path) -> None:
@@ -196,7 +235,7 @@ def test_purge_removes_the_folder(state: StateFolder) -> None:
 
 def test_secrets_are_the_owners_only(state: StateFolder) -> None:
     state.write("control.json", {})
-    for path in (state.token_file, state.root / "control.json"):
+    for path in (state.token_file, state.own_token_file, state.root / "control.json"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     token = state.token_file.read_text()
     state.prepare()

@@ -210,10 +210,15 @@ async def test_killed_behind_any_write_it_comes_to_the_same_end(
 async def test_a_quiet_cluster_is_not_written_to(plane: ControlPlane, kube: Kube, namespace: str) -> None:
     await kube.apply(resource(namespace))
     keeper = Keeper(kube, namespace, "catalogue", QUICK, Metrics())
-    await turns(keeper, 3)
-    before = kube.writes
-    await turns(keeper, 5)
-    assert kube.writes == before
+    writes = [kube.writes]
+
+    async def five_turns_without_one() -> bool:
+        """Until the controllers have made all pods, the status says of each what it is."""
+        await turns(keeper, 1)
+        writes.append(kube.writes)
+        return len(writes) > 5 and writes[-1] == writes[-6]
+
+    await becomes(five_turns_without_one)
 
 
 async def test_its_own_status_does_not_wake_it(plane: ControlPlane, kube: Kube, namespace: str) -> None:

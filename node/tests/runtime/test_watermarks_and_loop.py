@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import threading
 
 import pytest
 
@@ -16,7 +17,7 @@ from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
 from txlog.runtime.events import EventLog
-from txlog.runtime.executor import Executor
+from txlog.runtime.executor import Executor, Sync
 from txlog.runtime.loop import Loop, clock_with_offset, system_now
 from txlog.runtime.watermark import Watermark
 
@@ -178,6 +179,46 @@ async def test_a_sync_that_fails_ends_the_process_and_releases_nothing(alone: Al
     late = alone.loop.write([submission("y")], Durability.ACCEPTED)
     assert await alone.loop.within(late.reached, 1)
     assert isinstance(late.answers[0], Unavailable)
+
+
+async def test_on_a_slow_disk_what_comes_during_a_sync_shares_the_next_turn(alone: Alone) -> None:
+    await founded(alone.loop)
+    loop, gate, at_disk, syncs = alone.loop, threading.Event(), threading.Event(), 0
+    real = loop.executor.begin_sync
+
+    class Slow:
+        def __init__(self, sync: Sync) -> None:
+            self._sync = sync
+
+        def run(self) -> None:
+            at_disk.set()
+            assert gate.wait(10)
+            self._sync.run()
+
+    def begin_sync() -> Sync | None:
+        nonlocal syncs
+        sync = real()
+        if sync is None:
+            return None
+        syncs += 1
+        return Slow(sync)
+
+    loop.executor.begin_sync = begin_sync  # type: ignore[method-assign]
+    loop._sync_s = 1.0  # as if the last ones had taken so long
+    first = loop.write([submission("first")], Durability.ACCEPTED)
+    await asyncio.to_thread(at_disk.wait, 10)
+    turns = loop.counts.turns
+    later = []
+    for at in range(8):
+        later.append(loop.write([submission(f"{at}")], Durability.SYNCED))
+        await asyncio.sleep(0)
+    assert (loop.counts.turns, syncs) == (turns, 1), "nothing turns while the disk is at work"
+    assert not first.reached.done()
+    gate.set()
+    assert [await loop.within(write.reached, 10) for write in (first, *later)] == [True] * 9
+    assert loop.synced.value == 9
+    first_run = loop.executor.journal.read("uk-1", 7, 2, 100, 1 << 20)
+    assert [item.payload for item in first_run.items] == [b"%d" % at for at in range(8)], "one record"
 
 
 async def test_after_an_idle_moment_the_journal_is_sealed(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:

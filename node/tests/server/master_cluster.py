@@ -19,7 +19,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession
 
 from txlog.config.process import NodeConfig
 from txlog.runtime.events import EventLog
-from txlog.server.app import App, open_journal
+from txlog.server.app import App, open_journal, read_certificates, read_users
 
 TOKEN = b"a-shared-secret"
 DEADLINE_S = 60.0
@@ -66,6 +66,7 @@ class Cluster:
         self.ended: list[BaseException] = []
         self.logs = [io.StringIO() for _ in range(count)]
         self.session = ClientSession()
+        self.scheme = "http"
 
     def config(self, at: int, changes: dict[str, Any]) -> dict[str, Any]:
         """What the manifests would tell this one of all that are known now."""
@@ -90,7 +91,7 @@ class Cluster:
         }
 
     def url(self, at: int, path: str = "") -> str:
-        return f"http://127.0.0.1:{self.ports[at]}{path}"
+        return f"{self.scheme}://127.0.0.1:{self.ports[at]}{path}"
 
     # In this process
 
@@ -99,7 +100,9 @@ class Cluster:
             config = NodeConfig.model_validate(self.configs[at])
             journal, recovered = open_journal(config)
             log = EventLog(config.node, self.logs[at], limit_s=0.0)
-            app = App(config, journal, recovered, config.peer_token_file.read_bytes().strip(), log, self.ended.append)
+            token, guard = config.peer_token_file.read_bytes().strip(), read_users(config, log)
+            tls = read_certificates(config, log)
+            app = App(config, journal, recovered, token, log, self.ended.append, guard, tls)
             await app.start()
             self.apps[at] = app
         if ready:

@@ -90,7 +90,8 @@ async def test_a_master_alone_accepts_and_says_what_is_missing(three: Cluster) -
         ({**UPDATE, "Idempotency-Key": "two words"}, insert(1), 400, "Idempotency-Key"),
         ({**UPDATE, "Idempotency-Key": "k" * 201}, insert(1), 400, "Idempotency-Key"),
         ({**UPDATE}, "INSERT { ?s ?p 1 } WHERE { GRAPH <urn:txlog:system:x> { ?s ?p ?o } }", 400, "urn:txlog:system"),
-        ({**UPDATE}, "INSERT { ?s ?p ?r } WHERE { ?s ?p ?o BIND(RAND() AS ?r) }", 400, "RAND"),
+        ({**UPDATE}, "INSERT { ?s ?p ?r } WHERE { ?s ?p ?o BIND(BNODE(?o) AS ?r) }", 400, "BNODE"),
+        ({**UPDATE}, "LOAD <http://127.0.0.1:1/x>", 400, "LOAD"),
     ],
 )
 async def test_what_is_wrong_is_named(
@@ -200,6 +201,15 @@ async def test_lines_are_answered_in_order_and_a_wrong_one_hurts_nobody(three: C
     assert all(line["error"] and line["message"] for line in told if "txid" not in line)
     assert [line["position"]["index"] for line in told if "txid" in line] == [1, 2, 3, 3]  # type: ignore[index]
     assert three.app(0).loop.stable.value == 3
+
+
+async def test_a_line_that_is_no_text_or_nested_without_end_hurts_nobody(one: Cluster) -> None:
+    good = b'{"quads":"<urn:a> <urn:b> <urn:c> .\\n"}\n'
+    body = b"".join([good, b'{"quads":"\xff"}\n', b'{"x":' + b"[" * 100_000 + b"\n", good])
+    async with one.session.post(one.url(0, LINES), data=body, headers={"TxLog-Durability": "synced"}) as answer:
+        assert answer.status == 200
+        told = [json.loads(line) for line in (await answer.text()).splitlines()]
+    assert [line.get("error") for line in told] == [None, "BadInput", "BadInput", None]
 
 
 async def test_a_request_of_many_lines_becomes_one_record(one: Cluster) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from apart import go_apart, insert, states
 from master_cluster import Cluster, until
 
 from txlog.cli import output
@@ -14,54 +15,10 @@ from txlog.cli.rejoining import look
 from txlog.cli.splits import report
 from txlog.model.errors import TxLogError
 
-SIDES = ((0, 1), (2,))
-"""uk-1 and uk-2; uk-3 alone."""
-
-
-def insert(what: object) -> str:
-    return f'INSERT DATA {{ <urn:s:{what}> <urn:p> "o" }}'
-
 
 async def told(cluster: Cluster) -> dict[str, Any]:
     urls = [cluster.url(at) for at in range(3)]
     return await asyncio.to_thread(look, output.Cluster({"uk": urls}, None))
-
-
-def states(cluster: Cluster) -> set[str]:
-    return {cluster.app(at).loop.core.state for at in range(3)}
-
-
-def cut(cluster: Cluster) -> Callable[[], None]:
-    """Between the two sides; returns what heals it."""
-    mine = {node: side for side, members in enumerate(SIDES) for node in (cluster.nodes[at] for at in members)}
-    whole = [cluster.app(at).loop._send for at in range(3)]
-
-    def sender(at: int) -> Callable[..., None]:
-        def send(peer: str, *data: Any) -> None:
-            if mine[peer] == mine[cluster.nodes[at]]:
-                whole[at](peer, *data)
-
-        return send
-
-    for at in range(3):
-        cluster.app(at).loop._send = sender(at)  # type: ignore[method-assign]
-
-    def heal() -> None:
-        for at, send in enumerate(whole):
-            cluster.app(at).loop._send = send  # type: ignore[method-assign]
-
-    return heal
-
-
-async def back_up(cluster: Cluster, at: int) -> bool:
-    """As if the data centre's store stood at the stable index, where it is backed up."""
-    for duty in (await cluster.get(at, "/txlog/duties"))["duties"]:
-        stable = (await cluster.get(at, "/txlog/status"))["stable"]
-        done = {"state": "done", "index": stable["index"], "hash": stable["hash"]}
-        url = cluster.url(at, f"/txlog/duties/{duty['id']}")
-        async with cluster.session.post(url, json=done) as answer:
-            assert answer.status in (200, 404), "404: it has gone on meanwhile with what another one has"
-    return states(cluster) == {"Isolated"}
 
 
 @pytest.mark.parametrize("strategy", ["Smart", "Simple"])
@@ -72,15 +29,7 @@ async def test_what_is_foreseen_is_what_happens(clusters: Callable[..., Cluster]
     await cluster.write(0, insert("first"))
     quiet = await told(cluster)
     assert (quiet["winner"], quiet["moved"], quiet["notHeard"]) == (None, 0, [])
-    heal = cut(cluster)
-    for at in (0, 1, 2):
-        await cluster.write(at, insert(f"waits-{at}"), 204, TxLog_Durability="accepted")
-
-    async def apart() -> bool:
-        done = [await back_up(cluster, at) for at in range(3)]
-        return all(done)
-
-    await until(apart)
+    heal = await go_apart(cluster)
     for number, at in enumerate((2, 0, 2, 1, 2, 0)):
         await cluster.write(at, insert(f"alone-{number}"))
 

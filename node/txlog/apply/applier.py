@@ -23,6 +23,7 @@ from txlog.model.entry import NOT_FOR_WORKERS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.workers.base import (
     NOTHING,
+    TAKEOVER_S,
     Adapter,
     Fate,
     Loading,
@@ -46,9 +47,6 @@ MERGE_BYTES = 1 << 16
 """Payload bytes in one request (one larger transaction goes alone): above, Oxigraph takes longer per quad."""
 PAGE_BYTES = 4 << 20
 """Payload asked of the log at a time."""
-TAKEOVER_S = 45.0
-"""How long a lock must lie untouched before its owner, in another process, is taken for dead: longer than that owner
-waits for an answer, and than nearly every update. One that runs on after it is found by its second marker."""
 AUDIT = 1 / 64
 """How often a cached marker is not believed but read anew, with all there are: two markers are found within minutes
 also where a worker is always busy."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from txlog.backup.catalogue import COMPLETE, catalogue, release
 from txlog.backup.chain import OnChain, chain_of, cluster_of
 from txlog.backup.faults import BackupFault, NoSuchBackup
-from txlog.backup.job import READ_S, say, workers_of
+from txlog.backup.job import READ_S, duties_of, say, workers_of
 from txlog.backup.loading import Into
 from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
 from txlog.backup.shown import Shown
@@ -94,7 +94,7 @@ def set_on_log(config: DutyJobConfig, name: str) -> dict[str, Any]:
     there what it has executed (``splitRecovery: None``)."""
     with ExitStack() as closing:
         masters = _masters(config.masters, closing)
-        duty = next((d for d in _duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
+        duty = next((d for _, d in duties_of(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
         found = next((w for w in workers_of(masters) if w.name == name), None)
         if duty is None or found is None:
             return {"worker": name, "already": True}
@@ -105,14 +105,6 @@ def set_on_log(config: DutyJobConfig, name: str) -> dict[str, Any]:
         was = MarkerPosition(known.position, known.fence, known.paths) if known is not None else None
         new = unorder(source, was, to)
         return {"worker": name, "way": "unordered", "index": to.index, "paths": len(new.unordered)}
-
-
-def _duties(masters: Sequence[MasterClient]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for master in masters:
-        with suppress(TxLogError):
-            found += master.duties()
-    return found
 
 
 def let_go(config: DutyJobConfig) -> dict[str, Any]:

@@ -48,6 +48,20 @@ def workers_of(masters: Sequence[MasterClient]) -> list[Worker]:
     raise Unavailable("NoMaster", f"no master answers: {last}; see txlog status")
 
 
+def duties_of(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dict[str, Any]]]:
+    """What each master that answers wants done; the error of the last one when none does."""
+    found: list[tuple[MasterClient, dict[str, Any]]] = []
+    silent: list[TxLogError] = []
+    for master in masters:
+        try:
+            found += [(master, duty) for duty in master.duties()]
+        except TxLogError as fault:
+            silent.append(fault)
+    if silent and len(silent) == len(masters):
+        raise silent[-1]
+    return found
+
+
 def find_worker(masters: Sequence[MasterClient], name: str | None) -> Worker:
     """By its name; without, the one that is farthest."""
     workers = workers_of(masters)

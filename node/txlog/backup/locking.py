@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Final, Protocol
+from typing import Protocol
 
 from txlog.backup.standing import POLL_S, system_of
 from txlog.model.errors import Unavailable
-from txlog.workers.base import Adapter, SystemGraphs, Transport
-
-TAKEOVER_S: Final = 45.0
-"""How long a lock must lie untouched before its owner is taken for dead; as in :mod:`txlog.apply`."""
+from txlog.workers.base import TAKEOVER_S, Adapter, SystemGraphs, Transport
 
 
 class Locked(Protocol):
@@ -28,7 +25,7 @@ class Locked(Protocol):
 
 
 class Lock:
-    """The appliers' lock of a worker, also from one that is gone for :data:`TAKEOVER_S`."""
+    """The appliers' lock of a worker, also from one that is gone for :data:`~txlog.workers.base.TAKEOVER_S`."""
 
     def __init__(self, into: Locked, until: float, takeover_s: float | None = None) -> None:
         self._into, self._until = into, until

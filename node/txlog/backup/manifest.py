@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from txlog.backup.faults import ManifestDamaged, UnknownFormat
+from txlog.model.decoding import MALFORMED
 from txlog.model.entry import Position
 from txlog.model.hashes import HASH_BYTES
 
@@ -98,7 +99,7 @@ def decode_manifest(name: str, raw: bytes) -> Manifest:
         fields = msgspec.json.decode(raw)
         given = fields.pop("checksum")
         intact = isinstance(given, str) and _encode(fields) == raw
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, UnicodeError):
+    except (*MALFORMED, AttributeError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")

@@ -7,13 +7,13 @@ of them. Whether a position helps it is for that master to say, before a store i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from txlog.backup.catalogue import newest
 from txlog.backup.chain import cluster_of
 from txlog.backup.creating import Order, create
-from txlog.backup.job import READ_S, workers_of
+from txlog.backup.job import READ_S, duties_of, workers_of
 from txlog.backup.manifest import Manifest, Place, place_of
 from txlog.backup.standing import Source, marker_of
 from txlog.backup.target import open_target
@@ -36,30 +36,25 @@ class Standing(NamedTuple):
 def back_up(config: DutyJobConfig, duty: str) -> dict[str, Any]:
     """Until every master that lists this duty has a verified, held backup that helps it. What was made, or else found.
 
-    Raises :class:`~txlog.model.errors.OffTheLog` when every store of the data centre follows another order than a
+    Masters that do not answer are passed over; the error of the last one is raised when none does. Raises
+    :class:`~txlog.model.errors.OffTheLog` when every store of the data centre follows another order than a
     master's, and nothing that was backed up before helps it; ``Unavailable`` when no store says where it stands."""
     with ExitStack() as closing:
         masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
         fresh: list[Manifest] = []
         served: list[dict[str, Any]] = []
         failed: list[TxLogError] = []
-        for master in masters:
-            if _asks(master, duty):
-                try:
-                    served.append(_serve(master, config, duty, masters, fresh, closing))
-                except NotFound:
-                    continue  # it is no duty any more
-                except TxLogError as fault:
-                    failed.append(fault)
+        asking = list(dict.fromkeys(master for master, each in duties_of(masters) if each["id"] == duty))
+        for master in asking:
+            try:
+                served.append(_serve(master, config, duty, masters, fresh, closing))
+            except NotFound:
+                continue  # it is no duty any more
+            except TxLogError as fault:
+                failed.append(fault)
         if failed:
             raise failed[0]
         return next((told for told in served if not told.get("already")), served[0] if served else {"already": True})
-
-
-def _asks(master: MasterClient, duty: str) -> bool:
-    with suppress(TxLogError):
-        return any(each["id"] == duty for each in master.duties())
-    return False
 
 
 def _serve(

@@ -28,13 +28,15 @@ from txlog.cli.output import (
     out,
     show_json,
     show_table,
+    speak_for,
 )
 from txlog.client import MasterClient, MasterUnreachable, Status
+from txlog.client.trust import Trust
 from txlog.local.control import Control
 from txlog.local.faults import CannotRun, NotRunning
 from txlog.local.outside import bring_down, detach, wait_ready
 from txlog.local.state import StateFolder
-from txlog.model.errors import TxLogError
+from txlog.model.errors import BadInput, TxLogError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -101,9 +103,10 @@ def ready(process: dict[str, Any], masters: Sequence[str] = ()) -> bool:
         return True
     path = "/health/ready" if process["role"] == "master" else "/"
     try:
-        with urllib.request.urlopen(process["url"] + path, timeout=2) as answer:
+        tls = Trust.of_environment().context() if process["url"].startswith("https:") else None
+        with urllib.request.urlopen(process["url"] + path, timeout=2, context=tls) as answer:
             return bool(answer.status < 400)
-    except (OSError, urllib.error.URLError, ValueError):
+    except (OSError, urllib.error.URLError, ValueError, BadInput):
         return False
 
 
@@ -116,6 +119,8 @@ def _told_of_all(master: str, since: float) -> bool:
 
 
 def _watch(folder: StateFolder, wait: float, quiet: bool) -> None:
+    speak_for(folder)
+
     def is_ready(process: dict[str, Any]) -> bool:
         pipeline = process["role"] == "pipeline"
         return ready(process, [m.url for m in folder.topology().masters_of(process["dataCenter"])] if pipeline else ())

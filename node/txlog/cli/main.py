@@ -22,6 +22,7 @@ from txlog.cli import (
     setting,
     splits,
     staffing,
+    users,
 )
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
@@ -47,6 +48,7 @@ app.add_typer(backing.app, name="backup")
 app.add_typer(links.app, name="link")
 app.add_typer(asking.journal, name="journal")
 app.add_typer(asking.worker, name="worker")
+app.add_typer(users.user, name="user")
 
 
 def _version(wanted: bool) -> None:

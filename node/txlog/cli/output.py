@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from txlog.client import MasterClient
+from txlog.client.credentials import TOKEN_FILE
+from txlog.client.trust import CA_FILE
 from txlog.local.faults import NotRunning
 from txlog.local.state import DEFAULT_FOLDER, StateFolder
 from txlog.model.errors import BadInput, TxLogError, Unavailable
@@ -59,8 +62,18 @@ def find_cluster(state: Path, masters: Sequence[str] | None) -> Cluster:
     folder = StateFolder(state)
     if not folder.exists or not folder.is_locked:
         raise NotRunning(folder.root)
+    speak_for(folder)
     topology = folder.topology()
     return Cluster({dc: [m.url for m in topology.masters_of(dc)] for dc in topology.data_centers}, folder)
+
+
+def speak_for(folder: StateFolder) -> None:
+    """Who may read the state folder may do everything there: its own token is shown, and its authorities
+    are believed, unless others were named."""
+    if folder.own_token_file.exists():
+        os.environ.setdefault(TOKEN_FILE, str(folder.own_token_file))
+    if folder.trusted_file.exists():
+        os.environ.setdefault(CA_FILE, str(folder.trusted_file))
 
 
 def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T]) -> T:

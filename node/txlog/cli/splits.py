@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -12,13 +13,14 @@ from txlog.cli.output import (
     JsonOption,
     MasterOption,
     StateOption,
+    err,
     find_cluster,
     out,
     show_json,
     show_table,
 )
 from txlog.client import MasterClient
-from txlog.model.errors import TxLogError
+from txlog.model.errors import NotFound, TxLogError
 
 LEFT_OUT = (
     "Not in it: transactions of a branch that were not ordered there yet when it was stopped; times are of each "
@@ -35,6 +37,7 @@ PHASES = {
 
 def add_to(app: typer.Typer) -> None:
     app.command("split-report")(split_report)
+    app.command()(branches)
 
 
 def split_report(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
@@ -60,6 +63,66 @@ def split_report(state: StateOption = DEFAULT_STATE, master: MasterOption = None
     for text in missing:
         out.print(f"not heard: {text}", style="yellow", highlight=False)
     out.print(LEFT_OUT, style="dim", highlight=False)
+
+
+def branches(
+    view: Annotated[str | None, typer.Argument(help="of the branch, as the list names it: show its order")] = None,
+    after: Annotated[int, typer.Option("--after", min=0, help="begin behind this index")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="at most so many entries")] = 1000,
+    state: StateOption = DEFAULT_STATE,
+    master: MasterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """The branches that masters gave up when they became one log again; each is kept by every master that was on it."""
+    masters = find_cluster(state, master).masters
+    if view is None:
+        _list_branches(masters, json)
+        return
+    entries = _entries(masters, view, after, limit)
+    if json:
+        show_json(entries)
+        return
+    show_table(
+        ["INDEX THERE", "TRANSACTION", "HASH THERE", "INDEX NOW"],
+        [(e["index"], e["id"], e["hash"], e["now"]) for e in entries],
+        "no entries behind that index",
+    )
+
+
+def _list_branches(masters: Sequence[str], json: bool) -> None:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for url in masters:
+        with MasterClient(url, timeout_s=5.0) as client:
+            try:
+                found[client.status().node] = client.branches()
+            except TxLogError as error:
+                err.print(f"not heard: {url}: {error}", style="yellow", highlight=False)
+    if json:
+        show_json(found)
+        return
+    rows = [(node, one) for node, several in found.items() for one in several]
+    show_table(
+        ["KEPT BY", "VIEW", "MASTERS", "GIVEN UP", "BY VIEW", "BEHIND INDEX", "ITS END", "STABLE TO"],
+        [
+            (node, b["view"], ", ".join(b["members"]), _when(b["at"]), b["endedBy"], b["after"], b["end"], b["stable"])
+            if "error" not in b
+            else (node, b["view"], b["error"])
+            for node, b in sorted(rows, key=lambda row: (row[1]["at"], row[1]["view"], row[0]))
+        ],
+        "no branch was given up",
+    )
+
+
+def _entries(masters: Sequence[str], view: str, after: int, limit: int) -> list[dict[str, Any]]:
+    """Of the first master that has it."""
+    refused: TxLogError | None = None
+    for url in masters:
+        with MasterClient(url) as client:
+            try:
+                return client.branch_entries(view, after, limit)
+            except TxLogError as error:
+                refused = refused if isinstance(refused, NotFound) else error
+    raise refused or NotFound("no master was named")
 
 
 def report(seen: list[dict[str, Any]], duties: list[dict[str, Any]]) -> list[dict[str, Any]]:

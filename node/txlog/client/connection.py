@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from txlog.client.credentials import Credentials
 from txlog.client.faults import MasterUnreachable, error_of
+from txlog.client.trust import Trust, tls_trouble
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -31,25 +33,36 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not the whole answer)."""
+    """``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not the whole answer).
+    ``credentials``: what it shows, ``tls``: whom it believes; by default what the environment names."""
 
     def __init__(
-        self, url: str, *, timeout_s: float, connect_s: float = 2.0, tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        connect_s: float = 2.0,
+        tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         parts = urlsplit(url)
         assert parts.scheme in ("http", "https"), f"a master's URL begins with http:// or https://: {url!r}"
         assert parts.hostname, f"no host in {url!r}"
         self.url = url.rstrip("/")
         self._prefix = parts.path.rstrip("/")
+        self._credentials = Credentials.of_environment() if credentials is None else credentials
         self._timeout_s = timeout_s
         self._connect_s = min(connect_s, timeout_s)
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._tls = tls
+        self._http = http.client.HTTPConnection(self._host, self._port)  # never opened: see _connect
+
+    def _unopened(self) -> http.client.HTTPConnection:
         # http.client sets TCP_NODELAY itself when it connects
-        if parts.scheme == "https":
-            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=self._connect_s, context=tls or ssl.create_default_context()
-            )
-        else:
-            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._connect_s)
+        if not self._secure:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
+        context = self._tls or Trust.of_environment().context()
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._connect_s, context=context)
 
     def close(self) -> None:
         self._http.close()
@@ -80,10 +93,11 @@ class Connection:
         raise AssertionError("unreachable")
 
     def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float) -> Reply:
+        sent = {**self._credentials.headers(), **headers}
         self._connect()
         try:
             self._http.sock.settimeout(timeout_s)
-            self._http.request(method, self._prefix + path, body=body, headers=dict(headers))
+            self._http.request(method, self._prefix + path, body=body, headers=sent)
             answer = self._http.getresponse()
             reply = Reply(answer.status, answer.headers, answer.read())
         except (OSError, http.client.HTTPException) as broken:
@@ -101,6 +115,7 @@ class Connection:
             self.close()  # no answer is due, so what can be read is the master's end of an idle connection
         if self._http.sock is not None:
             return
+        self._http = self._unopened()
         try:
             self._http.connect()
         except (OSError, http.client.HTTPException) as refused:
@@ -115,6 +130,7 @@ class Connection:
         Both directions run at once: a master may answer the first line before it has read the last, and would
         stop reading while nobody reads its answers. ``timeout_s`` bounds the wait for each line. Errors as in
         :meth:`request`; never repeated. The connection is closed when the caller stops early."""
+        shown = self._credentials.headers()
         self._connect()
         wire = self._http
         failed: list[BaseException] = []
@@ -137,7 +153,7 @@ class Connection:
         try:
             wire.sock.settimeout(timeout_s)
             wire.putrequest("POST", self._prefix + path)
-            for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
+            for name, value in {**shown, **headers, "Transfer-Encoding": "chunked"}.items():
                 wire.putheader(name, value)
             wire.endheaders()
             sender = threading.Thread(target=send, name="txlog-client-submit", daemon=True)
@@ -174,4 +190,7 @@ def _raise_callers(failed: list[BaseException]) -> None:
 
 
 def _why(error: Exception) -> str:
+    trouble = tls_trouble(error)
+    if trouble is not None:
+        return trouble
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

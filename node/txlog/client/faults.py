@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from txlog.model import errors
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import (
     BadInput,
     LogAhead,
@@ -43,6 +44,7 @@ _BY_STATUS: dict[int, type[TxLogError]] = {
         errors.Unsupported,
         errors.NotAcceptable,
         errors.Unauthorized,
+        errors.Forbidden,
         Refused,
     )
 }
@@ -69,7 +71,7 @@ def error_of(url: str, status: int, retry_after: str | None, body: bytes) -> TxL
     nearest class of its status, with its first 200 bytes as the message."""
     try:
         told = msgspec.json.decode(body, type=_Body)
-    except msgspec.DecodeError:
+    except MALFORMED:
         told = _Body(message=body[:200].decode("utf-8", "replace"))
     message = told.message or f"{url} answered {status}"
     if told.reason in _LOG_REASONS:

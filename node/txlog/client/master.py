@@ -11,6 +11,7 @@ import msgspec
 
 from txlog.client.answers import Doorbell, HoldAnswer, Status, Transaction, Worker, WorkerReport, Write, Written
 from txlog.client.connection import Connection
+from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Unavailable
 from txlog.wire.pages import MEDIA_TYPE, LogPage, decode_page
@@ -71,7 +72,7 @@ class MasterClient:
         try:
             told = msgspec.json.decode(reply)
             return msgspec.convert(told["workers"] if isinstance(told, dict) else told, list[Worker])
-        except (msgspec.DecodeError, KeyError) as wrong:
+        except (*MALFORMED, KeyError) as wrong:
             raise PeerFault(self.url, "Malformed", f"/txlog/workers: {wrong}") from None
 
     def health(self, kind: str = "ready", timeout_s: float | None = None) -> bool:
@@ -160,7 +161,7 @@ class MasterClient:
                 continue
             try:
                 yield _decode_written(line)
-            except msgspec.DecodeError as wrong:
+            except MALFORMED as wrong:
                 raise PeerFault(self.url, "Malformed", f"/txlog/transactions: {wrong}") from None
 
     def skip(self, txid: str) -> object:
@@ -230,6 +231,18 @@ class MasterClient:
         """What it saw of splits: ``node``, ``dataCenter``, ``records``."""
         found: dict[str, Any] = self._get("/txlog/splits", dict[str, Any])
         return found
+
+    def branches(self) -> list[dict[str, Any]]:
+        """The branches that it has given up, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy``,
+        ``at``, ``after``, ``end``, ``hash``, ``stable``; ``view`` and ``error`` of one that cannot be read."""
+        found: list[dict[str, Any]] = self._get("/txlog/branches", dict[str, Any])["branches"]
+        return found
+
+    def branch_entries(self, view: str, after: int = 0, count: int = 1000) -> list[dict[str, Any]]:
+        """Of one that it has given up, behind index ``after``: ``index``, ``id``, ``hash``, and ``now``, where the
+        transaction stands in the log today (None: it waits, or is trimmed). :class:`NotFound`."""
+        path = f"/txlog/branches/{quote(view)}?{urlencode({'after': after, 'count': count})}"
+        return [msgspec.json.decode(line) for line in self._connection.request("GET", path).body.splitlines()]
 
     # -- the configuration of the cluster
 
@@ -318,7 +331,7 @@ class MasterClient:
         )
         try:
             return msgspec.json.decode(reply.body or b"null", type=kind)
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
 
 

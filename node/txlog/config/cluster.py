@@ -236,11 +236,17 @@ class Backup(Shape):
 
 
 class Users(Shape):
-    secret_ref: SecretRef
+    """Who may read, write and administer: `txlog user`, docs/security.md."""
+
+    secret_ref: SecretRef = Field(
+        description="its key `users` is the file of users; `txlog up` reads secrets/<name>/users of its state folder"
+    )
 
 
 class Security(Shape):
-    """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. The rest does not act yet."""
+    """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. ``users`` acts with ``txlog up``;
+    without it everybody may do everything. ``tlsSecretRef`` (clients) and ``peerTlsSecretRef`` (masters among
+    each other) act with ``txlog up``, which makes certificates where none are given; on Kubernetes they are refused."""
 
     peer_token_secret_ref: SecretRef | None = Field(
         default=None,
@@ -294,6 +300,11 @@ class ClusterSpec(Preferences):
     )
     log: Log = Log()
     durability: DurabilityDefaults = DurabilityDefaults()
+    non_deterministic_updates: Literal["effects", "refuse"] = Field(
+        default="effects",
+        description="what becomes of an update with RAND, UUID, LIMIT or the like: it is evaluated once and logged as "
+        "what it changes, or refused",
+    )
     masters: Masters = Masters()
     workers: Workers = Workers()
     pipeline: Pipeline = Pipeline()

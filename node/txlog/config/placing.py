@@ -82,6 +82,7 @@ def node_config(
         split_recovery=STRATEGIES[spec.split_recovery],
         durability=spec.durability.default,
         write_timeout_s=spec.durability.write_timeout / 1000,
+        non_deterministic_updates=spec.non_deterministic_updates,
         **more,
     )
 

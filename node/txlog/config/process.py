@@ -7,9 +7,9 @@ in milliseconds unless the name ends in ``_s``, sizes in bytes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from txlog.model.durability import Durability
@@ -79,6 +79,22 @@ class NodeConfig(Strict):
     log_bytes_max: int = Field(default=10 << 30, ge=1, description="... the journal is that large")
     trim_interval_ms: int = Field(default=10_000, ge=50, description="between two looks at what may go")
     peer_token_file: Path
+    users_file: Path | None = Field(
+        default=None, description="who may do what (docs/security.md); without it everybody may do everything"
+    )
+    own_token_file: Path | None = Field(
+        default=None, description="with users: what TxLog's own processes show, which may do everything"
+    )
+    tls_folder: Path | None = Field(
+        default=None, description="tls.crt and tls.key: clients are spoken to with TLS; without it, plainly"
+    )
+    peer_tls_folder: Path | None = Field(
+        default=None,
+        description="tls.crt, tls.key and ca.crt: masters know each other by certificates; without it, by the token",
+    )
+    peer_port: int | None = Field(
+        default=None, ge=1, le=65535, description="with peer_tls_folder: where the other masters come, and nobody else"
+    )
     peers: list[PeerConfig] = Field(min_length=1)
     workers: list[WorkerConfig] = []
     round_timeout_ms: int = Field(default=2000, ge=50)
@@ -94,6 +110,7 @@ class NodeConfig(Strict):
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
+    non_deterministic_updates: Literal["effects", "refuse"] = "effects"
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
     )
@@ -104,6 +121,18 @@ class NodeConfig(Strict):
         description="written at each start: this node, its birth and its start. On Kubernetes it is the container's "
         "termination message, so that its end proves later which process is gone",
     )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        if (self.peer_tls_folder is None) != (self.peer_port is None):
+            raise PydanticCustomError("expected", "peer_tls_folder and peer_port: expected both or none")
+        if self.peer_port == self.port:
+            raise PydanticCustomError("expected", "peer_port: expected another port than that of clients")
+        if self.tls_folder is not None and self.peer_tls_folder is None:
+            raise PydanticCustomError(
+                "expected", "tls_folder without peer_tls_folder: what clients send would go on to other masters plainly"
+            )
+        return self
 
     @field_validator("split_mode")
     @classmethod

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from txlog.local.asking import session as session_of
 from txlog.local.plan import Plan
 from txlog.local.state import StateFolder, WorkerChanges, WorkerPlace
 from txlog.local.supervisor import Supervisor
@@ -116,8 +117,7 @@ class Altering:
 
     async def _tell_all(self, data_center: str, ask: Callable[[str], tuple[str, str, object]]) -> list[dict[str, Any]]:
         urls = {m.node: m.url for m in self._supervisor.plan.topology.masters_of(data_center)}
-        timeout = aiohttp.ClientTimeout(total=ASK_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with session_of(self._state, ASK_S) as session:
             told = await asyncio.gather(*(_tell(session, *ask(url)) for url in urls.values()))
         silent = [node for node, answer in zip(urls, told, strict=True) if answer is None]
         if silent:

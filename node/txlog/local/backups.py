@@ -74,7 +74,7 @@ class Backups:
 
     async def _once(self, data_center: str) -> int:
         command = (sys.executable, "-m", "txlog.backup", "--config", str(self._state.backup(data_center)))
-        child = Child(command, {}, self._state.log(log_name(data_center)))
+        child = Child(command, self._state.own_environment, self._state.log(log_name(data_center)))
         return await child.finish(END_S)
 
     def _note(self, data_center: str, **facts: Any) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import aiohttp
 
 from txlog.config.process import DutyJobConfig
+from txlog.local.asking import session as session_of
 from txlog.local.child import Child
 from txlog.local.logs import answer_in, last_lines
 from txlog.local.state import StateFolder
@@ -52,7 +53,7 @@ class Duties:
     async def run(self) -> None:
         """Until it is cancelled; a duty under way is ended then, and begun again by the next supervisor."""
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            session_of(self._state, 2.0) as session,
             asyncio.TaskGroup() as all_,
         ):
             for data_center in self._plans:
@@ -152,7 +153,7 @@ class Duties:
 
     async def _once(self, data_center: str, way: str) -> int:
         command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(self._state.duties(data_center)), way)
-        child = Child(command, {}, self._state.log(log_name(data_center)))
+        child = Child(command, self._state.own_environment, self._state.log(log_name(data_center)))
         return await child.finish(END_S)
 
     def _note(self, data_center: str, duty: dict[str, Any], told: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from typing import Any, Final
 import aiohttp
 
 from txlog.config.process import PeerConfig
+from txlog.local.asking import session as session_of
+from txlog.local.state import StateFolder
 
 log = logging.getLogger("txlog.local")
 
@@ -18,11 +20,11 @@ ANSWER_S: Final = 30.0
 PAUSE_S: Final = 0.5
 
 
-async def name_new_masters(peers: list[PeerConfig], urls: Mapping[str, str]) -> None:
+async def name_new_masters(peers: list[PeerConfig], urls: Mapping[str, str], state: StateFolder) -> None:
     """Until the log names all ``peers``; ``urls`` by node id. A founding does that by itself. Who is in the log
-    and in no manifest any more is only said: what it has may be nowhere else."""
-    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    and in no manifest any more is only said: what it has may be nowhere else. ``state``: of the
+    cluster that is asked."""
+    async with session_of(state, ANSWER_S) as session:
         while True:
             for url in urls.values():
                 now = await _ask(session, "GET", f"{url}/txlog/configuration", None)

@@ -26,6 +26,7 @@ from txlog.config.process import (
     WorkerConfig,
 )
 from txlog.local.proxy import LinkConfig
+from txlog.local.securing import security_of
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerChanges, WorkerPlace
 
 LINKS = "links"
@@ -74,7 +75,9 @@ class Plan:
     def port_names(self) -> list[str]:
         """What has a port now."""
         stores = [worker.name for worker in self.topology.workers if worker.managed]
-        return [*self.nodes, *stores, *(_link_name(link.source, link.target) for link in self.links)]
+        links = [_link_name(link.source, link.target) for link in self.links]
+        peers = [_peer_port_name(node) for node, config in self.nodes.items() if config.peer_port is not None]
+        return [*self.nodes, *stores, *links, *peers]
 
     @property
     def directions(self) -> list[tuple[str, str]]:
@@ -118,15 +121,26 @@ def port_names(manifests: Sequence[Manifest], changes: WorkerChanges = NO_CHANGE
     """What needs a port: masters, then stores, then links, so that the numbers read well."""
     nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
     workers = [name for m in manifests if not m.cluster.spec.workers.external for name in _managed_names(m, changes)]
-    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b)]
+    secured = [m for m in manifests if m.cluster.spec.security.peer_tls_secret_ref is not None]
+    peers = [_peer_port_name(node) for manifest in secured for node in manifest.cluster.own_peer.nodes]
+    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b), *peers]
 
 
 def _link_name(source: str, target: str) -> str:
     return f"{source}>{target}"
 
 
-def _url(port: int) -> str:
-    return f"http://127.0.0.1:{port}"
+def _peer_port_name(node: str) -> str:
+    """Where other masters come to it, with certificates."""
+    return f"{node}/peers"
+
+
+def _url(port: int, *, tls: bool = False) -> str:
+    return f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+
+
+def _speaks_tls(manifest: Manifest) -> bool:
+    return manifest.cluster.spec.security.tls_secret_ref is not None
 
 
 def make_plan(
@@ -142,7 +156,7 @@ def make_plan(
     """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
     :func:`port_names`; ``oxigraph`` is the path of the store's program."""
     masters = [
-        MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node]))
+        MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node], tls=_speaks_tls(manifest)))
         for manifest in manifests
         for node in manifest.cluster.own_peer.nodes
     ]
@@ -172,7 +186,7 @@ def make_plan(
             source=a.node,
             target=b.node,
             listen_port=ports[_link_name(a.node, b.node)],
-            target_port=ports[b.node],
+            target_port=ports.get(_peer_port_name(b.node), ports[b.node]),
         )
         for a in masters
         for b in masters
@@ -250,6 +264,7 @@ def _pipeline_program(name: str, data_center: str, state: StateFolder, python: s
         data_center=data_center,
         command=(python, "-m", "txlog.pipeline", "--config", str(state.pipeline(data_center) / "config.json")),
         environment={
+            **state.own_environment,
             "JAVA_HOME": str(java_home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": python,
@@ -305,4 +320,6 @@ def _node_config(
         journal_folder=state.master(node) / "journal",
         token_file=state.token_file,
         workers=_worker_configs(topology, manifest.data_center),
+        peer_port=ports.get(_peer_port_name(node)),
+        **security_of(manifest, node, state),
     )

@@ -9,6 +9,9 @@ from typing import Final
 
 import aiohttp
 
+from txlog.local.asking import session as session_of
+from txlog.local.state import StateFolder
+
 log = logging.getLogger("txlog.local")
 
 ANSWER_S: Final = 2.0
@@ -20,13 +23,20 @@ TRY_S: Final = 600.0
 """After so long with nobody to be reached whoever is there has begun anew, and asks for itself."""
 
 
-async def prove_down(node: str, birth: int, start: int, others: Mapping[str, str], *, left: bool = False) -> None:
+async def prove_down(
+    node: str,
+    birth: int,
+    start: int,
+    others: Mapping[str, str],
+    state: StateFolder,
+    *,
+    left: bool = False,
+) -> None:
     """Tell all ``others`` (node id to URL), each until it has let ``node`` go, or knows better. ``left``: it has ended
-    in order."""
+    in order. ``state``: of the cluster that is asked."""
     if left:
         await asyncio.sleep(LEFT_S)
-    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with session_of(state, ANSWER_S) as session:
         tellings = (_tell(session, url, node, f"{birth:016x}", start) for url in others.values())
         told = await asyncio.gather(*tellings)
     said = ", ".join(f"{other}: {what}" for other, what in zip(others, told, strict=True))

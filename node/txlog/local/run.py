@@ -23,6 +23,7 @@ from txlog.local.faults import CannotRun
 from txlog.local.java import find_java_home
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports
+from txlog.local.securing import keep_own, secure
 from txlog.local.state import StateFolder
 from txlog.local.supervisor import Supervisor
 from txlog.model.errors import TxLogError
@@ -44,6 +45,7 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
     names that keep theirs."""
     manifests, changes = load_manifests(paths), state.worker_changes()
     check_complete(manifests)
+    secure(manifests, state)
     ports = choose_ports(state, port_names(manifests, changes), running=running)
     java_home = find_java_home(state.root / "java")
     return make_plan(manifests, state, ports, oxigraph=find_oxigraph(), java_home=java_home, changes=changes)
@@ -67,7 +69,11 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
         async with control_api(supervisor, stop, altering):
             mark = identity.mark_of(os.getpid())
             state.write("supervisor.json", mark.model_dump() if mark else {})
-            await supervisor.run(stop)
+            keeping = asyncio.create_task(keep_own(load_manifests(paths), state))
+            try:
+                await supervisor.run(stop)
+            finally:
+                keeping.cancel()
         (state.root / "supervisor.json").unlink(missing_ok=True)
 
 

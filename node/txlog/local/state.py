@@ -9,6 +9,9 @@ workers.json       workers that were added or taken out since the manifests
 processes.json     process id and start time of every child, so that leftovers are found
 seen.json          the last birth and start seen of every master (protocol section 1)
 peer-token         what the masters show each other
+own-token          what our own processes show the masters, where a manifest names users
+tls/               this cluster's own authority and certificates, where a manifest asks for TLS and brings none
+tls-trusted.crt    the authorities whom our own processes believe, where a manifest asks for TLS
 logs/NAME.log      what each process says, and NAME.log.1 before it
 masters/NODE/      config.json, journal/
 workers/NAME/      the store's own files
@@ -16,7 +19,7 @@ pipelines/DC/      config.json, scratch/
 backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
 shown/DC/          of workers that went back: the graphs that are not what they had shown
-secrets/NAME/      a secretRef's files, put there by hand
+secrets/NAME/      a secretRef's files, put there by hand; users (by txlog user)
 """
 
 from __future__ import annotations
@@ -34,10 +37,15 @@ from typing import IO, Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from txlog.access import draw_token
+from txlog.client.credentials import TOKEN_FILE, Credentials
+from txlog.client.trust import CA_FILE, Trust
 from txlog.local.faults import AlreadyRunning, NotOurFolder, NotRunning
 
 FORMAT: Final = 1
 DEFAULT_FOLDER: Final = Path(".txlog")
+USERS_FILE: Final = "users"
+"""In the folder of the secret that ``security.users`` names."""
 LOCK_WAIT_S: Final = 1.0
 
 
@@ -114,6 +122,7 @@ class StateFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self.trust = Trust(self.trusted_file)
 
     @property
     def _mark(self) -> Path:
@@ -126,6 +135,36 @@ class StateFolder:
     @property
     def token_file(self) -> Path:
         return self.root / "peer-token"
+
+    @property
+    def own_token_file(self) -> Path:
+        return self.root / "own-token"
+
+    @property
+    def own_environment(self) -> dict[str, str]:
+        """With which a process of ours is known to the masters, and knows them."""
+        known = {CA_FILE: str(self.trusted_file)} if self.trusted_file.exists() else {}
+        return {TOKEN_FILE: str(self.own_token_file), **known}
+
+    def own_headers(self) -> dict[str, str]:
+        """The same for a request of the supervisor's."""
+        return dict(Credentials(self.own_token_file).headers())
+
+    @property
+    def trusted_file(self) -> Path:
+        return self.root / "tls-trusted.crt"
+
+    @property
+    def certificates(self) -> Path:
+        """Of this cluster's own making."""
+        return self.root / "tls"
+
+    def write_trusted(self, text: str | None) -> None:
+        """The authorities whom our own processes believe; None: no master speaks TLS to them."""
+        if text is None:
+            self.trusted_file.unlink(missing_ok=True)
+        elif not self.trusted_file.exists() or self.trusted_file.read_text() != text:
+            self._write_text(self.trusted_file, text)
 
     def master(self, node: str) -> Path:
         return self.root / "masters" / node
@@ -176,6 +215,8 @@ class StateFolder:
         self.logs.mkdir(exist_ok=True)
         if not self.token_file.exists():
             self._write_text(self.token_file, secrets.token_hex(32) + "\n")
+        if not self.own_token_file.exists():
+            self._write_text(self.own_token_file, draw_token() + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -32,6 +32,7 @@ from txlog.config.placing import STOP_MASTER_S
 from txlog.config.process import FolderConfig, LastSeen
 from txlog.local import duties as performing
 from txlog.local import identity
+from txlog.local.asking import session as session_of
 from txlog.local.backups import Backups, log_name
 from txlog.local.child import Child
 from txlog.local.duties import Duties
@@ -144,7 +145,7 @@ class Supervisor:
     async def _name_masters(self) -> None:
         config = next(iter(self.plan.nodes.values()), None)
         if config is not None:
-            await name_new_masters(config.peers, {m.node: m.url for m in self.plan.topology.masters})
+            await name_new_masters(config.peers, {m.node: m.url for m in self.plan.topology.masters}, self.state)
 
     def _marks(self) -> list[ProcessMark]:
         found: dict[str, Any] = self.state.read("processes.json", {})
@@ -321,7 +322,7 @@ class Supervisor:
             return
         others = {kept.program.name: kept.program.url for kept in self._kept.values() if kept.program.role == "master"}
         others.pop(node)
-        proof = prove_down(node, seen["birth"], seen["start"], others, left=code == 0)
+        proof = prove_down(node, seen["birth"], seen["start"], others, self.state, left=code == 0)
         task = asyncio.get_running_loop().create_task(proof, name=f"proof-{node}")
         self._proofs.add(task)
         task.add_done_callback(self._proofs.discard)
@@ -333,8 +334,7 @@ class Supervisor:
         self.state.write_config(self.state.master(node) / "config.json", config)
 
     async def _watch_masters(self) -> None:
-        timeout = aiohttp.ClientTimeout(total=2)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with session_of(self.state, 2.0) as session:
             next_look = 0.0
             while True:
                 everybody = time.monotonic() >= next_look

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.ids import NODE_ID, ViewNumber
 
 MEMBER: Final = "member"
@@ -102,7 +103,7 @@ def change_of(key: str) -> Change | None:
     """The inverse of :func:`key_of`; None for what is none, which takes no effect."""
     try:
         return msgspec.json.decode(key, type=Change)
-    except msgspec.DecodeError:
+    except MALFORMED:
         return None
 
 

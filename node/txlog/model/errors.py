@@ -13,7 +13,8 @@
     │   ├── TooLarge              413
     │   ├── Unsupported           415
     │   ├── NotAcceptable         406
-    │   ├── Unauthorized          401
+    │   ├── Unauthorized          401: nobody known
+    │   ├── Forbidden             403: known, and may not
     │   ├── LogDiverged           409: this position is on another branch than the log asked
     │   ├── LogAhead              409: this position is above the stable index of the log asked
     │   ├── LogNeedsRestore       409: the log asked no longer holds what follows this position
@@ -49,9 +50,13 @@ class BadInput(TxLogError):
 
 
 class NotDeterministic(BadInput):
-    def __init__(self, construct: str, why: str) -> None:
+    """``once``: evaluated once, with its effect in the log, it would be the same everywhere."""
+
+    def __init__(self, construct: str, why: str, *, once: bool = False) -> None:
         super().__init__(f"{construct} is not deterministic: {why}")
         self.construct = construct
+        self.why = why
+        self.once = once
 
 
 class SystemGraphNamed(BadInput):
@@ -91,7 +96,15 @@ class NotAcceptable(Refused):
 
 
 class Unauthorized(Refused):
+    """Nobody that this master knows: no credentials, or wrong ones."""
+
     status = 401
+
+
+class Forbidden(Refused):
+    """Somebody known whose role does not reach; the message says which one does."""
+
+    status = 403
 
 
 class LogDiverged(Refused):
@@ -114,7 +127,7 @@ class LogNeedsRestore(Refused):
 
 class Unavailable(Refused):
     """``reason`` is a stable word (QueueFull, DiskFull, NotFounded, Starting, Closing, Muted, Removed, NoWorker,
-    Damaged)."""
+    EffectsBusy, Damaged)."""
 
     status = 503
 

@@ -24,7 +24,7 @@ SWITCH: Final = "TXLOG_NATIVE"
 MODULES: Final = tuple(
     f"txlog.{name}"
     for name in (
-        *("model.hashes", "protocol.events"),
+        *("model.hashes", "model.stamp", "protocol.events"),
         *("protocol.adding", "protocol.agreement", "protocol.changes", "protocol.closing", "protocol.configurations"),
         *("protocol.configuring", "protocol.coordinating", "protocol.following"),
         *("protocol.core", "protocol.fetching", "protocol.founding", "protocol.greetings", "protocol.hearing"),
@@ -33,7 +33,7 @@ MODULES: Final = tuple(
         *("protocol.standing", "protocol.state", "protocol.submitting", "protocol.surroundings", "protocol.views"),
         *("protocol.snapshots", "protocol.trimming"),
         *("journal.batch", "journal.bodies", "journal.cache", "journal.format", "journal.index", "journal.journal"),
-        *("journal.order", "journal.reader", "journal.space", "journal.stored", "journal.vitals"),
+        *("journal.order", "journal.reader", "journal.space", "journal.stored", "journal.trim", "journal.vitals"),
         *("runtime.executor", "runtime.levels", "runtime.loop", "runtime.watermark"),
         *("server.frontdoor.answers", "server.frontdoor.direct"),
         *("server.peers.frames", "server.peers.link"),

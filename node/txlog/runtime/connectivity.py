@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
+
 TOPIC = "hears"
 FRESH_S = 5.0
 """A row counts for so long. Rows are told every second, and may go through two others."""
@@ -76,7 +78,7 @@ class Connectivity:
         """Another master's rows. Of each master the newest counts; an old one is no news, whoever tells it."""
         try:
             rows = msgspec.json.decode(body, type=list[Row])
-        except msgspec.DecodeError:
+        except MALFORMED:
             return  # a newer version's; only people miss it
         now = self._clock()
         for row in rows:

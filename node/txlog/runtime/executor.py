@@ -350,9 +350,9 @@ class Executor:
     def _serve_snapshot(self, peer: str, asked: FetchSnapshot) -> None:
         """A master that is outside may ask for it piece by piece; of the foot of now only."""
         agreement = self.core.agreement
-        if agreement is None or not agreement.history.start:
-            raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and the whole log is here")
+        if agreement is None:
+            raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
         foot = agreement.history.foot
-        piece = self._pieces.piece(foot, asked.index, asked.offset, PIECE_BYTES)
-        answer = piece or Below(foot.index, foot.hash)
+        piece = self._pieces.piece(foot, asked.index, asked.offset, PIECE_BYTES) if foot.index else None
+        answer = piece or Below(foot.index, agreement.history.foot_hash)
         self._hold_back(Effects(sends=[Send(peer, answer, None)]))

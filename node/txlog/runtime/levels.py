@@ -29,13 +29,21 @@ class Waiting(NamedTuple):
     future: asyncio.Future[bool]
 
 
+class ViewChange(NamedTuple):
+    """A view was accepted. The log of ``old`` ended at ``end`` and was stable up to ``stable``; if it was cut, it is
+    the same up to ``kept``."""
+
+    old: View
+    new: View
+    end: int
+    stable: int
+    kept: int | None
+
+
 class Levels:
     """``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
     over the log's index. All of them are durable facts. ``executable``: how far workers may execute: ``stable``, or the
     log's end (``None``, while a member is silent).
-
-    ``view_changed(old, new, end, kept)``: a view was accepted; the log ended at ``end`` and, if it was cut, is the
-    same up to ``kept``.
 
     When a view with another branch is accepted, the log is cut at once, and ``synced``, ``stable`` and what was known
     of workers fall with it in the same call: from then on an index above the cut means nothing, until the base of that
@@ -46,7 +54,7 @@ class Levels:
         executor: Executor,
         stable_moved: Callable[[], None],
         log_cut: Callable[[], None],
-        view_changed: Callable[[View, View, int, int | None], None],
+        view_changed: Callable[[ViewChange], None],
     ) -> None:
         self.executor = executor
         self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
@@ -251,11 +259,11 @@ class Levels:
         if view is self._view:
             return
         old, self._view = self._view, view
-        end, cuts = self.log_index, self.cuts
+        end, stable, cuts = self.log_index, self.stable.value, self.cuts
         self._notice_cut()
         agreement = self.agreement
         if old is not None and view is not None and agreement is not None:
-            self.view_changed(old, view, end, agreement.kept if self.cuts != cuts else None)
+            self.view_changed(ViewChange(old, view, end, stable, agreement.kept if self.cuts != cuts else None))
 
     def _notice_cut(self) -> None:
         executor = self.executor

@@ -5,9 +5,10 @@ Handlers put something in and await an answer; the order inside is fixed (one *t
     sockets once more → writes that gathered → poll → sync (here while it is short, else on its thread)
     → release: messages, marks → waiters
 
-Writes of clients gather while a sync is under way, since they could not become durable before the next one anyway:
-so whatever came meanwhile becomes one run, one record, one message. Nothing here awaits between reading the core's
-state and changing it. What the core, the journal or an assertion raises ends the process, by name.
+What comes while a sync is under way waits for its end, since it could not become durable before the next one anyway:
+the writes of clients become one run, one record, one message; what peers say is in the core, and is answered at once
+for all. Nothing here awaits between reading the core's state and changing it. What the core, the journal or an
+assertion raises ends the process, by name.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ from typing import Any, Final
 
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
-from txlog.model.view import View
 from txlog.protocol.events import Accepted, Now, Settings, Submission
 from txlog.protocol.trimming import Place, Verdict
 from txlog.runtime.executor import Executor
-from txlog.runtime.levels import Levels
+from txlog.runtime.levels import Levels, ViewChange
 from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.watermark import Waiter
 
 NEVER_MS: Final = 1 << 60
 INLINE_SYNC_S: Final = 0.002
 """While syncs take less than this on average they run on the loop's own thread: handing one over and back costs more
-than it hides. On a slower disk they run on the sync thread, so that everything else goes on meanwhile."""
+than it hides. On a slower disk they run on the sync thread, so that what comes meanwhile is read."""
 SYNC_WEIGHT: Final = 0.1
 """Of the newest sync in that average."""
 LOOKS_MAX: Final = 5
@@ -108,7 +108,7 @@ class Loop(Levels):
         noticed: Callable[[str, str, bytes], None] = lambda peer, topic, body: None,
         stable_moved: Callable[[], None] = lambda: None,
         log_cut: Callable[[], None] = lambda: None,
-        view_changed: Callable[[View, View, int, int | None], None] = lambda old, new, end, kept: None,
+        view_changed: Callable[[ViewChange], None] = lambda change: None,
         now: Callable[[], Now] = system_now,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
@@ -131,6 +131,7 @@ class Loop(Levels):
         self._syncing = False
         self._sync_s = 0.0
         self._scheduled = False
+        self._came_meanwhile = False
         self._looks = 0
         self._came = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -160,7 +161,7 @@ class Loop(Levels):
             write.waiter.set_result(True)
             return
         self._writes.append(write)
-        if not self._scheduled and not self._syncing:
+        if not self._scheduled:
             self._schedule()
 
     def _count_refused(self, reason: str, count: int = 1) -> None:
@@ -237,7 +238,9 @@ class Loop(Levels):
     # The turn
 
     def _schedule(self) -> None:
-        if not self._scheduled:
+        if self._syncing:
+            self._came_meanwhile = True
+        elif not self._scheduled:
             self._scheduled = True
             self._looks, self._came = 0, len(self._writes) + self.counts.received_messages
             self._loop.call_soon(self._look_again)
@@ -275,6 +278,7 @@ class Loop(Levels):
                 self._synced(time.perf_counter() - began)
             else:
                 self._syncing = True
+                self._came_meanwhile = bool(self._writes)
                 self._sync_thread.run(sync)
         self._release()
         self._set_timer(now.mono, wake_ms)
@@ -324,9 +328,12 @@ class Loop(Levels):
         self._syncing = False
         try:
             self._synced(self._sync_thread.took_s)
-            self._step()
+            self._release()
         except Exception as wrong:  # noqa: BLE001 - as in receive
             self.end(wrong)
+            return
+        if self._came_meanwhile or self.executor.journal.dirty:
+            self._schedule()
 
     def _synced(self, took_s: float) -> None:
         """The sync under way has run."""

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from txlog.config.process import WorkerConfig
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import NO_HASH
 from txlog.runtime.loop import Loop
@@ -174,7 +175,7 @@ class Registry:
             raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
         try:
             report = _report.decode(body)
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"a worker's report: {wrong}") from None
         if report.state not in STATES:
             raise BadInput(f"state {report.state[:40]!r}: one of {', '.join(STATES)}")
@@ -197,7 +198,7 @@ class Registry:
         """Another master's notice. What was heard later counts."""
         try:
             told = _told.decode(body)
-        except msgspec.DecodeError:
+        except MALFORMED:
             return  # a newer version's; the protocol between the cores is not touched by it
         now = self._clock()
         self.heard_from[node] = (told.data_center, now)
@@ -229,6 +230,8 @@ class Registry:
 
     def evaluate(self) -> None:
         """Move the applied watermarks to what the reports say, as far as this master's log confirms it."""
+        if not (self.workers or self.elsewhere or self._loop.applied.value or self._loop.applied_all.value):
+            return  # asked in every turn, long before the first worker is heard
         local = [self._applied(w) for w in self.workers.values()]
         applied = max(local, default=0)
         everywhere = [*local, *(self._applied(w) for dc in self.elsewhere.values() for w in dc.values())]

@@ -17,8 +17,19 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
-from txlog.model.errors import BadInput, NotFound, PeerFault, TooLarge, TxLogError, Unavailable
+from txlog.access import Role, is_foreign, needed
+from txlog.model.errors import (
+    BadInput,
+    Forbidden,
+    NotFound,
+    PeerFault,
+    TooLarge,
+    TxLogError,
+    Unauthorized,
+    Unavailable,
+)
 from txlog.runtime.events import EventLog
+from txlog.runtime.guard import Guard
 
 Request = web.BaseRequest
 Response = web.StreamResponse
@@ -133,6 +144,8 @@ def error_answer(error: TxLogError, *, plain: bool) -> Response:
     reason = str(getattr(error, "reason", ""))
     if isinstance(error, Unavailable):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = 'Basic realm="TxLog", charset="UTF-8"'
     if reason:
         headers["TxLog-Error"] = reason
     if plain:
@@ -142,15 +155,18 @@ def error_answer(error: TxLogError, *, plain: bool) -> Response:
 
 
 class Door:
-    """The routes of every room, and what stands between the parser and their handlers."""
+    """The routes of every room, and what stands between the parser and their handlers. ``guard``: who asks each
+    request for whom it comes from; without one everybody may do everything."""
 
-    def __init__(self, routes: Iterable[Route], log: EventLog) -> None:
+    def __init__(self, routes: Iterable[Route], log: EventLog, guard: Guard | None = None) -> None:
+        self.routes = tuple(routes)
         self._log = log
+        self._guard = guard
         self._exact: dict[tuple[str, str], Handler] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Handler]]] = []
         by_path: dict[str, dict[str, Handler]] = {}
-        for method, path, handler in routes:
-            by_path.setdefault(path, {})[method] = handler
+        for route in self.routes:
+            by_path.setdefault(route.path, {})[route.method] = _behind(guard, route)
         for path, handlers in by_path.items():
             if "{" not in path:
                 for method, handler in handlers.items():
@@ -162,6 +178,7 @@ class Door:
         raw = request.raw_path
         path = raw.partition("?")[0]
         try:
+            _check_own(request)
             handler = self._exact.get((request.method, path))
             if handler is not None:
                 return await handler(request, _NOTHING)
@@ -191,11 +208,33 @@ class Door:
             if handler is not None:
                 return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
             allowed += handlers
+        if self._guard is not None:  # what is here and what is not, strangers need not know
+            await self._guard.admit(request.headers.get("Authorization"), Role.READER)
         if allowed:
             answer = text_answer(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
             answer.headers["Allow"] = ", ".join(sorted(allowed))
             return answer
         raise NotFound(f"there is nothing at {path[:200]}")
+
+
+def _check_own(request: Request) -> None:
+    headers = request.headers
+    site = headers.get("Sec-Fetch-Site")
+    if is_foreign(request.method, headers.get("Host"), headers.get("Origin"), site):
+        raise Forbidden("a page of another web site made a browser send this; nothing of it was carried out")
+
+
+def _behind(guard: Guard | None, route: Route) -> Handler:
+    """The route's handler, behind the guard where it needs one."""
+    role, handler = needed(route.method, route.path), route.handler
+    if guard is None or role is None:
+        return handler
+
+    async def admitted(request: Request, names: Mapping[str, str]) -> Response:
+        await guard.admit(request.headers.get("Authorization"), role)
+        return await handler(request, names)
+
+    return admitted
 
 
 def _is_ours(path: str) -> bool:

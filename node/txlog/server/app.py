@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
+from txlog.access import BadUsers
 from txlog.config.live import BadSettings, applied, read_live
 from txlog.config.process import NodeConfig
 from txlog.journal import Journal, RealFiles
@@ -24,14 +25,20 @@ from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Settings
+from txlog.runtime.certificates import PLAIN, BadCertificates, Certificates, Tls
 from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
+from txlog.runtime.guard import Guard
+from txlog.runtime.levels import ViewChange
+from txlog.runtime.listening import Listening, listen
 from txlog.runtime.loop import Loop, clock_with_offset
 from txlog.runtime.registry import Registry
+from txlog.runtime.serving import HttpServer
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
 from txlog.server.admin.branch import Branch
+from txlog.server.admin.branches import Branches
 from txlog.server.admin.configuring import Configuring
 from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
@@ -44,13 +51,14 @@ from txlog.server.admin.trimming import Trimming
 from txlog.server.feed.pages import Pages
 from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.direct import DirectWrites
+from txlog.server.frontdoor.effects import Effects
 from txlog.server.frontdoor.lines import Lines
 from txlog.server.frontdoor.namespaces import Namespaces
 from txlog.server.frontdoor.reads import Reads
 from txlog.server.frontdoor.statements import Statements
 from txlog.server.frontdoor.transactions import OpenTransactions
-from txlog.server.frontdoor.writes import Writes
-from txlog.server.peers.links import Links
+from txlog.server.frontdoor.writes import Writes, draw_blank_name
+from txlog.server.peers.links import Links, listen_to_peers
 from txlog.server.room import WaitsForRoom, until_full
 
 DOOR_S = 0.5
@@ -97,7 +105,8 @@ def open_journal(config: NodeConfig) -> tuple[Any, Recovered]:
 
 
 class App:
-    """A running master. ``ended(error)`` is called when it must end by name; nothing leaves it afterwards."""
+    """A running master. ``ended(error)`` is called when it must end by name; nothing leaves it afterwards. ``guard``:
+    see :func:`read_users`."""
 
     def __init__(
         self,
@@ -107,14 +116,18 @@ class App:
         token: bytes,
         log: EventLog,
         ended: Callable[[BaseException], None],
+        guard: Guard | None = None,
+        tls: Tls = PLAIN,
     ) -> None:
         self.config = config
+        self.guard = guard
+        self.tls = tls
         self.log = log
         self.journal = journal
         self._ended = ended
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
-        self.links = Links(config, token, log)
+        self.links = Links(config, token, log, tls.peers)
         now = clock_with_offset(config.clock_offset_ms)
         live = read_live(config)
         core = Core(settings_of(applied(config, live.preferences)), recovered, now())
@@ -136,14 +149,18 @@ class App:
         self.membership = Membership(self.site, self.links.send)
         self.loop.noticed = self._noticed
         self.reads = Reads(self.site)
-        self._writes = Writes(self.site)
+        pages = Pages(self.site)
+        once = config.non_deterministic_updates == "effects"
+        effects = Effects(self.site, self.reads.stores, pages.read, draw_blank_name) if once else None
+        self._writes = Writes(self.site, effects)
         self.transactions = OpenTransactions(self.site, self._writes, self.reads)
         duties = Duties(self.site)
         self.splits = Splits(self.site)
         self.trimming = Trimming(self.site, self.links.send)
         self.settings = LiveSettings(self.site, live, settings_of)
         self.configuring = Configuring(self.site, self.links.follow)
-        self.loop.view_changed = self.splits.noticed
+        self.branches = Branches(self.site)
+        self.loop.view_changed = self._view_changed
         rooms = (
             self._writes,
             self.reads,
@@ -151,37 +168,40 @@ class App:
             Namespaces(self.site, self._writes),
             Statements(self.site, self._writes, self.reads),
             self.transactions,
-            Pages(self.site),
+            pages,
             self.feed,
             Status(self.site, self.membership, duties, self.links.view, self.trimming),
-            Metrics(self.site, self.membership, self.links.view, self.trimming),
+            Metrics(self.site, self.membership, self.links.view, self.trimming, tls),
             self.skipping,
             self.membership,
             duties,
             self.splits,
             Branch(self.site),
+            self.branches,
             self.trimming,
             self.settings,
             self.configuring,
             self.links,
         )
-        self.door = Door([route for room in rooms for route in room.routes()], log)
+        self.door = Door([route for room in rooms for route in room.routes()], log, guard)
         self._runner: web.ServerRunner | None = None
-        self._listening: asyncio.Server | None = None
+        self._listening: list[Listening] = []
         self._direct: DirectWrites | None = None
 
     async def start(self) -> None:
         """Open the door and begin to speak with the peers."""
-        server = web.Server(self.door.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
+        server = HttpServer(self.door, self.log, keepalive_timeout=KEEP_ALIVE_S)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
         await self._runner.setup()
         config = self.config
         self._direct = DirectWrites(
-            self._writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server
+            self._writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server, self.guard
         )
-        self._listening = await asyncio.get_running_loop().create_server(
-            self._direct.connection, config.host, config.port, backlog=1024, reuse_address=True
+        self._listening.append(
+            await listen(self._direct.connection, config.host, config.port, self.log, self.tls.clients)
         )
+        if self.tls.peers is not None:
+            self._listening.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
         rooms = (
             *(self.feed, self.skipping, self.membership, self.splits),
             *(self.trimming, self.configuring),
@@ -190,6 +210,10 @@ class App:
         for name, coroutine in forever.items():
             self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
+
+    def _view_changed(self, change: ViewChange) -> None:
+        self.branches.noticed(change)
+        self.splits.noticed(change)
 
     def _noticed(self, peer: str, topic: str, body: bytes) -> None:
         self.skipping.hear(peer, topic, body)
@@ -224,8 +248,8 @@ class App:
         await _within(CLOSE_S, lambda: not loop.in_flight)
         await asyncio.sleep(max(0.0, DOOR_S - (time.monotonic() - began)) if loop.dead is None else 0.0)
         loop.give_up()
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
         self._stopped = True
         await self.links.close()
         for task in self._tasks:
@@ -256,7 +280,7 @@ async def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
 async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:
     """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start. One that cannot store
     leaves the view, and starts again when it can."""
-    token = read_token(config)
+    token, guard, tls = read_token(config), read_users(config, log), read_certificates(config, log)
     try:
         read_live(config)
     except BadSettings as wrong:
@@ -265,10 +289,10 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
     while True:
         journal, recovered = open_journal(config)
         if recovered.damage:
-            journal, recovered = await mend(config, journal, recovered, token, log)
+            journal, recovered = await mend(config, journal, recovered, token, log, guard, tls)
         if config.identity_file is not None:
             say_who(config.identity_file, config.node, recovered)
-        app = App(config, journal, recovered, token, log, end)
+        app = App(config, journal, recovered, token, log, end, guard, tls)
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
         await app.start()
@@ -278,7 +302,7 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
         await app.stop(leave_ms=round_timeout_ms if full else None)
         if not full or stop.is_set():
             return
-        waits = WaitsForRoom(config, recovered.birth, recovered.start, app.loop.stable.value, log)
+        waits = WaitsForRoom(config, recovered.birth, recovered.start, app.loop.stable.value, log, guard, tls)
         if not await waits.run(stop):
             return
 
@@ -296,12 +320,19 @@ async def _until_stopped_or_full(app: App, stop: asyncio.Event) -> bool:
 
 
 async def mend(
-    config: NodeConfig, journal: Any, recovered: Recovered, token: bytes, log: EventLog
+    config: NodeConfig,
+    journal: Any,
+    recovered: Recovered,
+    token: bytes,
+    log: EventLog,
+    guard: Guard | None = None,
+    tls: Tls = PLAIN,
 ) -> tuple[Any, Recovered]:
     """Fetch what a damaged journal misses, write it again, and open the journal anew."""
     from txlog.server.mending import Mending  # late: hardly any start needs it
 
-    mending = Mending(config, settings_of(config), recovered, journal, Links(config, token, log), log)
+    links = Links(config, token, log, tls.peers)
+    mending = Mending(config, settings_of(config), recovered, journal, links, log, guard, tls)
     repair = await mending.run()
     for damage, mended in repair.mended:
         journal.repair(damage, mended.runs, mended.contents, mended.added)
@@ -321,6 +352,33 @@ def say_who(file: Path, node: str, recovered: Recovered) -> None:
 
 class BadStart(TxLogError):
     """What this process was given is not right; the message says what (exit code 64)."""
+
+
+def read_users(config: NodeConfig, log: EventLog) -> Guard | None:
+    """Who asks clients for whom they are; None where the manifest names no users. :class:`BadStart` when the file is
+    not there or not right: a master that was told to ask never lets everybody in instead."""
+    if config.users_file is None:
+        return None
+    try:
+        return Guard(config.users_file, config.own_token_file, log)
+    except BadUsers as wrong:
+        raise BadStart(f"users_file {wrong}") from None
+
+
+def read_certificates(config: NodeConfig, log: EventLog) -> Tls:
+    """With which TLS is spoken. :class:`BadStart` when one is not there or not right: a master that was told to
+    never speaks plainly instead."""
+
+    def read(folder: Path | None, field: str, node: str | None) -> Certificates | None:
+        try:
+            return Certificates(folder, log, node=node) if folder is not None else None
+        except BadCertificates as wrong:
+            raise BadStart(f"{field} {wrong}") from None
+
+    return Tls(
+        clients=read(config.tls_folder, "tls_folder", None),
+        peers=read(config.peer_tls_folder, "peer_tls_folder", config.node),
+    )
 
 
 def read_token(config: NodeConfig) -> bytes:

@@ -15,11 +15,15 @@ from txlog.config.process import NodeConfig
 from txlog.model.errors import PeerFault
 from txlog.model.records import Recovered
 from txlog.protocol.events import Settings
+from txlog.runtime.certificates import PLAIN, Tls
 from txlog.runtime.events import EventLog
+from txlog.runtime.guard import Guard
+from txlog.runtime.listening import Listening, listen
 from txlog.runtime.loop import system_now
 from txlog.runtime.repair import Repair
+from txlog.runtime.serving import HttpServer
 from txlog.runtime.web import Door, Request, Response, Route, json_answer, text_answer
-from txlog.server.peers.links import Links
+from txlog.server.peers.links import Links, listen_to_peers
 from txlog.wire import messages as wire
 
 WAKE_S_MAX = 1.0
@@ -29,16 +33,25 @@ class Mending:
     """Drives one :class:`Repair`: what it says goes to the peers, what they answer goes to it."""
 
     def __init__(
-        self, config: NodeConfig, settings: Settings, recovered: Recovered, journal: Any, links: Links, log: EventLog
+        self,
+        config: NodeConfig,
+        settings: Settings,
+        recovered: Recovered,
+        journal: Any,
+        links: Links,
+        log: EventLog,
+        guard: Guard | None = None,
+        tls: Tls = PLAIN,
     ) -> None:
         self._config = config
+        self._tls = tls
         self._recovered = recovered
         self._links = links
         self._log = log
         self._repair = Repair(settings, recovered, journal)
         self._changed = asyncio.Event()
         self._error: BaseException | None = None
-        self.door = Door([*links.routes(), *self._routes()], log)
+        self.door = Door([*links.routes(), *self._routes()], log, guard)
 
     def _routes(self) -> list[Route]:
         return [
@@ -52,12 +65,15 @@ class Mending:
         """Returns when everything is there; raises ``Fatal`` when nobody has it."""
         self._log.warning("Damaged", damage=self._repair.names)
         tasks = [asyncio.ensure_future(forever) for forever in self._links.tasks(self).values()]
-        server = web.ServerRunner(
-            web.Server(self.door.handle, access_log=None), handle_signals=False, shutdown_timeout=0.5
-        )
+        http = HttpServer(self.door, self._log)
+        server = web.ServerRunner(http, handle_signals=False, shutdown_timeout=0.5)
+        listening: list[Listening] = []
         try:
             await server.setup()
-            await web.TCPSite(server, self._config.host, self._config.port, reuse_address=True).start()
+            config = self._config
+            listening.append(await listen(http, config.host, config.port, self._log, self._tls.clients))
+            if self._tls.peers is not None:
+                listening.append(await listen_to_peers(config, self._links, self._tls.peers, self._log))
             while not self._repair.finished:
                 if self._error is not None:
                     raise self._error
@@ -71,6 +87,8 @@ class Mending:
                 except TimeoutError:
                     continue
         finally:
+            for one in listening:
+                one.close()
             await self._links.close()
             for task in tasks:
                 task.cancel()

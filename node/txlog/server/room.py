@@ -15,7 +15,11 @@ from aiohttp import web
 from txlog.config.process import NodeConfig
 from txlog.journal import RealFiles
 from txlog.protocol.core import Core
+from txlog.runtime.certificates import PLAIN, Tls
 from txlog.runtime.events import EventLog
+from txlog.runtime.guard import Guard
+from txlog.runtime.listening import Listening, listen
+from txlog.runtime.serving import HttpServer
 from txlog.runtime.web import Door, Request, Response, Route, json_answer, text_answer
 
 ROOM_SEGMENTS: Final = 2
@@ -38,8 +42,18 @@ async def until_full(core: Core, round_timeout_s: float) -> None:
 class WaitsForRoom:
     """Until files fit into the journal's folder again."""
 
-    def __init__(self, config: NodeConfig, birth: int, start: int, stable: int, log: EventLog) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        birth: int,
+        start: int,
+        stable: int,
+        log: EventLog,
+        guard: Guard | None = None,
+        tls: Tls = PLAIN,
+    ) -> None:
         self._config = config
+        self._tls = tls
         self._told = {"birth": f"{birth:016x}", "start": start}
         self._stable = stable
         self._log = log
@@ -51,6 +65,7 @@ class WaitsForRoom:
                 Route("GET", "/health/ready", self._not_ready),
             ],
             log,
+            guard,
         )
 
     @property
@@ -61,12 +76,13 @@ class WaitsForRoom:
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Whether there is room; False when it is told to stop first."""
-        server = web.ServerRunner(
-            web.Server(self.door.handle, access_log=None), handle_signals=False, shutdown_timeout=0.5
-        )
+        http = HttpServer(self.door, self._log)
+        server = web.ServerRunner(http, handle_signals=False, shutdown_timeout=0.5)
+        listening: list[Listening] = []
         try:
             await server.setup()
-            await web.TCPSite(server, self._config.host, self._config.port, reuse_address=True).start()
+            config = self._config
+            listening.append(await listen(http, config.host, config.port, self._log, self._tls.clients))
             while not stop.is_set():
                 if self.has_room:
                     self._log.info("RoomAgain")
@@ -76,6 +92,8 @@ class WaitsForRoom:
                 except TimeoutError:
                     continue
         finally:
+            for one in listening:
+                one.close()
             await server.cleanup()
         return False
 

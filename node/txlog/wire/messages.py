@@ -35,6 +35,7 @@ from __future__ import annotations
 import msgspec
 
 from txlog.model.configuration import Configuration
+from txlog.model.decoding import MALFORMED
 from txlog.model.entry import Run, Span
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
@@ -389,5 +390,5 @@ def decode(peer: str, data: bytes) -> Message:
         )
     try:
         return _decoder.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, RecursionError) as wrong:
+    except MALFORMED as wrong:
         raise PeerFault(peer, "Malformed", f"{wrong}") from None

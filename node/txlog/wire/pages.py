@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
@@ -107,7 +108,7 @@ def decode_page(master: str, data: bytes) -> LogPage:
         )
     try:
         page = _decoder.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, RecursionError) as wrong:
+    except MALFORMED as wrong:
         raise PeerFault(master, "Malformed", f"log page: {wrong}") from None
     expected = page.after.index
     for entry in page.entries:

@@ -6,11 +6,11 @@ Who sends is a port: :class:`Transport` blocks (a Spark task, a job); a master s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from txlog.model.entry import Position
 from txlog.model.errors import WorkerFault
@@ -55,6 +55,10 @@ class Operation(NamedTuple):
     kind: int
     payload: bytes
 
+
+TAKEOVER_S: Final = 45.0
+"""How long a worker's lock must lie untouched before its owner, in another process, is taken for dead: longer than that
+owner waits for an answer, and than nearly every update. One that runs on after it is found by its second marker."""
 
 # -- requests and answers
 
@@ -250,6 +254,9 @@ class Adapter(Protocol):
 
     def system_in(self, response: WorkerResponse) -> SystemGraphs: ...
 
+    def system_of(self, names: Iterable[str]) -> SystemGraphs:
+        """What graphs of ours with these names say."""
+
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
         """Ask whether the worker stands exactly there. Fast, whatever it holds."""
 
@@ -328,6 +335,10 @@ class Adapter(Protocol):
 
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         """All statements of all graphs as of one moment, without anything of ours; stream it."""
+
+    def everything(self) -> WorkerRequest:
+        """All statements and all graphs of ours as of one moment, as SPARQL results in TSV: ``?g ?s ?p ?o``, and ``?g``
+        alone for each graph of ours; stream it."""
 
     def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
         """Say that a data set is loaded from now on, if the worker is empty (else :attr:`Verdict.MOVED`); confirms

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
 from txlog.model.entry import KIND_UPDATE, Position
@@ -155,7 +155,10 @@ class OxigraphAdapter:
         return _ask(f'SELECT ?g {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }}')
 
     def system_in(self, response: WorkerResponse) -> SystemGraphs:
-        names = _rows("reading the marker", response)
+        return self.system_of(_rows("reading the marker", response))
+
+    def system_of(self, names: Iterable[str]) -> SystemGraphs:
+        names = list(names)
         markers = {name: marker for name in names if (marker := parse_marker(name)) is not None}
         by_place = sorted(markers.values(), key=lambda m: (m.position.index, m.fence))
         loading = {name: found for name in names if (found := _parse_loading(name)) is not None}
@@ -281,6 +284,15 @@ class OxigraphAdapter:
 
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         return WorkerRequest("GET", "/store", {"Accept": accept})
+
+    def everything(self) -> WorkerRequest:
+        # One query sees one moment.
+        text = (
+            "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
+            f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
+        )
+        headers = {"Content-Type": "application/sparql-query", "Accept": "text/tab-separated-values"}
+        return WorkerRequest("POST", "/query", headers, text.encode())
 
     # -- loading
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from txlog.apply import State
-from txlog.backup.locking import TAKEOVER_S
 from txlog.client import WorkerReport
 from txlog.config.process import PipelineConfig
 from txlog.pipeline.batch.catching_up import CatchUp
 from txlog.pipeline.batch.engine import Engine, Here, Spark
 from txlog.pipeline.batch.session import context_starting
 from txlog.pipeline.reports import Reports
+from txlog.workers.base import TAKEOVER_S
 
 WRONG_CONFIG = 64
 log = logging.getLogger("txlog.pipeline.batch")

@@ -9,12 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from txlog.backup.locking import TAKEOVER_S, Lock
+from txlog.backup.locking import Lock
 from txlog.model.entry import Position
 from txlog.pipeline.batch.words import LoadLost
 from txlog.workers import base
 from txlog.workers.base import (
     NOTHING,
+    TAKEOVER_S,
     Adapter,
     Loading,
     MarkerPosition,

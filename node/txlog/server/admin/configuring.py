@@ -10,6 +10,7 @@ import msgspec
 
 from txlog.config.values import duration_text, parse_duration
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
+from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, Conflict, Fatal, NotFound, Refused, Unavailable
 from txlog.runtime.site import Site
@@ -213,5 +214,5 @@ def _view(now: Configuration) -> dict[str, Any]:
 async def _told(request: Request, form: type[T], example: str) -> T:
     try:
         return msgspec.json.decode(await read_body(request, BODY_MAX), type=form)
-    except msgspec.DecodeError as wrong:
+    except MALFORMED as wrong:
         raise BadInput(f"expected {example}: {wrong}") from None

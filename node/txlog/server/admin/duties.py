@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.protocol.unordered import trace
@@ -139,7 +140,7 @@ class Duties:
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_Told)
             digest = bytes.fromhex(told.hash)
-        except (msgspec.DecodeError, ValueError) as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"{_FORM}: {wrong}") from None
         if told.state not in ("done", "begun", "failed"):
             raise BadInput(f"state {told.state[:40]!r}: expected {_FORM}")

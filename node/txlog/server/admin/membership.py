@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
@@ -93,7 +94,7 @@ class Membership:
             raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
         try:
             told = msgspec.json.decode(await read_body(request, 4096), type=_Proof)
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"{_FORM}: {wrong}") from None
         if not _BIRTH.fullmatch(told.birth) or told.start < 1:
             raise BadInput(f"birth {told.birth[:40]!r}, start {told.start}: expected {_FORM}")
@@ -119,7 +120,7 @@ class Membership:
         configured can answer; the others are let in when they come. 202: it is founded soon after."""
         try:
             members = msgspec.json.decode(await read_body(request, 4096), type=_Founding).members
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"expected {_MEMBERS}: {wrong}") from None
         self._check_names(members, _MEMBERS)
         self._loop.found(members)
@@ -139,7 +140,7 @@ class Membership:
         heard of, and are held. The next view follows soon after, or ``/txlog/status`` says why not."""
         try:
             without = msgspec.json.decode(await read_body(request, 4096), type=_Order).without
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"expected {_WITHOUT}: {wrong}") from None
         self._check_names(without, _WITHOUT)
         views = self._loop.core.views

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from txlog.runtime.certificates import PLAIN, Tls
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route
 from txlog.server.admin.membership import Membership
@@ -22,12 +23,18 @@ _STATES = (
 
 class Metrics:
     def __init__(
-        self, site: Site, membership: Membership, peers: Callable[[], dict[str, Any]], trimming: Trimming
+        self,
+        site: Site,
+        membership: Membership,
+        peers: Callable[[], dict[str, Any]],
+        trimming: Trimming,
+        tls: Tls = PLAIN,
     ) -> None:
         self._site = site
         self._membership = membership
         self._peers = peers
         self._trimming = trimming
+        self._tls = tls
         self._registry: Any = None
 
     def routes(self) -> list[Route]:
@@ -113,6 +120,13 @@ class Metrics:
         yield dropped
         yield from self._views(gauge)
         yield from self._trim(gauge)
+        ends = GaugeMetricFamily(
+            "txlog_certificate_expires_seconds", "when this master's own ends, since 1970", labels=["shown_to"]
+        )
+        for shown_to, certificates in self._tls._asdict().items():
+            if certificates is not None:
+                ends.add_metric([shown_to], certificates.expires)
+        yield ends
         behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
         working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
         for worker in site.registry.workers.values():

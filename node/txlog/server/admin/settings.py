@@ -17,6 +17,7 @@ from txlog.config import live
 from txlog.config.live import Live
 from txlog.config.preferences import KEYS, Preferences, property_name, read_changes, texts_of
 from txlog.config.process import NodeConfig
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, Unavailable
 from txlog.protocol.events import Settings
 from txlog.runtime.site import Site
@@ -59,7 +60,7 @@ class LiveSettings:
             raise BadInput(f"check={asked[:20]}: expected true or false")
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX))
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"expected {_FORM}: {wrong}") from None
         if not isinstance(told, dict):
             raise BadInput(f"expected {_FORM}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import BadInput, Conflict, NotFound, Refused
@@ -123,7 +124,7 @@ class Skipping:
         if body.strip():
             try:
                 told = msgspec.json.decode(body, type=dict[str, Any])
-            except msgspec.DecodeError as wrong:
+            except MALFORMED as wrong:
                 raise BadInput(f'{{"reason": "..."}}: {wrong}') from None
             reason = str(told.get("reason") or reason)[:500]
         if self._site.transactions.outcome(txid).level is None:

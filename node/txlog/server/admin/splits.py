@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from txlog.model.view import View
+from txlog.runtime.levels import ViewChange
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer
 from txlog.server.admin.membership import number_text
@@ -44,12 +45,13 @@ class Splits:
         config = self._site.config
         return json_answer({"node": config.node, "dataCenter": config.data_center, "records": self._records})
 
-    def noticed(self, old: View, new: View, end: int, kept: int | None) -> None:
-        """This master has accepted ``new``; its log ended at ``end`` and, if it was cut, is the same up to ``kept``."""
+    def noticed(self, change: ViewChange) -> None:
+        """This master has accepted a view."""
+        old, new, kept = change.old, change.new, change.kept
         if not (old.silent or new.silent or kept is not None):
             return  # a leave, a return: nobody was apart
         told = {**_told(new), "brought": self._brought(new)}
-        self._add({"view": told, "before": _told(old), "end": end, "kept": kept})
+        self._add({"view": told, "before": _told(old), "end": change.end, "kept": kept})
 
     def _brought(self, view: View) -> int | None:
         """The index at which everything stands in the log that this view has brought together: what waits in its queue

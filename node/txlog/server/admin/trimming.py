@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput
 from txlog.model.hashes import NO_HASH
 from txlog.model.stamp import stamp_at
@@ -76,7 +77,7 @@ class Trimming:
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_Told)
             hashes = [bytes.fromhex(one.hash) for one in told.backups]
-        except (msgspec.DecodeError, ValueError) as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f"{_FORM}: {wrong}") from None
         if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in told.backups):
             raise BadInput(f"a hash or an index is none: expected {_FORM}")
@@ -90,7 +91,7 @@ class Trimming:
             return
         try:
             told = msgspec.json.decode(body, type=list[OfDataCenter])
-        except msgspec.DecodeError:
+        except MALFORMED:
             return  # a newer version's
         for one in told:
             self._take(one)
@@ -215,7 +216,7 @@ class Trimming:
     def _read(self) -> dict[str, OfDataCenter]:
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=list[OfDataCenter])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *MALFORMED):
             return {}  # unknown holds the log back; it is told again
         return {one.data_center: one for one in found}
 

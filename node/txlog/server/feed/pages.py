@@ -59,6 +59,14 @@ class Pages:
             return bytes_answer(encode_json(readable_page(page)), "application/json")
         return bytes_answer(encode_page(page), MEDIA_TYPE)
 
+    async def read(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]:
+        """What the log holds behind ``after``, at most up to ``upto``, in this process."""
+        agreement = self._agreement()
+        self._start(agreement, after.index, after.hash.hex() if after.index else None)
+        return await self._entries(
+            agreement, after.index, min(upto, self._loop.executable.value), bytes_max, self._loop.cuts
+        )
+
     def _agreement(self) -> Agreement:
         agreement = self._loop.agreement
         if agreement is None:

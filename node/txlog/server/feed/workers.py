@@ -11,6 +11,7 @@ import msgspec
 from pydantic import ValidationError
 
 from txlog.config.process import WorkerConfig
+from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, number_of, read_body, seconds_of
@@ -108,7 +109,7 @@ class Workers:
         worker = self._worker(names["name"])
         try:
             told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_Hold)
-        except msgspec.DecodeError as wrong:
+        except MALFORMED as wrong:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
         if told.index < 0:
             raise BadInput("index: 0 or more")

@@ -8,6 +8,7 @@ written at once.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from struct import Struct
@@ -18,13 +19,15 @@ UPGRADE: Final = "txlog-frames"
 BUFFER_BYTES: Final = (1 << 18, 1 << 20)
 """Written and not yet taken by the system: above the second no more is written until it is below the first."""
 HEAD_BYTES_MAX: Final = 16 << 10
+ENDED: Final = "closed before an answer"
 
 _LENGTH = Struct(">I")
 
 
 class Frames(asyncio.Protocol):
     """After the handshake. ``received(frame)``: must not raise. ``drained()``: there is room again. ``ended`` gets the
-    reason when the connection is gone. ``under``: the protocol that had it before and wants to hear of its end."""
+    reason when the connection is gone. ``shaken_with``: the context of its TLS, None without. ``under``: the protocol
+    that had it before and wants to hear of its end."""
 
     def __init__(
         self,
@@ -47,9 +50,11 @@ class Frames(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._gathered = 0
         self._wanted = _LENGTH.size
+        self.shaken_with: ssl.SSLContext | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.shaken_with = transport.get_extra_info("sslcontext")
         self._transport.set_write_buffer_limits(BUFFER_BYTES[1], BUFFER_BYTES[0])
 
     def send(self, message: bytes) -> None:
@@ -126,17 +131,29 @@ class Frames(asyncio.Protocol):
 class Handshake(asyncio.Protocol):
     """The client's side: sends ``request``, reads the answer's head, and gives the connection to ``frames``.
 
-    ``done`` has the result None, or a ``ConnectionError`` that says what was answered instead."""
+    ``done`` has the result None, or a ``ConnectionError`` that says what was answered instead. ``judge(transport)`` is
+    asked before anything is sent, and says why this is not who was meant."""
 
-    def __init__(self, request: bytes, frames: Frames, done: asyncio.Future[None]) -> None:
+    def __init__(
+        self,
+        request: bytes,
+        frames: Frames,
+        done: asyncio.Future[None],
+        judge: Callable[[asyncio.BaseTransport], str | None] | None = None,
+    ) -> None:
         self._request = request
         self._frames = frames
         self._done = done
+        self._judge = judge
         self._data = b""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        wrong = self._judge(transport) if self._judge is not None else None
+        if wrong is not None:
+            self._fail(wrong)
+            return
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
@@ -161,7 +178,7 @@ class Handshake(asyncio.Protocol):
             self._frames.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"{type(exc).__name__}: {exc}" if exc is not None else "closed before an answer")
+        self._fail(f"{type(exc).__name__}: {exc}" if exc is not None else ENDED)
 
     def _fail(self, why: str) -> None:
         if not self._done.done():

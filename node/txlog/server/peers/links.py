@@ -20,9 +20,12 @@ from urllib.parse import urlsplit
 from txlog.config.process import NodeConfig, PeerConfig
 from txlog.model.configuration import Configuration
 from txlog.model.errors import PeerFault
+from txlog.runtime.certificates import Certificates, names_of, refusal_of, whose
 from txlog.runtime.events import EventLog
-from txlog.runtime.web import Request, Response, Route, TakenOver, json_answer, peer_fault_status
-from txlog.server.peers.frames import UPGRADE, Frames, Handshake
+from txlog.runtime.listening import Listening, listen
+from txlog.runtime.serving import HttpServer
+from txlog.runtime.web import Door, Request, Response, Route, TakenOver, json_answer, peer_fault_status
+from txlog.server.peers.frames import ENDED, UPGRADE, Frames, Handshake
 from txlog.server.peers.link import Ears, Link
 
 PATH = "/txlog/peer"
@@ -45,14 +48,32 @@ async def _addresses(host: str, port: int) -> list[tuple[str, int]]:
     return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
 
 
-class Links:
-    """All peers of this master, and the door through which they come."""
+async def listen_to_peers(config: NodeConfig, links: Links, certificates: Certificates, log: EventLog) -> Listening:
+    """Open the port for masters with certificates. Nothing else is answered there."""
+    assert config.peer_port is not None, "peer_tls_folder comes with a port, the configuration says"
+    server = HttpServer(Door(links.routes(), log), log)
+    return await listen(server, config.host, config.peer_port, log, certificates, links.refuse_handshake)
 
-    def __init__(self, config: NodeConfig, token: bytes, log: EventLog) -> None:
+
+def _why(failed: Exception) -> str:
+    if isinstance(failed, ssl.SSLError):
+        name, what = refusal_of(failed)
+        return f"{name}: {what}"
+    return f"{type(failed).__name__}: {failed}"
+
+
+class Links:
+    """All peers of this master, and the door through which they come. ``certificates``: with them a peer must show
+    one that names it, at both ends; the token is needed as well."""
+
+    def __init__(
+        self, config: NodeConfig, token: bytes, log: EventLog, certificates: Certificates | None = None
+    ) -> None:
         self.links = {p.node: Link(p, self._faulty) for p in config.peers if p.node != config.node}
         self.refused: dict[tuple[str, str], int] = {}
         self._config = config
         self._token = token
+        self._certificates = certificates
         self._log = log
         self._loop: Ears | None = None
         self._message_bytes_max = 2 * (config.limits.frame_bytes + config.limits.body_bytes) + (16 << 20)
@@ -99,7 +120,7 @@ class Links:
             try:
                 frames = await asyncio.wait_for(self._open(link), CONNECT_S)
             except (OSError, TimeoutError, ValueError) as failed:
-                text = f"{type(failed).__name__}: {failed}"
+                text = _why(failed)
                 if text != link.last_error:
                     self._log.limited("PeerUnreachable", link.config.node, peer=link.config.node, error=text[:300])
                 link.last_error = text
@@ -125,7 +146,7 @@ class Links:
     async def _open(self, link: Link) -> Frames:
         """Connect and ask for the upgrade. ``OSError`` or ``ValueError`` (a wrong URL) when there is none."""
         url = urlsplit(link.config.url)
-        secure = url.scheme == "https"
+        secure = url.scheme == "https" or self._certificates is not None
         port = url.port or (443 if secure else 80)
         request = (
             f"GET {url.path.rstrip('/')}{PATH} HTTP/1.1\r\nHost: {url.netloc}\r\n"
@@ -133,12 +154,21 @@ class Links:
             f"{NODE_HEADER}: {self._config.node}\r\nAuthorization: Bearer {self._token.decode()}\r\n\r\n"
         ).encode("ascii")
         frames, last = self._frames(link), OSError(f"{url.hostname} has no address")
-        context = ssl.create_default_context() if secure else None
+        context = self._certificates.client if self._certificates is not None else None
+        if secure and context is None:
+            context = ssl.create_default_context()
+
+        def judge(transport: asyncio.BaseTransport) -> str | None:
+            shown = transport.get_extra_info("peercert")
+            if self._certificates is None or link.node in names_of(shown):
+                return None
+            return f"WrongCertificate: there is {whose(shown)} by its certificate, and no {link.node}"
+
         for address in await _addresses(url.hostname or "", port):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             try:
                 transport, _ = await asyncio.get_running_loop().create_connection(
-                    partial(Handshake, request, frames, done),
+                    partial(Handshake, request, frames, done, judge),
                     *address,
                     ssl=context,
                     server_hostname=url.hostname if secure else None,
@@ -148,6 +178,13 @@ class Links:
                 continue
             try:
                 await done
+            except ConnectionError as failed:
+                transport.abort()
+                if self._certificates is not None and str(failed) == ENDED:
+                    raise ConnectionError(
+                        f"{failed}; if it did not take this master's certificate, its log says why"
+                    ) from None
+                raise
             except BaseException:
                 transport.abort()
                 raise
@@ -158,13 +195,16 @@ class Links:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return Frames(link.receive, link.flush, ended, self._message_bytes_max, under)
 
-    @staticmethod
-    async def _keep(frames: Frames) -> str:
-        """Say *alive* now and then until the connection ends; returns why it did."""
+    async def _keep(self, frames: Frames) -> str:
+        """Say *alive* now and then until the connection ends; returns why it did. When certificates are renewed it
+        ends, so that both masters are judged by what counts now."""
+        certificates = self._certificates
         while not frames.ended.done():
             await asyncio.wait((frames.ended,), timeout=ALIVE_S)
             if time.monotonic() - frames.heard > SILENCE_S:
                 frames.abort(f"nothing was heard for {SILENCE_S:g} s")
+            elif certificates is not None and not certificates.count_for(frames.shaken_with):
+                frames.close("certificates were renewed")
             elif not frames.paused:
                 frames.send(b"")
         return frames.ended.result()
@@ -178,9 +218,7 @@ class Links:
         try:
             link = self._authenticated(request)
         except PeerFault as fault:
-            self.refused[fault.peer, fault.reason] = self.refused.get((fault.peer, fault.reason), 0) + 1
-            if len(self.refused) > 1000:  # names come from outside
-                self.refused.clear()
+            self._count(fault.peer, fault.reason)
             self._log.limited(fault.reason, fault.peer, peer=fault.peer, message=str(fault))
             if self._loop is not None and fault.peer in self.links:
                 self._loop.count_fault(fault.peer, fault.reason)
@@ -208,6 +246,15 @@ class Links:
 
     def _authenticated(self, request: Request) -> Link:
         node = request.headers.get(NODE_HEADER, "")[:80]
+        if self._certificates is not None:
+            transport = request.transport
+            shown = transport.get_extra_info("peercert") if transport is not None else None
+            if not shown:
+                why = f"masters come to port {self._config.peer_port}, with a certificate; this one has peer_tls_folder"
+                raise PeerFault(node or "?", "NoCertificate", why)
+            if node not in names_of(shown):
+                why = f"its certificate names {whose(shown)}, and it says that it is {node or 'nobody'}"
+                raise PeerFault(node or "?", "WrongCertificate", why)
         given = request.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token):
             raise PeerFault(node or "?", "WrongToken", "its token is not this cluster's; see peer_token_file")
@@ -215,6 +262,15 @@ class Links:
         if link is None:
             raise PeerFault(node or "?", "UnknownPeer", "it is no peer of this master's configuration")
         return link
+
+    def refuse_handshake(self, reason: str, message: str) -> None:
+        """Somebody came to the peers' port and went no further. Who it was, nobody knows."""
+        self._count("?", reason)
+
+    def _count(self, peer: str, reason: str) -> None:
+        self.refused[peer, reason] = self.refused.get((peer, reason), 0) + 1
+        if len(self.refused) > 1000:  # names come from outside
+            self.refused.clear()
 
     def _faulty(self, link: Link, fault: PeerFault) -> None:
         self._log.limited(fault.reason, link.node, peer=link.node, message=str(fault)[:1000])

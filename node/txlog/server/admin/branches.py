@@ -1,0 +1,167 @@
+"""The orders that this master has given up, to be read for ever: ``GET /txlog/branches``.
+
+When two branches become one log, what a losing one had ordered behind the place where they part gets other indexes.
+Its transactions are in the log; which order this side's clients had been shown stands here: a file beside the journal
+for each branch that this master gave up, about 16 bytes an entry. For people: nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from txlog.model.decoding import MALFORMED
+from txlog.model.entry import Span
+from txlog.model.errors import NotFound, Unavailable
+from txlog.model.hashes import HASH_BYTES
+from txlog.model.ids import Origin, Txid
+from txlog.runtime.levels import ViewChange
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, bytes_answer, json_answer, number_of
+from txlog.server.admin.membership import number_text
+
+FOLDER: Final = "branches"
+SUFFIX: Final = ".branch"
+FORMAT: Final = 1
+PAGE: Final = 1000
+PAGE_MAX: Final = 100_000
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """``spans`` and ``hashes`` (16 bytes each) are the entries behind ``after``, in the order that was given up; those
+    up to ``stable`` had been shown to workers and clients. ``at``: seconds since 1970."""
+
+    format: int
+    cluster: bytes
+    view: str
+    members: list[str]
+    strategy: str
+    ended_by: str
+    at: float
+    after: int
+    after_hash: bytes
+    stable: int
+    spans: list[Span]
+    hashes: bytes
+
+    @property
+    def count(self) -> int:
+        return len(self.hashes) // HASH_BYTES
+
+    def entries(self, after: int, count: int) -> Iterator[tuple[int, Txid, bytes]]:
+        """Index, transaction and chain hash of at most ``count`` entries behind ``after``."""
+        index = self.after
+        for span in self.spans:
+            first = max(index, after)
+            for at in range(first, min(index + span.count, after + count)):
+                here = (at - self.after) * HASH_BYTES
+                txid = Txid(Origin(span.node, span.birth), span.first_seq + at - index)
+                yield at + 1, txid, self.hashes[here : here + HASH_BYTES]
+            index += span.count
+
+
+_DECODER = msgspec.msgpack.Decoder(GivenUp)
+
+
+class Branches:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._folder = site.config.journal_folder / FOLDER
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/branches", self.all), Route("GET", "/txlog/branches/{view}", self.get)]
+
+    def noticed(self, change: ViewChange) -> None:
+        """What the new view took off the order of the old one is written down before anything else happens, so that no
+        end of the process comes between."""
+        agreement = self._site.loop.agreement
+        cut = agreement.set_aside if agreement is not None else None
+        if agreement is None or cut is None or not cut.spans:
+            return
+        agreement.set_aside, old = None, change.old
+        branch = GivenUp(
+            FORMAT,
+            old.cluster_id,
+            str(number_text(old.number)),
+            [member.node for member in old.members],
+            old.strategy,
+            str(number_text(change.new.number)),
+            round(time.time(), 3),
+            cut.after,
+            cut.after_hash,
+            change.stable,
+            cut.spans,
+            cut.hashes,
+        )
+        path = self._folder / f"{branch.view}{SUFFIX}"
+        try:
+            self._folder.mkdir(exist_ok=True)
+            made = path.with_suffix(".new")
+            made.write_bytes(msgspec.msgpack.encode(branch))
+            os.replace(made, path)
+        except OSError as wrong:  # a full disk says so elsewhere
+            self._site.log.warning("BranchNotKept", view=branch.view, entries=branch.count, error=str(wrong))
+
+    async def all(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"node", "branches"}``, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy`` (the view that
+        gave it up), ``at`` (seconds since 1970), ``after`` (the last index that it shares with the log), ``end``,
+        ``hash`` (at its end), ``stable``; for a file that cannot be read ``view`` and ``error``."""
+        told = await asyncio.to_thread(self._told)
+        return json_answer({"node": self._site.config.node, "branches": told})
+
+    def _told(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for path in self._folder.glob(f"*{SUFFIX}"):
+            try:
+                found.append(_head(_read(path)))
+            except Unavailable as wrong:
+                found.append({"view": path.stem, "at": 0.0, "error": str(wrong)})
+        return sorted(found, key=lambda one: (one["at"], one["view"]))
+
+    async def get(self, request: Request, names: Mapping[str, str]) -> Response:
+        """JSON lines ``{"index","id","hash","now"}``: ``now`` is where the transaction stands in the log today, null
+        while it is in none or was trimmed. ``?after=INDEX&count=1000``. 404 for a branch that this master has not."""
+        view = names["view"]
+        path = self._folder / f"{view}{SUFFIX}"
+        if view not in {one.stem for one in self._folder.glob(f"*{SUFFIX}")}:
+            raise NotFound(f"{self._site.config.node} has given up no branch {view[:80]!r}; /txlog/branches lists them")
+        after = number_of(request.query, "after", 0)
+        count = number_of(request.query, "count", PAGE, least=1, most=PAGE_MAX)
+        branch = await asyncio.to_thread(_read, path)
+        index_of = self._site.loop.index_of
+        lines = [
+            json.dumps({"index": at, "id": str(txid), "hash": value.hex(), "now": index_of(txid) or None})
+            for at, txid, value in branch.entries(max(after, branch.after), count)
+        ]
+        return bytes_answer("".join(f"{line}\n" for line in lines).encode(), "application/x-ndjson")
+
+
+def _read(path: Path) -> GivenUp:
+    try:
+        branch = _DECODER.decode(path.read_bytes())
+    except (OSError, *MALFORMED) as wrong:
+        raise Unavailable("Damaged", f"{path}: {wrong}; the other masters of that branch have it too") from None
+    if branch.format != FORMAT:
+        raise Unavailable("Damaged", f"{path}: format {branch.format} is not known here; expected {FORMAT}")
+    return branch
+
+
+def _head(branch: GivenUp) -> dict[str, object]:
+    return {
+        "view": branch.view,
+        "members": branch.members,
+        "splitRecovery": branch.strategy,
+        "endedBy": branch.ended_by,
+        "at": branch.at,
+        "after": branch.after,
+        "end": branch.after + branch.count,
+        "hash": branch.hashes[-HASH_BYTES:].hex(),
+        "stable": branch.stable,
+    }
