@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from txlog.model.errors import BadInput
 from txlog.runtime.events import EventLog
+from txlog.runtime.marks import Marks, marks_of
 
 LOOK_S: Final = 1.0
 CERTIFICATE: Final = "tls.crt"
@@ -23,8 +24,6 @@ AUTHORITY: Final = "ca.crt"
 FILE_BYTES_MAX: Final = 1 << 20
 ROUNDS_MAX: Final = 20
 """Of a handshake in memory; it takes three."""
-
-_Marks = tuple[tuple[int, int, int] | None, ...]
 
 
 class BadCertificates(BadInput):
@@ -81,16 +80,8 @@ class Certificates:
         """When this master's own ends; seconds since 1970."""
         return self._now.expires
 
-    def _look(self) -> _Marks:
-        """What changes when a file does, also when a link to it is turned to another one (as Kubernetes does it)."""
-        marks: list[tuple[int, int, int] | None] = []
-        for name in (CERTIFICATE, KEY, AUTHORITY):
-            try:
-                found = (self._folder / name).stat()
-                marks.append((found.st_mtime_ns, found.st_ino, found.st_size))
-            except OSError:
-                marks.append(None)
-        return tuple(marks)
+    def _look(self) -> Marks:
+        return marks_of(self._folder / name for name in (CERTIFICATE, KEY, AUTHORITY))
 
     def _look_again(self) -> None:
         if self._clock() - self._looked < LOOK_S:

@@ -21,6 +21,7 @@ from typing import Final
 from txlog.access import BadUsers, Role, User, Users, parse_users
 from txlog.model.errors import Forbidden, Unauthorized, Unavailable
 from txlog.runtime.events import EventLog
+from txlog.runtime.marks import marks_of
 
 LOOK_S: Final = 1.0
 KNOWN_S: Final = 300.0
@@ -30,8 +31,6 @@ WAITING_MAX: Final = 16
 SHOWN_MAX: Final = 4096
 """A longer header is nobody's."""
 FILE_BYTES_MAX: Final = 4 << 20
-
-_Marks = tuple[tuple[int, int, int] | None, ...]
 
 
 class Guard:
@@ -53,7 +52,7 @@ class Guard:
         self._known: dict[bytes, tuple[float, User]] = {}
         self._asking: dict[bytes, asyncio.Future[User | None]] = {}
         self._pool = ThreadPoolExecutor(1, "txlog-passwords")
-        self._marks = self._look()
+        self._marks = marks_of(self._files)
         self._users = self._read()
         self._looked = clock()
 
@@ -137,19 +136,8 @@ class Guard:
 
     # The files
 
-    def _look(self) -> _Marks:
-        """What changes when a file does, also when a link to it is turned to another one (as Kubernetes does it)."""
-        marks: list[tuple[int, int, int] | None] = []
-        for file in self._files:
-            try:
-                found = file.stat() if file is not None else None
-            except OSError:
-                found = None
-            marks.append(found and (found.st_mtime_ns, found.st_ino, found.st_size))
-        return tuple(marks)
-
     def _look_again(self) -> None:
-        marks = self._look()
+        marks = marks_of(self._files)
         if marks == self._marks:
             return
         self._marks = marks
