@@ -38,7 +38,7 @@ from txlog.sparql import (
 from txlog.sparql.parameters import UpdateGraphs, bind_query, cut_query, parse_binding, with_parameters
 from txlog.sparql.rdftransaction import prepare_rdf_transaction
 from txlog.wire import messages, pages
-from txlog.workers.oxigraph import parse_marker
+from txlog.workers.naming import parse_marker
 
 NOW: Final = "2026-01-02T03:04:05.678Z"
 _PATHS: Final = frozenset((b"/repositories/r/statements",))

@@ -19,7 +19,7 @@ from txlog.cli.verifying import NotHeld, verify
 from txlog.local.run import find_oxigraph
 from txlog.model.entry import Position
 from txlog.workers.base import MarkerPosition
-from txlog.workers.oxigraph import marker_name
+from txlog.workers.naming import marker_name
 
 DEADLINE = 20.0
 

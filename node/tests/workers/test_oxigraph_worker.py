@@ -22,7 +22,8 @@ from txlog.workers.base import (
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.oxigraph import TOKENS, OxigraphAdapter, marker_name, parse_marker
+from txlog.workers.naming import marker_name, parse_marker
+from txlog.workers.oxigraph import TOKENS, OxigraphAdapter
 from txlog.workers.probe import probe
 
 

@@ -21,7 +21,7 @@ from txlog.client import MasterClient
 from txlog.model.entry import Position
 from txlog.model.errors import Unavailable
 from txlog.sparql import check_terms, skolemise_lines
-from txlog.workers.base import UnexpectedAnswer, WorkerResponse
+from txlog.workers.digest import statements
 
 
 def beginning_of(masters: Sequence[MasterClient]) -> Position:
@@ -52,11 +52,8 @@ def adopt(source: Source, target: Target, order: Order, beginning: Position, tol
     if system.markers or system.loading:
         raise AlreadyAWorker(f"{source.transport.url} is a worker of TxLog already; back it up: txlog backup create")
     size = source.adapter.size_in(source.transport.send(source.adapter.size()))
-    with source.transport.stream(source.adapter.snapshot()) as answer:
-        if answer.status != 200:
-            whole = WorkerResponse(answer.status, answer.headers, b"".join(answer.chunks))
-            raise UnexpectedAnswer("reading all statements", whole)
-        pieces = _named(gathered(answer.chunks), secrets.token_hex(16).encode())
+    with statements(source.adapter, source.transport) as chunks:
+        pieces = _named(gathered(chunks), secrets.token_hex(16).encode())
         order = order._replace(why="adopt")
         return write(pieces, beginning, source.name, source.adapter.engine, target, order, told, size)
 

@@ -53,8 +53,8 @@ def create(source: Source, target: Target, order: Order, told: Told = nobody) ->
     told(Progress("holding", 0, None, source.name))
     size = source.adapter.size_in(source.transport.send(source.adapter.size()))
     said: Callable[[str], None] = lambda text: told(Progress("holding", 0, None, text))  # noqa: E731
-    with snapshot(source, order.at, order.deadline_s, said) as (marker, answer):
-        pieces = canonical(gathered(answer.chunks), source.name)
+    with snapshot(source, order.at, order.deadline_s, said) as (marker, chunks):
+        pieces = canonical(gathered(chunks), source.name)
         return write(pieces, marker.position, source.name, source.adapter.engine, target, order, told, size)
 
 

@@ -26,9 +26,8 @@ from txlog.workers.base import (
     SystemGraphs,
     UnexpectedAnswer,
     Verdict,
-    WorkerResponse,
 )
-from txlog.workers.digest import Digest, digest
+from txlog.workers.digest import Digest, digest, statements
 
 BATCH_BYTES: Final = 8 << 20
 """N-Quads in one request: the store's memory grows with it, its speed hardly."""
@@ -152,11 +151,8 @@ def finish(into: Into, loading: Loading, expected: Expected, fence: int, told: T
 
 def read_back(into: Into, quads: int | None, told: Told) -> Digest:
     """The digest of what the worker holds."""
-    with into.transport.stream(into.adapter.snapshot()) as answer:
-        if answer.status != 200:
-            body = b"".join(answer.chunks)
-            raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
-        return digest(counted("comparing", quads, told, gathered(answer.chunks)))
+    with statements(into.adapter, into.transport) as chunks:
+        return digest(counted("comparing", quads, told, gathered(chunks)))
 
 
 def _still_ours(into: Into, loading: Loading) -> None:

@@ -79,12 +79,12 @@ def rebuild_from_worker(
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
     fence = _next_fence(into)
     total = source.adapter.size_in(source.transport.send(source.adapter.size()))
-    with snapshot(source, told=lambda said: told(Progress("holding", 0, None, said))) as (marker, answer):
+    with snapshot(source, told=lambda said: told(Progress("holding", 0, None, said))) as (marker, chunks):
         on_chain(marker.position)
         with taken_out(into, masters, told, onward) if masters else nullcontext():
             loading = begin(into, marker.position, emptying=True)
         made = Digester()
-        pieces = canonical(gathered(answer.chunks), source.name)
+        pieces = canonical(gathered(chunks), source.name)
         size = fill(into, loading, _digested(pieces, made), total, told)
         found = made.digest()
         expected = Expected(marker.position, found.quads, f"{found.total:032x}")

@@ -92,8 +92,8 @@ class Shown:
             self._why = f"what it had shown could not be read: {wrong}"
 
     def _sum_up(self) -> None:
-        with snapshot(self._source) as (marker, answer):
-            graphs = write_sums(gathered(answer.chunks), self._file("shown"))
+        with snapshot(self._source) as (marker, chunks):
+            graphs = write_sums(gathered(chunks), self._file("shown"))
         at = marker.position
         self._write("shown.json", {"epoch": at.epoch, "index": at.index, "graphs": graphs})
 
@@ -152,8 +152,8 @@ class Shown:
         """The sums of the worker at exactly this index."""
         look = _Interrupted(self._source.masters)
         left = until - time.monotonic()
-        with snapshot(self._source, index, left, look, onward) as (_, answer):
-            write_sums(_watched(gathered(answer.chunks), look), self._file(kind))
+        with snapshot(self._source, index, left, look, onward) as (_, chunks):
+            write_sums(_watched(gathered(chunks), look), self._file(kind))
 
     def _side(self, rejoin: Rejoin, who: str, index: int, kind: str) -> dict[str, Any]:
         """The file is named by the view, so that it is known whether a data centre has been compared for it."""

@@ -18,14 +18,12 @@ from txlog.model.errors import TxLogError, Unavailable
 from txlog.workers.base import (
     Adapter,
     MarkerPosition,
-    StreamedResponse,
     StreamTransport,
     SystemGraphs,
     Transport,
-    UnexpectedAnswer,
     WorkerDiverged,
-    WorkerResponse,
 )
+from txlog.workers.digest import statements
 
 POLL_S: Final = 0.05
 DEADLINE_S: Final = 60.0
@@ -95,7 +93,7 @@ def snapshot(
     deadline_s: float = DEADLINE_S,
     told: Callable[[str], None] = lambda _: None,
     onward: int | None = None,
-) -> Iterator[tuple[MarkerPosition, StreamedResponse]]:
+) -> Iterator[tuple[MarkerPosition, Iterator[bytes]]]:
     """The worker's whole data set as it is at one position: where the worker stands now, or at index ``at``. The
     worker goes on as soon as this is open. ``onward``: to this index only, until whoever asks for that lifts the
     hold."""
@@ -104,12 +102,7 @@ def snapshot(
     try:
         while True:
             marker = _await(source, at, until, told)
-            with source.transport.stream(source.adapter.snapshot()) as answer:
-                if answer.status != 200:
-                    body = b"".join(answer.chunks)
-                    raise UnexpectedAnswer(
-                        "reading all statements", WorkerResponse(answer.status, answer.headers, body)
-                    )
+            with statements(source.adapter, source.transport) as chunks:
                 same = source.adapter.is_at_in(source.transport.send(source.adapter.is_at(marker)))
                 if same:
                     if onward is None:
@@ -117,7 +110,7 @@ def snapshot(
                     else:
                         hold(source.masters, source.name, onward)
                     opened = True
-                    yield marker, answer
+                    yield marker, chunks
                     return
             if time.monotonic() > until:
                 raise WorkerMoved(

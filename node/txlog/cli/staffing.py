@@ -60,10 +60,10 @@ def add(
     began = time.monotonic()
     with ExitStack() as closing:
         _, masters = masters_of(cluster, where, closing)
-        url = control.add_worker(name, where)
+        url, engine = control.add_worker(name, where)
         try:
             transport = closing.enter_context(HttpTransport(url, READ_S))
-            into = Into(name, ADAPTERS["oxigraph"], transport)
+            into = Into(name, ADAPTERS[engine], transport)
             await_store(into)
             told = closing.enter_context(progress(json))
             chain = chain_of(masters)

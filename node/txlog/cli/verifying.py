@@ -7,7 +7,7 @@ stands there is asked for a snapshot, and let go as soon as that is open; then t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -17,8 +17,9 @@ from txlog.apply import Digest, digest
 from txlog.backup.standing import hold, lift
 from txlog.client import MasterClient, Worker
 from txlog.model.errors import Refused, TxLogError, Unavailable
-from txlog.workers import ADAPTERS
-from txlog.workers.base import MarkerPosition, StreamedResponse, UnexpectedAnswer, WorkerResponse
+from txlog.workers import ADAPTERS, CAPABILITIES
+from txlog.workers.base import MarkerPosition
+from txlog.workers.digest import statements
 from txlog.workers.transport import HttpTransport
 
 POLL_S: Final = 0.05
@@ -46,7 +47,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``workers`` with their digests; ``equal`` when they agree, within each engine (engines rewrite literals)."""
+    """``workers`` with their digests; ``equal`` when they agree, within those engines whose digests compare."""
 
     index: int
     workers: list[Held]
@@ -75,7 +76,7 @@ def verify(
                 lift(each.masters, each.worker.name)
         told(f"reading {len(held)} workers at index {index}")
         with ThreadPoolExecutor(len(held)) as pool:
-            for each, found in zip(held, pool.map(lambda s: digest(s.chunks), streams), strict=True):
+            for each, found in zip(held, pool.map(digest, streams), strict=True):
                 each.digest = found
     return Verdict(index, held, _compare(held))
 
@@ -145,20 +146,22 @@ def _wait(held: list[Held], index: int, until: float) -> int:
         time.sleep(POLL_S)
 
 
-def _open(each: Held, index: int, until: float, closing: ExitStack) -> StreamedResponse:
+def _open(each: Held, index: int, until: float, closing: ExitStack) -> Iterator[bytes]:
     """A snapshot taken while the worker stood at ``index``; lifts its hold."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
     transport = closing.enter_context(HttpTransport(each.worker.url, SNAPSHOT_S))
-    answer = closing.enter_context(transport.stream(adapter.snapshot()))
-    if answer.status != 200:
-        body = b"".join(answer.chunks)
-        raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
+    chunks = closing.enter_context(statements(adapter, transport))
     after = _position(each)
     if after is None or each.position is None or after.position.index != index:
         raise NotHeld(f"{each.worker.name} moved on from index {index} although it was held; try again")
     each.position = after
     lift(each.masters, each.worker.name)
-    return answer
+    return chunks
+
+
+def _comparable(engine: str) -> str:
+    """The same for engines of which digests are compared."""
+    return "canonical" if CAPABILITIES[engine or "oxigraph"].digest else engine
 
 
 def _compare(held: list[Held]) -> bool:
@@ -166,7 +169,7 @@ def _compare(held: list[Held]) -> bool:
     equal = len({each.position.position.hash for each in held if each.position}) <= 1
     for each in held:
         assert each.digest is not None
-        reference = first.setdefault(each.worker.engine, each.digest)
+        reference = first.setdefault(_comparable(each.worker.engine), each.digest)
         each.differs = each.digest.differs_from(reference)
         equal = equal and not each.differs
     return equal

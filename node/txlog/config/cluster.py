@@ -15,7 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.preferences import Preferences
 from txlog.config.schedule import parse_schedule
 from txlog.config.shape import NO_DEFAULTS, Shape, expected, immutable, list_map, rules
-from txlog.config.values import Duration, Quantity, ResourceQuantity, at_least, within
+from txlog.config.values import Duration, Engine, Quantity, ResourceQuantity, at_least, within
 from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
@@ -121,7 +121,7 @@ class ExternalWorker(Shape):
     """A store that somebody else runs."""
 
     url: str = Field(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")
-    engine: Literal["oxigraph"] = "oxigraph"
+    engine: Engine = "oxigraph"
     secret_ref: SecretRef | None = Field(default=None, description="Does not act yet")
 
 
@@ -140,7 +140,7 @@ class Workers(Shape):
         )
     )
     replicas: int = Field(default=1, ge=1, le=100, strict=True)
-    engine: Literal["oxigraph"] = "oxigraph"
+    engine: Engine = "oxigraph"
     storage: Storage = Field(default=Storage(), json_schema_extra=immutable("storage of workers that exist"))
     resources: Resources = Resources()
     external: list[ExternalWorker] | None = Field(

@@ -35,10 +35,13 @@ def worker_configs(cluster: TxLogCluster, url_of: Callable[[int], str]) -> list[
     """``url_of``: the URL of the worker of that index (from 1) that TxLog runs."""
     workers, names = cluster.spec.workers, worker_names(cluster)
     if workers.external:
-        urls = [each.url.rstrip("/") for each in workers.external]
-    else:
-        urls = [url_of(index) for index in range(1, len(names) + 1)]
-    return [WorkerConfig(name=name, url=url, engine="oxigraph") for name, url in zip(names, urls, strict=True)]
+        return [
+            WorkerConfig(name=name, url=each.url.rstrip("/"), engine=each.engine)
+            for name, each in zip(names, workers.external, strict=True)
+        ]
+    return [
+        WorkerConfig(name=name, url=url_of(index), engine=workers.engine) for index, name in enumerate(names, start=1)
+    ]
 
 
 def node_config(

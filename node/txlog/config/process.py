@@ -12,6 +12,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from txlog.config.values import Engine
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
 
@@ -35,7 +36,7 @@ class WorkerConfig(Strict):
 
     name: str = Field(pattern=NODE_ID.pattern)
     url: str
-    engine: Literal["oxigraph"] = "oxigraph"
+    engine: Engine = "oxigraph"
 
 
 class LastSeen(Strict):

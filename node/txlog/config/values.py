@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -95,6 +95,9 @@ def _cpu_or_size(value: Any) -> str:
         raise ValueError("a quantity of Kubernetes, such as 2, 500m or 1Gi")
     return text
 
+
+Engine = Literal["oxigraph", "fuseki"]
+"""Of stores that can be workers (:mod:`txlog.workers`)."""
 
 Duration = Annotated[
     int,

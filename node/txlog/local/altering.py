@@ -42,8 +42,8 @@ class Altering:
         self._replan = replan
         self._one = asyncio.Lock()
 
-    async def add(self, name: str, data_center: str) -> str:
-        """An empty store of this name runs when this returns (or is about to); its URL. Again for one that does not
+    async def add(self, name: str, data_center: str) -> WorkerPlace:
+        """An empty store of this name runs when this returns (or is about to). Again for one that does not
         serve yet. :class:`Conflict` for one that is there."""
         async with self._one:
             topology = self._supervisor.plan.topology
@@ -61,7 +61,7 @@ class Altering:
                     raise Conflict(f"{name} is the name of another process; take another one")
                 self._change(lambda changes: changes.with_added(name, data_center, serves=False))
                 await self._follow()
-            return self._place(name).url
+            return self._place(name)
 
     async def serve(self, name: str) -> None:
         """It is a worker from now on: every master of its data centre is told. :class:`Unavailable` names those that

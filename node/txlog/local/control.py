@@ -51,10 +51,10 @@ class Control:
         """SIGKILL, as a crash; the supervisor starts it again."""
         self._ask("POST", f"/processes/{quote(name)}/kill")
 
-    def add_worker(self, name: str, data_center: str) -> str:
-        """An empty store, which nobody knows yet; its URL."""
-        url: str = self._ask("POST", "/workers", {"action": "add", "name": name, "dataCenter": data_center})["url"]
-        return url
+    def add_worker(self, name: str, data_center: str) -> tuple[str, str]:
+        """An empty store, which nobody knows yet; its URL and its engine."""
+        told = self._ask("POST", "/workers", {"action": "add", "name": name, "dataCenter": data_center})
+        return told["url"], told["engine"]
 
     def serve_worker(self, name: str) -> None:
         """The masters and the pipeline know it from now on."""

@@ -75,7 +75,8 @@ async def control_api(
             raise CannotRun("the plan of this supervisor does not change")
         order = await request.json()
         if order["action"] == "add":
-            return web.json_response({"url": await altering.add(order["name"], order["dataCenter"])})
+            added = await altering.add(order["name"], order["dataCenter"])
+            return web.json_response({"url": added.url, "engine": added.engine})
         if order["action"] == "serve":
             await altering.serve(order["name"])
         elif order["action"] == "remove":

@@ -25,6 +25,7 @@ from txlog.config.process import (
     TargetConfig,
     WorkerConfig,
 )
+from txlog.local.fuseki import DATASET, fuseki_command
 from txlog.local.proxy import LinkConfig
 from txlog.local.securing import security_of
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerChanges, WorkerPlace
@@ -150,11 +151,13 @@ def make_plan(
     *,
     oxigraph: str,
     java_home: Path,
+    fuseki: Path | None = None,
     python: str = sys.executable,
     changes: WorkerChanges = NO_CHANGES,
 ) -> Plan:
     """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
-    :func:`port_names`; ``oxigraph`` is the path of the store's program."""
+    :func:`port_names`; ``oxigraph`` is the path of the store's program, ``fuseki`` that of the
+    jar, where a manifest asks for one."""
     masters = [
         MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node], tls=_speaks_tls(manifest)))
         for manifest in manifests
@@ -192,7 +195,7 @@ def make_plan(
         for b in masters
         if a is not b
     )
-    programs = [_worker_program(worker, state, oxigraph) for worker in workers if worker.managed]
+    programs = [_worker_program(worker, state, oxigraph, java_home, fuseki) for worker in workers if worker.managed]
     if links:
         command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
         programs.append(Program(name=LINKS, role="links", data_center="", command=command))
@@ -236,12 +239,19 @@ def _backup_plan(manifest: Manifest, backup: Backup, topology: Topology, state: 
     return BackupPlan(config, backup.schedule)
 
 
-def _worker_program(worker: WorkerPlace, state: StateFolder, oxigraph: str) -> Program:
+def _worker_program(
+    worker: WorkerPlace, state: StateFolder, oxigraph: str, java_home: Path, fuseki: Path | None
+) -> Program:
+    folder = state.worker(worker.name)
+    command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
+    if worker.engine == "fuseki":
+        assert fuseki is not None, "fetched for whoever asks for one"
+        command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
     return Program(
         name=worker.name,
         role="worker",
         data_center=worker.data_center,
-        command=(oxigraph, "serve", "-l", str(state.worker(worker.name)), "-b", urlsplit(worker.url).netloc),
+        command=command,
         url=worker.url,
     )
 
@@ -288,7 +298,7 @@ def _worker_places(manifest: Manifest, ports: Mapping[str, int], changes: Worker
         WorkerPlace(
             name=name,
             data_center=dc,
-            url=_url(ports[name]),
+            url=_url(ports[name]) + (f"/{DATASET}" if workers.engine == "fuseki" else ""),
             engine=workers.engine,
             managed=True,
             serves=name not in filling,
@@ -299,7 +309,7 @@ def _worker_places(manifest: Manifest, ports: Mapping[str, int], changes: Worker
 
 def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
     return [
-        WorkerConfig(name=worker.name, url=worker.url, engine="oxigraph")
+        WorkerConfig.model_validate({"name": worker.name, "url": worker.url, "engine": worker.engine})
         for worker in topology.workers
         if worker.data_center == data_center and worker.serves
     ]

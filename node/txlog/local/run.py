@@ -20,6 +20,7 @@ from txlog.local import identity
 from txlog.local.altering import Altering
 from txlog.local.control_api import control_api
 from txlog.local.faults import CannotRun
+from txlog.local.fuseki import find_fuseki
 from txlog.local.java import find_java_home
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports
@@ -48,7 +49,16 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
     secure(manifests, state)
     ports = choose_ports(state, port_names(manifests, changes), running=running)
     java_home = find_java_home(state.root / "java")
-    return make_plan(manifests, state, ports, oxigraph=find_oxigraph(), java_home=java_home, changes=changes)
+    wanted = any(m.cluster.spec.workers.engine == "fuseki" for m in manifests if not m.cluster.spec.workers.external)
+    return make_plan(
+        manifests,
+        state,
+        ports,
+        oxigraph=find_oxigraph(),
+        java_home=java_home,
+        fuseki=find_fuseki() if wanted else None,
+        changes=changes,
+    )
 
 
 def check(paths: Sequence[Path]) -> None:

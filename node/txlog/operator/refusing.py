@@ -42,6 +42,8 @@ def refusals(cluster: TxLogCluster) -> list[str]:
         found.append(
             "spec.backup.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
         )
+    if spec.workers.engine != "oxigraph":
+        found.append(f"spec.workers.engine: {spec.workers.engine} does not run on Kubernetes yet; name it as external")
     for at, worker in enumerate(spec.workers.external or []):
         if worker.secret_ref is not None:
             found.append(f"spec.workers.external[{at}].secretRef {later}")

@@ -127,7 +127,8 @@ def _store_of(worker: Worker) -> str:
     """A master that does not say where it is means one that was configured."""
     if not worker.url:
         return ""
-    return WorkerConfig(name=worker.name, url=worker.url, engine="oxigraph").model_dump_json()
+    told = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
+    return WorkerConfig.model_validate(told).model_dump_json()
 
 
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from txlog.sparql.effects import Evaluated, Sums, effect_of, sums_query
 from txlog.sparql.joined import drop, join, prepare_removal, remove
+from txlog.sparql.marker import hide_marker, uses_graph, with_dataset
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.query import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rdf import Draw, Skolem, check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
@@ -19,6 +20,7 @@ __all__ = [
     "check_terms",
     "drop",
     "effect_of",
+    "hide_marker",
     "hide_system_graphs",
     "join",
     "parses",
@@ -33,4 +35,6 @@ __all__ = [
     "remove",
     "skolemise_lines",
     "sums_query",
+    "uses_graph",
+    "with_dataset",
 ]

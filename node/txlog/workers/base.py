@@ -177,8 +177,13 @@ class Capabilities:
     otherwise :mod:`txlog.apply` takes a lock inside the worker.
     ``snapshot``: the whole data set can be read as of one moment while updates go on.
     ``bulk_load``: N-Quads can be loaded faster than by updates (not atomically).
-    ``digest``: the N-Quads that it gives out are canonical, so that digests of two workers of this engine compare.
+    ``digest``: the N-Quads that it gives out, :meth:`~Adapter.cleaned`, are canonical, so that digests of two workers
+    compare, also with another engine that has this.
     ``keeps_empty_graphs``: a named graph without quads can exist.
+    ``hidden_marker``: what it gives out, and what queries see, holds nothing of ours. Otherwise its snapshots are
+    :meth:`~Adapter.cleaned`, and queries go through ``sparql.hide_marker``.
+    ``union_of``: the graphs that together are the union. Not empty where a query of the union does not see all graphs
+    by GRAPH: then these are named to it, and each of the others (``sparql.with_dataset``).
     """
 
     atomic_request: bool
@@ -188,6 +193,8 @@ class Capabilities:
     bulk_load: bool
     digest: bool
     keeps_empty_graphs: bool
+    hidden_marker: bool
+    union_of: tuple[str, ...]
 
 
 CAPABILITIES: Mapping[str, Capabilities] = {
@@ -199,6 +206,19 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         bulk_load=True,
         digest=True,
         keeps_empty_graphs=True,
+        hidden_marker=True,
+        union_of=(),
+    ),
+    "fuseki": Capabilities(
+        atomic_request=True,
+        guard=True,
+        serial_updates=True,
+        snapshot=True,
+        bulk_load=True,
+        digest=True,
+        keeps_empty_graphs=False,
+        hidden_marker=False,
+        union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
     ),
 }
 
@@ -334,7 +354,10 @@ class Adapter(Protocol):
         """One graph (None: the default graph) in an RDF format."""
 
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
-        """All statements of all graphs as of one moment, without anything of ours; stream it."""
+        """All statements of all graphs as of one moment; stream it. What comes as N-Quads is to be :meth:`cleaned`."""
+
+    def cleaned(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
+        """N-Quads of :meth:`snapshot`, in pieces cut anywhere: without anything of ours, literals in canonical form."""
 
     def everything(self) -> WorkerRequest:
         """All statements and all graphs of ours as of one moment, as SPARQL results in TSV: ``?g ?s ?p ?o``, and ``?g``
@@ -381,3 +404,5 @@ class ProbeStep:
     message: str
     empty: bool = False
     """The answer must be an empty SPARQL result in CSV (a header line alone)."""
+    holds: bytes = b""
+    """The answer must contain this."""

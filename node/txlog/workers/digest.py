@@ -2,14 +2,16 @@
 
 The sum modulo 2^128 of the blake2b-128 of each line: equal sets give equal sums in any order. It tells apart stores
 that came apart by accident; it is no defence against somebody who chooses quads to collide. Two stores are compared
-at one position, and only of one engine: engines rewrite literals in ways of their own (``"01"`` to ``"1"``).
+at one position. Engines rewrite literals in ways of their own (``"01"`` to ``"1"``), so lines are cleaned first
+(:meth:`~txlog.workers.base.Adapter.cleaned`).
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -106,11 +108,19 @@ class Digester:
 def digest_of_worker(adapter: Adapter, transport: StreamTransport) -> Digest:
     """Reads a worker's whole data set once, as of one moment; about a second for 200,000 quads, nearly all of it the
     worker's. Raises :class:`~txlog.workers.base.Unreachable` also in the middle."""
+    with statements(adapter, transport) as chunks:
+        return digest(chunks)
+
+
+@contextmanager
+def statements(adapter: Adapter, transport: StreamTransport) -> Iterator[Iterator[bytes]]:
+    """Everything that a worker holds as of one moment, as canonical N-Quads in pieces cut anywhere. Raises
+    :class:`~txlog.workers.base.Unreachable` and :class:`~txlog.workers.base.UnexpectedAnswer`."""
     with transport.stream(adapter.snapshot()) as answer:
         if answer.status != 200:
             body = b"".join(answer.chunks)
             raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
-        return digest(answer.chunks)
+        yield iter(adapter.cleaned(answer.chunks))
 
 
 def _graph_term(line: bytes) -> bytes:

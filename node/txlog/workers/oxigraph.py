@@ -17,8 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
-from txlog.model.entry import KIND_UPDATE, Position
-from txlog.model.hashes import HASH_BYTES
+from txlog.model.entry import KIND_UPDATE
 from txlog.workers.base import (
     CAPABILITIES,
     SYSTEM,
@@ -34,16 +33,12 @@ from txlog.workers.base import (
     WorkerRequest,
     WorkerResponse,
 )
+from txlog.workers.naming import loading_name, marker_name, state_name, system_of
 from txlog.workers.netting import JOIN, grouped, update_texts
 
 _UPDATE = {"Content-Type": "application/sparql-update"}
 _QUERY = {"Content-Type": "application/sparql-query", "Accept": "text/csv"}
 
-_HASH = f"[0-9a-f]{{{2 * HASH_BYTES}}}"
-_PATHS = rf"((?::u\d{{1,19}}-{_HASH})*)"
-_PLACE = rf"(\d{{1,19}}):({_HASH}):(\d{{1,19}}):(\d{{1,19}})"
-_MARKER = re.compile(rf"^{SYSTEM}:{_PLACE}{_PATHS}$")
-_LOADING = re.compile(rf"^{SYSTEM}:loading:{_PLACE}(?::from(:{_PLACE}{_PATHS}))?$")
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
 TOKENS: int = 1 << (2 * _DIGITS)
@@ -63,41 +58,6 @@ _ONLY_IF_EMPTY = (
 )
 """The guard of a store that has no marker yet."""
 _NO_SYSTEM = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
-
-
-def marker_name(marker: MarkerPosition) -> str:
-    """The graph that says it."""
-    epoch, index, chain = marker.position.epoch, marker.position.index, marker.position.hash
-    paths = "".join(f":u{at}-{value.hex()}" for at, value in marker.unordered)
-    return f"{SYSTEM}:{index}:{chain.hex()}:{marker.fence}:{epoch}{paths}"
-
-
-def parse_marker(name: str) -> MarkerPosition | None:
-    """The inverse of :func:`marker_name`; None for any other graph."""
-    found = _MARKER.match(name)
-    if found is None:
-        return None
-    paths = [path.split("-") for path in found[5].split(":u")[1:]]
-    unordered = tuple((int(at), bytes.fromhex(value)) for at, value in paths)
-    return MarkerPosition(Position(int(found[4]), int(found[1]), bytes.fromhex(found[2])), int(found[3]), unordered)
-
-
-def _loading_name(loading: Loading) -> str:
-    epoch, index, chain = loading.position.epoch, loading.position.index, loading.position.hash
-    since = "" if loading.since is None else ":from" + marker_name(loading.since).removeprefix(SYSTEM)
-    return f"{SYSTEM}:loading:{index}:{chain.hex()}:{epoch}:{loading.token}{since}"
-
-
-def _state_name(state: MarkerPosition | Loading) -> str:
-    return _loading_name(state) if isinstance(state, Loading) else marker_name(state)
-
-
-def _parse_loading(name: str) -> Loading | None:
-    found = _LOADING.match(name)
-    if found is None:
-        return None
-    since = parse_marker(SYSTEM + found[5]) if found[5] else None
-    return Loading(Position(int(found[3]), int(found[1]), bytes.fromhex(found[2])), int(found[4]), since)
 
 
 def _confirm(mine: Sequence[str]) -> list[str]:
@@ -158,12 +118,7 @@ class OxigraphAdapter:
         return self.system_of(_rows("reading the marker", response))
 
     def system_of(self, names: Iterable[str]) -> SystemGraphs:
-        names = list(names)
-        markers = {name: marker for name in names if (marker := parse_marker(name)) is not None}
-        by_place = sorted(markers.values(), key=lambda m: (m.position.index, m.fence))
-        loading = {name: found for name in names if (found := _parse_loading(name)) is not None}
-        claims = frozenset(names).difference(markers, loading)
-        return SystemGraphs(tuple(by_place), claims, tuple(sorted(loading.values())))
+        return system_of(names)
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
         return _ask(f"ASK {{ GRAPH <{marker_name(marker)}> {{}} }}")
@@ -206,9 +161,9 @@ class OxigraphAdapter:
         if expected is None:
             texts += _ONLY_IF_EMPTY
         else:
-            texts.append(f"DROP GRAPH <{_state_name(expected)}>")
+            texts.append(f"DROP GRAPH <{state_name(expected)}>")
         texts += update_texts(operations)
-        texts.append(f"CREATE GRAPH <{_state_name(new)}>")
+        texts.append(f"CREATE GRAPH <{state_name(new)}>")
         if recreate:
             texts += [f"CREATE SILENT GRAPH {name}" for name in mine]
         # User texts carry a prologue; Oxigraph takes one at the very beginning only, so they name IRIs in full.
@@ -285,6 +240,10 @@ class OxigraphAdapter:
     def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
         return WorkerRequest("GET", "/store", {"Accept": accept})
 
+    def cleaned(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
+        # An empty graph is in no dump, and its literals are canonical as they are.
+        return chunks
+
     def everything(self) -> WorkerRequest:
         # One query sees one moment.
         text = (
@@ -297,19 +256,19 @@ class OxigraphAdapter:
     # -- loading
 
     def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
-        return _update([*_confirm(_mine(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{_loading_name(loading)}>"])
+        return _update([*_confirm(_mine(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{loading_name(loading)}>"])
 
     def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
-        names = [marker_name(marker) for marker in found.markers] + [_loading_name(each) for each in found.loading]
+        names = [marker_name(marker) for marker in found.markers] + [loading_name(each) for each in found.loading]
         drops = [f"DROP GRAPH <{name}>" for name in names]
-        return _update([*_confirm(_mine(token)), *drops, f"CREATE GRAPH <{_loading_name(loading)}>"])
+        return _update([*_confirm(_mine(token)), *drops, f"CREATE GRAPH <{loading_name(loading)}>"])
 
     def empty(self) -> WorkerRequest:
         # Alone it is one range delete (1 ms); beside any other operation every quad is deleted (29 s for 200,000).
         return _update(["DROP ALL"])
 
     def is_loading(self, loading: Loading) -> WorkerRequest:
-        return _ask(f"ASK {{ GRAPH <{_loading_name(loading)}> {{}} }}")
+        return _ask(f"ASK {{ GRAPH <{loading_name(loading)}> {{}} }}")
 
     def load(self, quads: bytes) -> WorkerRequest:
         return WorkerRequest("POST", "/store?no_transaction", {"Content-Type": "application/n-quads"}, quads)
@@ -319,7 +278,7 @@ class OxigraphAdapter:
         return _update([*texts, *(f"CREATE SILENT GRAPH {graph.decode()}" for graph in left)])
 
     def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
-        return _update([f"DROP GRAPH <{_loading_name(loading)}>", f"CREATE GRAPH <{marker_name(new)}>"])
+        return _update([f"DROP GRAPH <{loading_name(loading)}>", f"CREATE GRAPH <{marker_name(new)}>"])
 
     # -- registration
 

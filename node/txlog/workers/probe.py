@@ -27,6 +27,7 @@ def probe(adapter: Adapter, transport: Transport) -> ProbeResult:
         wrong = response.status not in step.right
         if not wrong and step.empty:
             wrong = len(response.body.split()) != 1
+        wrong = wrong or step.holds not in response.body
         if wrong:
             told = f"{transport.url}: {step.message} (it answered {response.status} {response.text[:200]!r})"
             return ProbeResult(adapter.engine, WorkerRefused(step.reason, told))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from urllib.parse import parse_qsl
 
 from aiohttp import ClientError, web
@@ -36,7 +36,7 @@ from txlog.server.frontdoor.forms import (
     to_binary_table,
 )
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri, term_of
-from txlog.server.frontdoor.stores import RETRY_S, Stores, lower
+from txlog.server.frontdoor.stores import RETRY_S, Asking, Build, Snapshot, Stores, lower
 from txlog.server.frontdoor.tables import accept_of, accepted, table_answer
 from txlog.server.frontdoor.through import Convert, through
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
@@ -49,6 +49,7 @@ PROTOCOL = "12"
 SMALL_BYTES = 64 << 10
 """An answer of known length up to this goes out in one piece."""
 QUERY_S_MAX = 3600.0
+CLEANED_BYTES = 64 << 10
 _UNSUPPORTED = ("explain",)
 _IGNORED_ACCEPT = ("", "*/*")
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
@@ -124,12 +125,7 @@ class Reads:
         asked = await self.question(request)
         made = asked.made
         wanted = asked.accept if not made else RESULTS_JSON if made in (BOOLEAN, BINARY_TABLE) else N_TRIPLES
-
-        def build(adapter: Adapter) -> WorkerRequest:
-            return adapter.query(
-                asked.text, wanted, union=asked.union, default_graphs=asked.default, named_graphs=asked.named
-            )
-
+        build = Asking(asked.text, wanted, asked.union, asked.default, asked.named)
         if made == BOOLEAN:
             return await self._boolean(request, build)
         if not made:
@@ -193,7 +189,7 @@ class Reads:
             f"Content-Type: {media[:80] or 'none'}; a query is application/sparql-query or a form with query="
         )
 
-    async def _boolean(self, request: Request, build: Callable[[Adapter], WorkerRequest]) -> Response:
+    async def _boolean(self, request: Request, build: Build) -> Response:
         answer = await self.stores.fetch(request, build)
         if answer.status != 200:
             raise _worker_error(answer.status, answer.text)
@@ -205,7 +201,7 @@ class Reads:
     async def _stream(
         self,
         request: Request,
-        build: Callable[[Adapter], WorkerRequest],
+        build: Build,
         seconds: float | None = None,
         *,
         headers: Mapping[str, str] | None = None,
@@ -216,7 +212,7 @@ class Reads:
         began = time.monotonic()
         for store in await self.stores.choose(request):
             try:
-                async with self.stores.ask(store, build(store.adapter), seconds) as answer:
+                async with self.stores.ask(store, await self.stores.built(store, build), seconds) as answer:
                     if answer.status in (502, 503, 504):
                         continue
                     if answer.status != 200:
@@ -225,14 +221,22 @@ class Reads:
                     kept = {"Content-Type": told.get("content-type", "application/octet-stream"), "Vary": "Accept"}
                     kept["TxLog-Worker"] = store.worker.name
                     length = int(told.get("content-length", -1))
-                    if change is None and 0 <= length <= SMALL_BYTES:
+                    if isinstance(build, Snapshot):
+                        kept["Content-Type"] = build.media
+                    unclean = isinstance(build, Snapshot) and not store.adapter.capabilities.hidden_marker
+                    if change is None and not unclean and 0 <= length <= SMALL_BYTES:
                         return web.Response(body=await answer.read(), headers={**kept, **(headers or {})})
                     response = web.StreamResponse(headers={**kept, **(headers or {})})
                     await response.prepare(request)
                     if request.method == "HEAD":
                         return response
-                    pieces = answer.content.iter_any()
-                    changed = aiter(pieces) if change is None else change(pieces)
+                    pieces: AsyncIterator[bytes] = answer.content.iter_any()
+                    if unclean:
+                        # As N-Quads, whatever was asked for.
+                        pieces = through(pieces, _cleaning(store.adapter))
+                        if isinstance(build, Snapshot) and build.media != N_QUADS:
+                            pieces = through(pieces, converter(FORMS[build.media]))
+                    changed = pieces if change is None else change(pieces)
                     try:
                         async for piece in changed:
                             await response.write(piece)
@@ -252,11 +256,14 @@ class Reads:
         """All statements as N-Quads, as of one moment, from one worker."""
         for store in await self.stores.choose(request):
             try:
-                async with self.stores.ask(store, _snapshot(store.adapter)) as answer:
+                async with self.stores.ask(store, store.adapter.snapshot(N_QUADS)) as answer:
                     if answer.status != 200:
                         continue
+                    pieces: AsyncIterator[bytes] = answer.content.iter_any()
+                    if not store.adapter.capabilities.hidden_marker:
+                        pieces = through(pieces, _cleaning(store.adapter))
                     try:
-                        async for piece in answer.content.iter_any():
+                        async for piece in pieces:
                             yield piece
                     except (TimeoutError, ClientError) as broken:
                         raise Unavailable("NoWorker", f"a worker broke off: {broken}; ask again", RETRY_S) from broken
@@ -307,9 +314,12 @@ class Reads:
             return await self._triples(request, _construct(subject, predicate, value, graphs), form, graph, headers)
         if not any((subject, predicate, value)) and graphs is None:
             if form.media in ("application/n-quads", "application/trig"):
-                return await self._stream(request, lambda adapter: adapter.snapshot(form.media), headers=headers)
+                return await self._stream(request, Snapshot(form.media), headers=headers)
             return await self._stream(
-                request, _snapshot, headers={**headers, "Content-Type": form.media}, change=_changed(converter(form))
+                request,
+                Snapshot(N_QUADS),
+                headers={**headers, "Content-Type": form.media},
+                change=_changed(converter(form)),
             )
         keep = _filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
 
@@ -317,7 +327,9 @@ class Reads:
             kept = _lines(pieces, keep)
             return kept if form.media == N_QUADS else through(kept, converter(form))
 
-        return await self._stream(request, _snapshot, headers={**headers, "Content-Type": form.media}, change=change)
+        return await self._stream(
+            request, Snapshot(N_QUADS), headers={**headers, "Content-Type": form.media}, change=change
+        )
 
     async def graph(self, request: Request, graph: str) -> Response:
         """One graph (``<iri>``, "" for the default graph); empty when there is none of that name, as in RDF4J."""
@@ -330,12 +342,10 @@ class Reads:
     ) -> Response:
         """What a CONSTRUCT gives, as statements of one graph."""
         if form.media in TRIPLES_OF_WORKERS:
-            return await self._stream(
-                request, lambda adapter: adapter.query(text, form.media, union=False), headers=headers
-            )
+            return await self._stream(request, Asking(text, form.media, union=False), headers=headers)
         return await self._stream(
             request,
-            lambda adapter: adapter.query(text, N_TRIPLES, union=False),
+            Asking(text, N_TRIPLES, union=False),
             headers={**headers, "Content-Type": form.media},
             change=_changed(converter(form, graph)),
         )
@@ -364,8 +374,14 @@ def form_of(request: Request, offered: Sequence[str]) -> Form:
     return FORMS[media]
 
 
-def _snapshot(adapter: Adapter) -> WorkerRequest:
-    return adapter.snapshot(N_QUADS)
+def _cleaning(adapter: Adapter) -> Convert:
+    """A worker's N-Quads without anything of ours."""
+
+    def convert(source: IO[bytes], sink: IO[bytes]) -> None:
+        for lines in adapter.cleaned(iter(lambda: source.read(CLEANED_BYTES), b"")):
+            sink.write(lines)
+
+    return convert
 
 
 def _changed(convert: Convert) -> Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ from txlog.runtime.registry import WorkerState
 from txlog.runtime.site import Site
 from txlog.runtime.watermark import Watermark
 from txlog.runtime.web import Request, seconds_of
+from txlog.server.frontdoor.forms import N_QUADS
+from txlog.sparql import hide_marker, uses_graph, with_dataset
 from txlog.workers import ADAPTERS, Adapter
 from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
 
@@ -24,6 +26,27 @@ CONNECTIONS_MAX = 256
 RETRY_S = 1
 _READABLE = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
 """States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view; it is asked last."""
+
+
+class Asking(NamedTuple):
+    """A query that hides system graphs; the fields are those of :meth:`txlog.workers.Adapter.query`."""
+
+    text: str
+    accept: str
+    union: bool
+    default: Sequence[str] = ()
+    named: Sequence[str] = ()
+
+
+class Snapshot(NamedTuple):
+    """All statements; what an engine does not give out in this form, without anything of ours, comes as N-Quads that
+    have to be cleaned (:attr:`txlog.workers.base.Capabilities.hidden_marker`)."""
+
+    media: str
+
+
+Build = Callable[[Adapter], WorkerRequest] | Asking | Snapshot
+"""What to ask: the same of every engine, or as it has to be said to each."""
 
 
 class Store(NamedTuple):
@@ -99,12 +122,30 @@ class Stores:
         finally:
             response.release()
 
-    async def fetch(self, request: Request, build: Callable[[Adapter], WorkerRequest]) -> WorkerResponse:
+    async def built(self, store: Store, build: Build) -> WorkerRequest:
+        """The request to this worker. :class:`Unreachable` when it has to be asked for its graphs first, and is not to
+        be reached."""
+        adapter = store.adapter
+        able = adapter.capabilities
+        if isinstance(build, Snapshot):
+            return adapter.snapshot(build.media if able.hidden_marker else N_QUADS)
+        if not isinstance(build, Asking):
+            return build(adapter)
+        text, union, default, named = build.text, build.union, build.default, build.named
+        if not able.hidden_marker:
+            text = hide_marker(text)
+        if able.union_of and union and not default and not named and uses_graph(text):
+            async with self.ask(store, adapter.contexts()) as answer:
+                told = WorkerResponse(answer.status, lower(answer.headers), await answer.read())
+            text, union = with_dataset(text, able.union_of, adapter.contexts_in(told)), False
+        return adapter.query(text, build.accept, union=union, default_graphs=default, named_graphs=named)
+
+    async def fetch(self, request: Request, build: Build) -> WorkerResponse:
         """A whole, small answer from the first worker that gives one."""
         stores = await self.choose(request)
         for store in stores:
             try:
-                async with self.ask(store, build(store.adapter)) as response:
+                async with self.ask(store, await self.built(store, build)) as response:
                     return WorkerResponse(response.status, lower(response.headers), await response.read())
             except (TimeoutError, Unreachable, ClientError, OSError):
                 continue

@@ -1,0 +1,68 @@
+"""Literals as Oxigraph writes them: ``01`` and ``"1"^^xsd:int`` are ``"1"^^xsd:integer``, ``1.10`` is ``1.1``.
+
+Engines rewrite literals in ways of their own (docs/limits.md). An engine that is not Oxigraph is given these forms, and
+what it gives out is written in them again, so that the digests of all engines compare. What the form is says Oxigraph's
+own code, in this process: nothing is written down here that could differ from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import pyoxigraph as ox
+
+_HELD: Final = 1 << 16
+"""Literals whose form is remembered, some 100 bytes each."""
+_LITERAL: Final = re.compile(
+    # Of a datatype that has a canonical form, with a language tag in capitals, or with what may be escaped.
+    rb'"(?:[^"\\]|\\.)*"(?:\^\^<http://www\.w3\.org/2001/XMLSchema#[A-Za-z]+>|@[A-Za-z0-9-]*[A-Z][A-Za-z0-9-]*)'
+    rb'|"(?=[^"]*[\\\x00-\x1f\x7f])(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?',
+    re.DOTALL,
+)
+_SUSPECT: Final = re.compile(
+    rb'"\^\^<http://www\.w3\.org/2001/XMLSchema#|"@[A-Za-z0-9-]*[A-Z]|[\\\x00-\x09\x0b-\x1f\x7f]'
+)
+_BEFORE: Final = b"<x:s> <x:p> "
+
+
+@lru_cache(_HELD)
+def canonical_literal(literal: bytes) -> bytes:
+    """One literal of N-Quads in the form in which Oxigraph gives it out. ``SyntaxError`` when it is none."""
+    store = ox.Store()
+    store.load(_BEFORE + literal + b" .\n", format=ox.RdfFormat.N_QUADS)
+    line = store.dump(format=ox.RdfFormat.N_QUADS)
+    assert line is not None, "it is given back, not written to a file"
+    return line[len(_BEFORE) : line.rindex(b" .")]
+
+
+def canonical_lines(lines: bytes) -> bytes:
+    """N-Quads, or payloads of :data:`~txlog.model.entry.KIND_QUADS`, whole lines: the same with every literal in its
+    canonical form. Lines stay where they are, also those that have become equal."""
+    if not _SUSPECT.search(lines):
+        return lines
+    return _LITERAL.sub(lambda found: canonical_literal(found[0]), lines)
+
+
+def cleaned(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:
+    """N-Quads in pieces cut anywhere, as whole lines with canonical literals, without the lines that begin with
+    ``system``."""
+    rest = b""
+    for chunk in chunks:
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            rest += chunk
+            continue
+        whole, rest = rest + head + b"\n", tail
+        if found := _clean(whole, system):
+            yield found
+    if rest and (found := _clean(rest, system)):
+        yield found
+
+
+def _clean(lines: bytes, system: bytes) -> bytes:
+    if system in lines:
+        lines = b"".join([line for line in lines.splitlines(keepends=True) if not line.startswith(system)])
+    return canonical_lines(lines)
