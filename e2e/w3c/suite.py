@@ -61,12 +61,13 @@ class World:
 
 @dataclass(frozen=True)
 class Query:
-    """``text`` names its own base; ``result``: the file with what must come out."""
+    """``text`` names its own base; ``result``: the file with what must come out; ``lax``: how often is left open."""
 
     name: str
     text: str
     before: World
     result: str
+    lax: bool
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ class _Manifest:
             return Update(name, self._text(request), self._world(action, _UT, _UT + "graph"), after)
         text = self._text(self._path(self._one(action, _QT + "query")))
         result = self._path(self._one(test, _MF + "result"))
-        return Query(name, text, self._world(action, _QT, _QT + "graph", text), result)
+        lax = ox.NamedNode(_MF + "LaxCardinality") in self._all(test, _MF + "resultCardinality")
+        return Query(name, text, self._world(action, _QT, _QT + "graph", text), result, lax)
 
     def _world(self, node: Term, words: str, graph: str, text: str = "") -> World:
         default = tuple(self._path(term) for term in self._all(node, words + "data"))

@@ -1,0 +1,267 @@
+"""``make w3c``: the W3C's tests of SPARQL 1.1 queries and updates, through a master and straight at its store's engine.
+
+A master (one process, one Oxigraph that carries out its log) and a second Oxigraph that nobody stands before get the
+same data, and the same queries and updates. What each says is judged by the suite. The last line of stdout is JSON:
+``{"passed", "failed", "engine_passed", ...}``; ``passed`` and ``failed`` are the master's. A difference that
+docs/w3c.md does not list is a miss; so is one that it lists and that is not there.
+
+A master's default graph is the union of all graphs, as RDF4J's is: the suite's queries are asked with
+``default-graph-uri=null``, RDF4J's name for the default graph alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import urlencode, urlsplit
+
+import pyoxigraph as ox
+
+from bench.masters import CannotMeasure
+from bench.report import Report, console, show, table
+from e2e.door import TIMEOUT_S, Door, Oxigraph, door
+from e2e.w3c.results import Found, Statements, media_of, read_answer, read_result, said, same, statements_of
+from e2e.w3c.suite import Query, Suite, Update, World, quads_of
+from e2e.w3c.worlds import N_QUADS, fill, lines_of
+
+LISTED: Final = Path(__file__).parents[2] / "docs" / "w3c.md"
+STORES: Final = {"worker": True}
+SHOWN_MAX: Final = 30
+
+
+class Refused(Exception):
+    """An answer that is no success: status and text."""
+
+
+class Asked(Protocol):
+    """Who is tested. :class:`Refused` says why a query or an update was not carried out."""
+
+    def fill(self, quads: Sequence[ox.Quad]) -> None: ...
+    def query(self, text: str, media: str) -> bytes: ...
+    def update(self, text: str) -> None: ...
+    def contents(self) -> Statements: ...
+
+
+class Through:
+    """A master, as its clients see it."""
+
+    def __init__(self, at: Door) -> None:
+        self._door = at
+
+    def fill(self, quads: Sequence[ox.Quad]) -> None:
+        fill(self._door, quads)
+
+    def query(self, text: str, media: str) -> bytes:
+        form = urlencode({"query": text} if _names_graphs(text) else {"query": text, "default-graph-uri": "null"})
+        return self._get("POST", "", form.encode(), media)
+
+    def update(self, text: str) -> None:
+        answer = self._door.update(text)
+        if answer.status != 204:
+            raise Refused(f"{answer.status} {answer.text.strip()}")
+
+    def contents(self) -> Statements:
+        return statements_of(ox.parse(self._get("GET", "/statements", b"", N_QUADS), ox.RdfFormat.N_QUADS))
+
+    def _get(self, method: str, path: str, body: bytes, media: str) -> bytes:
+        headers = {"Accept": media, "Content-Type": "application/x-www-form-urlencoded"} if body else {"Accept": media}
+        answer = self._door.request(method, path, body, headers)
+        if answer.status != 200:
+            raise Refused(f"{answer.status} {answer.text.strip()}")
+        return answer.text.encode()
+
+
+class Engine:
+    """The store alone."""
+
+    def __init__(self, url: str) -> None:
+        self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def fill(self, quads: Sequence[ox.Quad]) -> None:
+        self._ask("PUT", "/store", lines_of(quads), {"Content-Type": N_QUADS})
+
+    def query(self, text: str, media: str) -> bytes:
+        headers = {"Content-Type": "application/sparql-query", "Accept": media}
+        return self._ask("POST", "/query", text.encode(), headers)
+
+    def update(self, text: str) -> None:
+        self._ask("POST", "/update", text.encode(), {"Content-Type": "application/sparql-update"})
+
+    def contents(self) -> Statements:
+        return statements_of(ox.parse(self._ask("GET", "/store", b"", {"Accept": N_QUADS}), ox.RdfFormat.N_QUADS))
+
+    def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> bytes:
+        self._http.request(method, path, body=body, headers=headers)
+        answer = self._http.getresponse()
+        data = answer.read()
+        if answer.status >= 300:
+            raise Refused(f"{answer.status} {data.decode('utf-8', 'replace').strip()}")
+        return data
+
+
+class Verdict(NamedTuple):
+    """``why``: "" for a test that passed."""
+
+    name: str
+    why: str
+
+    @property
+    def word(self) -> str:
+        return "failed" if self.why else "passed"
+
+
+class Judge:
+    """Carries out tests at one of both; data that is still there is not sent again."""
+
+    def __init__(self, suite: Suite, asked: Asked) -> None:
+        self._suite = suite
+        self._asked = asked
+        self._holds: World | None = None
+
+    def verdict(self, test: Query | Update) -> Verdict:
+        """What the suite says of the answer to one test."""
+        if self._holds != test.before:
+            self._asked.fill(quads_of(self._suite, test.before))
+            self._holds = test.before
+        try:
+            return Verdict(test.name, self._query(test) if isinstance(test, Query) else self._update(test))
+        except Refused as refused:
+            return Verdict(test.name, str(refused)[:300])
+        except (SyntaxError, ValueError) as wrong:
+            return Verdict(test.name, f"an answer that cannot be read: {wrong}"[:300])
+
+    def _query(self, test: Query) -> str:
+        is_rdf = test.result.endswith((".ttl", ".rdf"))
+        triples = self._suite.triples(test.result) if is_rdf else None
+        wanted = read_result(self._suite.read(test.result), test.result, triples)
+        media = media_of(test.result, wanted)
+        found = read_answer(self._asked.query(test.text, media), media)
+        return "" if same(wanted, found, lax=test.lax) else _told(wanted, found)
+
+    def _update(self, test: Update) -> str:
+        self._holds = None
+        self._asked.update(test.request)
+        wanted, found = statements_of(quads_of(self._suite, test.after)), self._asked.contents()
+        return "" if same(wanted, found) else _told(wanted, found)
+
+
+def _told(wanted: Found, found: Found) -> str:
+    return f"{said(found)}; wanted: {said(wanted)}"
+
+
+def _names_graphs(text: str) -> bool:
+    """Whether the query has a dataset of its own, which ``default-graph-uri`` would replace."""
+    return "FROM" in text.upper().split()
+
+
+class Listed(NamedTuple):
+    """A line of docs/w3c.md: what master and engine each come to, and why."""
+
+    master: str
+    engine: str
+    why: str
+
+
+def listed(text: str) -> dict[str, Listed]:
+    """The lines ``| test | master | engine | why |`` of the document. ValueError for one that says nothing."""
+    found: dict[str, Listed] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("| `") and len(cells) == 4:
+            name = cells[0].strip("`")
+            if name in found:
+                raise ValueError(f"{name} is listed twice")
+            if not {cells[1], cells[2]} <= {"passed", "failed"} or not cells[3]:
+                raise ValueError(f"a line that says nothing: {line}")
+            found[name] = Listed(*cells[1:])
+    return found
+
+
+def unexplained(master: Sequence[Verdict], engine: Sequence[Verdict], known: dict[str, Listed]) -> list[str]:
+    """What the list does not say, and what it says and is not so. Listed are all tests that not both pass."""
+    wrong = []
+    seen: set[str] = set()
+    for through, straight in zip(master, engine, strict=True):
+        seen.add(through.name)
+        line = known.get(through.name, Listed("passed", "passed", ""))
+        if (through.word, straight.word) != (line.master, line.engine):
+            wrong.append(
+                f"{through.name}: the master {through.word}, the engine {straight.word}; "
+                f"docs/w3c.md says {line.master} and {line.engine}"
+                + "".join(f"\n    {who}: {v.why}" for who, v in (("master", through), ("engine", straight)) if v.why)
+            )
+    return wrong + [f"{name}: listed in docs/w3c.md, and no test of the suite" for name in known.keys() - seen]
+
+
+def both(
+    folder: Path, suite: Suite, tests: Sequence[Query | Update], progress: Callable[[int], None] = lambda _: None
+) -> tuple[list[Verdict], list[Verdict]]:
+    """The verdicts on a master and on its store's engine, in the order of ``tests``."""
+    with door(folder / "door", STORES, tuple(STORES)) as at:
+        alone = Oxigraph(folder / "engine", folder / "engine.log")
+        with closing(alone), closing(Engine(alone.url)) as engine:
+            through, straight = Judge(suite, Through(at)), Judge(suite, engine)
+            verdicts: tuple[list[Verdict], list[Verdict]] = ([], [])
+            for done, test in enumerate(tests, 1):
+                verdicts[0].append(through.verdict(test))
+                verdicts[1].append(straight.verdict(test))
+                progress(done)
+            return verdicts
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.w3c.run", description=__doc__)
+    parser.add_argument("--only", default="", help="tests whose name contains this; then the list is not complete")
+    options = parser.parse_args(arguments)
+    report = Report("w3c")
+    suite = Suite()
+    tests = [test for test in suite.tests if options.only in test.name]
+    if not tests:
+        parser.error(f"no test's name contains {options.only!r}")
+    names = {test.name for test in tests}
+    known = {name: line for name, line in listed(LISTED.read_text()).items() if not options.only or name in names}
+    shown = time.monotonic()
+
+    def progress(done: int) -> None:
+        nonlocal shown
+        if time.monotonic() > shown + 5:
+            shown = time.monotonic()
+            console.print(f"{done} of {len(tests)} tests")
+
+    folder = Path(tempfile.mkdtemp(prefix="txlog-w3c-"))
+    try:
+        master, engine = both(folder, suite, tests, progress)
+    except CannotMeasure as wrong:
+        report.failed("all tests are carried out", str(wrong))
+        return report.end()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    rows = [
+        (through.name, through.word, straight.word, known[through.name].why if through.name in known else "")
+        for through, straight in zip(master, engine, strict=True)
+        if through.why or straight.why
+    ]
+    show(table("not passed by both", ("test", "master", "engine", "why"), rows))
+    wrong_lines = unexplained(master, engine, known)
+    for line in wrong_lines[:SHOWN_MAX]:
+        print(line)
+    report.figure("passed", sum(not verdict.why for verdict in master))
+    report.figure("failed", sum(bool(verdict.why) for verdict in master))
+    report.figure("engine_passed", sum(not verdict.why for verdict in engine))
+    report.equal("unexplained", len(wrong_lines), 0)
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
