@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-peers faults rejoin recovery-crashes soak rolling determinism w3c fuzz clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers faults rejoin recovery-crashes soak rolling determinism w3c fuzz clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -92,6 +92,9 @@ demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres los
 
 bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle ROUNDS=3 APPENDS=500 PROFILE=1)
 	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
+
+bench-door: native ## what the front door costs: updates, uploads, proxied queries, a large result (ONLY=insert10,upload,query,stream ROUNDS=3)
+	$(BIN)/python -m e2e.bench_door $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleaved (ROUNDS=5 SYSTEMS=txlog,etcd CASES=c1,c64)
 	$(BIN)/python -m bench.peers.programs || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock

@@ -78,13 +78,23 @@ def rss_mb(pid: int) -> float:
     return _status_mb(f"/proc/{pid}/status", "VmRSS:")
 
 
+def forget_peak(pid: int) -> float:
+    """Of a process: its peak of memory is from now on where it stands now, in MB. Source: proc(5), clear_refs."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return rss_mb(pid)
+
+
+def peak_mb(pid: int) -> float:
+    """The most resident memory since :func:`forget_peak`, in MB; 0 when the process is gone."""
+    return _status_mb(f"/proc/{pid}/status", "VmHWM:")
+
+
 def grown_mb(run: Callable[[], object]) -> float:
     """How far ``run`` brought the memory of this process above where it was before. Not by ``ru_maxrss``: a process
     inherits that from the one that started it."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is where it stands now, proc(5)
-    before = rss_mb(os.getpid())
+    before = forget_peak(os.getpid())
     run()
-    return _status_mb("/proc/self/status", "VmHWM:") - before
+    return peak_mb(os.getpid()) - before
 
 
 def _status_mb(path: str, field: str) -> float:

@@ -101,10 +101,12 @@ class Oxigraph:
 
 
 class Door:
-    """``stores``: by name; those in :attr:`prompt` carry out each write before :meth:`update` returns."""
+    """``stores``: by name; those in :attr:`prompt` carry out each write before :meth:`update` returns. ``pid``: the
+    master's."""
 
-    def __init__(self, url: str, stores: Mapping[str, Oxigraph], prompt: tuple[str, ...]) -> None:
+    def __init__(self, url: str, stores: Mapping[str, Oxigraph], prompt: tuple[str, ...], pid: int) -> None:
         self.url = url
+        self.pid = pid
         self.stores = stores
         self.prompt = prompt
         self.master = MasterClient(url, TIMEOUT_S)
@@ -193,6 +195,6 @@ def door(folder: Path, stores: Mapping[str, bool], prompt: tuple[str, ...]) -> I
         masters = stack.enter_context(
             three_masters(folder / "masters", nodes=nodes, start_s=TIMEOUT_S, workers=workers)
         )
-        made = Door(masters.urls[0], running, prompt)
+        made = Door(masters.urls[0], running, prompt, masters.pids[nodes[0][0]])
         stack.callback(made.close)
         yield made
