@@ -62,6 +62,17 @@ _PLAIN = re.compile(
     % (_S, _S, _S, _S, PLAIN_IRI, _S, _S)
     + rb"((?:%s\.%s|)*+(?:%s|)?+)(?(2)\}%s)\}%s;?%s" % (_PLAIN_LAST, _S, _PLAIN_LAST, _S, _S, _S)
 )
+# The same with the commonest short ways: prefixed names without anything special in them, and integers. Strings and
+# IRIs are passed over; what else could hold the like of a name (a comment, another string) is not plain afterwards.
+_SHORT_PREFIX = re.compile(rb"%s(?i:PREFIX)[ \t\r\n]++([A-Za-z][A-Za-z0-9]*+|):%s(%s)" % (_S, _S, PLAIN_IRI))
+_SHORT_HEAD = re.compile(rb"%s(?i:INSERT|DELETE)[ \t\r\n]++(?i:DATA)%s\{" % (_S, _S))
+_SHORT = re.compile(
+    rb'"(?:[^"\\\r\n]++|\\.|)*+"|<[^<>\s]*+>'
+    rb"|(?<=[\s{^])(?:([A-Za-z][A-Za-z0-9]*+|):([A-Za-z0-9_][A-Za-z0-9_\-]*+)|([+\-]?[0-9]++))(?=[\s}])"
+)
+_SHORT_BYTES_MAX: Final = 64 << 10
+_SHORT_IRI_MAX: Final = 200
+"""Longer, and names could come to a flood."""
 _OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _PLACE = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
@@ -69,6 +80,8 @@ _PLACE = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
 # The first operation fails when it is executed, so the judge parses everything and runs nothing.
 _BARRIER: Final = "DROP GRAPH <x:no-such-graph>;\n"
 _judge = pyoxigraph.Store()
+_SYSTEM_NAME: Final = SYSTEM_GRAPHS.encode()
+_DEFAULT_PREFIXES: Final = {prefix.encode(): iri.encode() for prefix, iri in DEFAULT_PREFIXES.items()}
 
 
 def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], int]) -> Prepared:
@@ -114,14 +127,42 @@ def parses(text: str) -> bool:
 
 def _plain(text: str) -> Prepared | None:
     """The transaction, where no parser is needed to see it."""
-    if SYSTEM_GRAPHS in text or not text.isascii():
+    if not text.isascii():
         return None
-    found = _PLAIN.fullmatch(text.encode())
+    body = text.encode()
+    found = _PLAIN.fullmatch(body)
     if found is None:
+        body = _in_full(body)
+        found = _PLAIN.fullmatch(body)
+    if found is None or _SYSTEM_NAME in body:
         return None
     end = b" %s ." % found[2] if found[2] else b" ."
     lines = [b"%s %s %s%s" % (*terms, end) for terms in _PLAIN_TRIPLES.findall(found[3])]
     return quads((), lines) if found[1] else quads(lines, ())
+
+
+def _in_full(body: bytes) -> bytes:
+    """One INSERT DATA or DELETE DATA with its prefixed names and integers in full, or b""."""
+    if len(body) > _SHORT_BYTES_MAX:
+        return b""
+    prefixes, at = dict(_DEFAULT_PREFIXES), 0
+    while (found := _SHORT_PREFIX.match(body, at)) is not None:
+        iri = found[2][1:-1]
+        if len(iri) > _SHORT_IRI_MAX or b"/." in iri:
+            return b""
+        prefixes[found[1]] = iri
+        at = found.end()
+    if _SHORT_HEAD.match(body, at) is None:
+        return b""
+
+    def full(found: re.Match[bytes]) -> bytes:
+        prefix, local, number = found.groups()
+        if local is not None:
+            iri = prefixes.get(prefix)
+            return found[0] if iri is None else b"<%s%s>" % (iri, local)
+        return found[0] if number is None else b'"%s"^^<http://www.w3.org/2001/XMLSchema#integer>' % number
+
+    return _SHORT.sub(full, body[at:])
 
 
 class _Update:
