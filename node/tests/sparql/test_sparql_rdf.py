@@ -97,7 +97,7 @@ def test_relative_iris_are_resolved() -> None:
         ("", "text/turtle", "rel", [], BadInput, "baseURI 'rel'"),
         ("", "text/turtle", None, ["a:g"], BadInput, "neither an N-Triples IRI"),
         ("", "text/turtle", None, ["<rel>"], BadInput, "no absolute IRI"),
-        ("", "text/turtle", None, ["_:b"], BadInput, "a blank node names no graph"),
+        ("", "text/turtle", None, ["_:b"], BadInput, "no blank node of this repository"),
         ("", "text/turtle", None, ["<urn:txlog:system:1>"], SystemGraphNamed, "choose another name"),
         ("", "text/turtle", "urn:txlog:system:", [], SystemGraphNamed, "choose another name"),
         ("<a:s> <a:p> <a:o> <urn:txlog:system> .", "text/x-nquads", None, [], SystemGraphNamed, "urn:txlog:system"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from txlog.sparql.blank import STEM
 from txlog.sparql.terms import DEFAULT_PREFIXES
 from txlog.sparql.tokens import Token
 
@@ -18,7 +19,7 @@ def drawn(word: str, bits: int) -> str:
     if word == "RAND":
         return f'("{(bits >> 75) / (1 << 53)!r}"^^<{_DOUBLE}>)'
     if word == "BNODE":
-        return f"<urn:txlog:bnode:{bits:032x}:0>"
+        return f"<{STEM}{bits:032x}:0>"
     # RFC 4122, version 4.
     text = f"{bits & ~(0xF << 76) & ~(0x3 << 62) | 4 << 76 | 2 << 62:032x}"
     name = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

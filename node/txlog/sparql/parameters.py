@@ -12,6 +12,7 @@ from typing import Final
 import pyoxigraph
 
 from txlog.model.errors import BadInput
+from txlog.sparql.blank import iri_of
 from txlog.sparql.tokens import Token, malformed, tokens
 from txlog.sparql.unfolding import UNFOLDED_BYTES_MAX, check_unfolded
 
@@ -21,12 +22,15 @@ _OPEN: Final = {"{": "}", "(": ")", "[": "]"}
 
 
 def parse_binding(name: str, text: str) -> str:
-    """The value of ``$name``, a term in N-Triples, as SPARQL. BadInput when it is none, or a blank node."""
+    """The value of ``$name``, a term in N-Triples, as SPARQL. BadInput when it is none, or a blank node that is none of
+    the repository's."""
     try:
         [quad] = pyoxigraph.parse(f"<x:s> <x:p> {text} .", pyoxigraph.RdfFormat.N_TRIPLES)
         term = quad.object
     except (SyntaxError, ValueError):
         term = None
+    if isinstance(term, pyoxigraph.BlankNode) and (iri := iri_of(term.value)) is not None:
+        return f"<{iri}>"
     if not isinstance(term, pyoxigraph.NamedNode | pyoxigraph.Literal):
         raise BadInput(f"${name[:40]}={text[:80]}: an IRI in <> or a literal in N-Triples")
     return str(term)

@@ -12,6 +12,7 @@ from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, Unsupported
 from txlog.model.quads import encode_quads, split_graph
 from txlog.sparql.binary import read_rdf
+from txlog.sparql.blank import MARK, named_lines
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdfjson import read_rdf_json
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
@@ -73,7 +74,7 @@ _CHARSETS: Final = {"utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "asc
 
 
 class Skolem:
-    """Gives blank nodes names that no other body has: ``urn:txlog:bnode:<32 hex>:<n>``, drawn once for each body."""
+    """Gives blank nodes names that no other body has (``blank.py``), drawn once for each body."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
@@ -93,7 +94,7 @@ class Skolem:
             known = names.get(term)
             if known is None:
                 if not self._stem:
-                    self._stem = b"<urn:txlog:bnode:%032x:" % (self._draw() & (1 << 128) - 1)
+                    self._stem = b"<%s%032x:" % (MARK, self._draw() & (1 << 128) - 1)
                 known = names[term] = b"%s%d>" % (self._stem, self._count)
                 self._count += 1
             return known
@@ -118,7 +119,7 @@ def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
         label = term[2:]
         plain = label.isalnum() and label.isascii()
         # A label may hold what no IRI may; an x keeps its hexadecimal apart from plain labels that look like it.
-        return b"<urn:txlog:bnode:%s:%s>" % (stem, label if plain else b"x-" + label.hex().encode())
+        return b"<%s%s:%s>" % (MARK, stem, label if plain else b"x-" + label.hex().encode())
 
     lines = nquads.split(b"\n")
     for at, line in enumerate(lines):
@@ -227,7 +228,7 @@ def _context(term: str) -> bytes:
     if term == "null":
         return b""
     if term.startswith("_:"):
-        raise BadInput(f"context {term[:200]}: a blank node names no graph here; use an IRI in <>")
+        raise BadInput(f"context {term[:200]}: no blank node of this repository; use an IRI in <>")
     if not (term.startswith("<") and term.endswith(">")):
         raise BadInput(f"context {term[:200]!r} is neither an N-Triples IRI in <> nor null")
     refuse_system(term[1:-1])
@@ -237,11 +238,14 @@ def _context(term: str) -> bytes:
         raise BadInput(f"context {term[:200]} is no absolute IRI") from None
 
 
-def prepare_rdf(body: bytes, media_type: str, *, base: str | None, contexts: list[str], draw: Draw) -> Prepared:
+def prepare_rdf(
+    body: bytes, media_type: str, *, base: str | None, contexts: list[str], draw: Draw, same_nodes: bool = False
+) -> Prepared:
     """An upload to the quads it adds.
 
     ``contexts`` are N-Triples IRIs or ``null`` (the default graph); when there are any, every statement goes to each of
-    them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes.
+    them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes. Those
+    are new ones, as RDF says; with ``same_nodes`` those with a label of ours are what they were.
 
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
     ``SystemGraphNamed``, ``TooLarge`` (it unfolds to more than a transaction may hold). Source: RDF4J REST protocol,
@@ -252,7 +256,8 @@ def prepare_rdf(body: bytes, media_type: str, *, base: str | None, contexts: lis
         if plain is not None:
             return plain
     graphs = [_context(context) for context in contexts]
-    nquads, _ = Skolem(draw).body(nquads_of(body, media_type, base))
+    nquads = nquads_of(body, media_type, base)
+    nquads, _ = Skolem(draw).body(named_lines(nquads) if same_nodes else nquads)
     lines: Iterable[bytes] = lines_of(nquads)
     # Names of blank nodes and of several graphs are longer than what they stand for.
     more = sum(len(graph) + 1 for graph in graphs) * nquads.count(b"\n") + len(nquads) * (
@@ -303,7 +308,8 @@ def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
 def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) -> Prepared:
     """N-Quads to add and to delete as one transaction; a quad in both is added (deletes come first).
 
-    Blank nodes in ``adds`` get names; in ``deletes`` they are refused, for they name nothing. Raises ``BadInput`` and
+    Blank nodes in ``adds`` get names; in ``deletes`` those with a label of ours are meant, others are refused, for they
+    name nothing. Raises ``BadInput`` and
     ``SystemGraphNamed``.
     """
     added = _bytes(adds)
@@ -318,6 +324,7 @@ def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) 
     added, _ = Skolem(draw).body(added)
     if removed:
         check_terms(removed)
+        removed = named_lines(removed)
         refuse_blank_deletes(removed, "MALFORMED DATA")
     adding = dict.fromkeys(lines_of(added))
     return quads((line for line in lines_of(removed) if line not in adding), adding)

@@ -15,6 +15,7 @@ from xml.parsers import expat
 import pyoxigraph as ox
 
 from txlog.model.errors import BadInput
+from txlog.sparql.blank import named
 from txlog.sparql.joined import drop, join, remove
 from txlog.sparql.parameters import UpdateGraphs, with_parameters
 from txlog.sparql.prepared import Prepared
@@ -133,7 +134,7 @@ def _term(element: _Element) -> str | None:
             refuse_system(text)
             return str(ox.NamedNode(text))
         if element.name == "bnode":
-            return str(ox.BlankNode(text))
+            return named(str(ox.BlankNode(text)))
         if element.name == "literal":
             return _literal(text, element.attributes.get("xml:lang"), element.attributes.get("datatype"))
     except (ValueError, binascii.Error) as wrong:

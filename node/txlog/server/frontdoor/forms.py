@@ -68,9 +68,8 @@ ALIASES: Final = {
     "text/xml": "application/rdf+xml",
     "application/json": "application/rdf+json",
 }
-OF_WORKERS: Final = ("text/turtle", N_TRIPLES, "application/rdf+xml", N_QUADS, "application/trig", "text/n3")
-"""What a worker writes itself for CONSTRUCT; the first is for a client that takes anything."""
-TRIPLES_OF_WORKERS: Final = OF_WORKERS[:3]
+LIKED: Final = ("text/turtle", *FORMS)
+"""Of triples; the first is for a client that takes anything."""
 TABLES: Final = (RESULTS_JSON, "application/sparql-results+xml", "text/csv", "text/tab-separated-values")
 TABLE_ALIASES: Final = {
     "application/json": RESULTS_JSON,

@@ -17,11 +17,12 @@ import pyoxigraph as ox
 
 from txlog.model.errors import BadInput, Conflict, NotAcceptable, Unavailable
 from txlog.runtime.web import Request, Response, bytes_answer
+from txlog.server.frontdoor.blank import blank_again, blank_quad, blank_term
 from txlog.server.frontdoor.forms import (
     BINARY_TABLE,
     BOOLEAN,
     FORMS,
-    OF_WORKERS,
+    LIKED,
     RESULTS_JSON,
     TABLE_ALIASES,
     TABLES,
@@ -100,7 +101,7 @@ class Overlay:
         def work() -> tuple[bytes, int]:
             found = list(_matching(self._store, terms, graphs))
             out = io.BytesIO()
-            form.write(found if form.quads else _merged(found), out)
+            form.write(map(blank_quad, found if form.quads else _merged(found)), out)
             return out.getvalue(), len(found)
 
         return await _in_thread(work)
@@ -152,11 +153,11 @@ def _answered(store: ox.Store, asked: Question) -> Response:
     except (SyntaxError, ValueError) as wrong:
         raise BadInput(f"MALFORMED QUERY: {wrong}") from None
     if isinstance(found, ox.QueryTriples):
-        media = accepted(asked.accept, (*OF_WORKERS, *FORMS), {})
+        media = accepted(asked.accept, LIKED, {})
         if media is None:
             raise NotAcceptable(f"Accept: {asked.accept[:100]}; there are {', '.join(FORMS)}")
         out = io.BytesIO()
-        FORMS[media].write((ox.Quad(t.subject, t.predicate, t.object) for t in found), out)
+        FORMS[media].write((blank_quad(ox.Quad(t.subject, t.predicate, t.object)) for t in found), out)
         return bytes_answer(out.getvalue(), media)
     own = BOOLEAN if isinstance(found, ox.QueryBoolean) else BINARY_TABLE
     media = accepted(asked.accept, (*TABLES, own), TABLE_ALIASES)
@@ -168,8 +169,8 @@ def _answered(store: ox.Store, asked: Question) -> Response:
         assert isinstance(found, ox.QuerySolutions)
         names = [variable.value for variable in found.variables]
         out = io.BytesIO()
-        write_table(names, ([row[name] for name in names] for row in found), out)
+        write_table(names, ([blank_term(row[name]) for name in names] for row in found), out)
         return bytes_answer(out.getvalue(), media)
     body = found.serialize(format=_RESULTS[media])
     assert body is not None
-    return bytes_answer(body, media)
+    return bytes_answer(blank_again(media, body), media)

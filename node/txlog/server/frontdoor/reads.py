@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import IO, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -19,27 +19,28 @@ from txlog.model.errors import (
 )
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, bytes_answer, number_of, read_body, seconds_of, text_answer
+from txlog.server.frontdoor.blank import blank_again, blank_stream
 from txlog.server.frontdoor.forms import (
     ALIASES,
     BINARY_TABLE,
     BOOLEAN,
     FORMS,
+    LIKED,
     N_QUADS,
     N_TRIPLES,
-    OF_WORKERS,
     RESULTS_JSON,
     TABLE_ALIASES,
     TABLES,
-    TRIPLES_OF_WORKERS,
     Form,
     converter,
     to_binary_table,
 )
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri, term_of
-from txlog.server.frontdoor.stores import RETRY_S, Asking, Build, Snapshot, Stores, lower
+from txlog.server.frontdoor.stores import EVERYTHING, RETRY_S, Asking, Build, Stores, lower
 from txlog.server.frontdoor.tables import accept_of, accepted, table_answer
-from txlog.server.frontdoor.through import Convert, through
+from txlog.server.frontdoor.through import Convert, ending, through
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
+from txlog.sparql.blank import label_of
 from txlog.sparql.parameters import bind_query, cut_query, parse_binding
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
@@ -128,7 +129,7 @@ class Reads:
         build = Asking(asked.text, wanted, asked.union, asked.default, asked.named)
         if made == BOOLEAN:
             return await self._boolean(request, build)
-        if not made:
+        if not made or made == N_TRIPLES:
             return await self._stream(request, build, asked.seconds)
         change = _changed(to_binary_table if made == BINARY_TABLE else converter(FORMS[made]))
         return await self._stream(request, build, asked.seconds, headers={"Content-Type": made}, change=change)
@@ -205,10 +206,11 @@ class Reads:
         seconds: float | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        keep: Callable[[bytes], bool] | None = None,
         change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
     ) -> Response:
         """The answer of the first worker that gives one, piece by piece. When it breaks off, so does ours: the
-        client sees a body that does not end."""
+        client sees a body that does not end. ``keep``: which lines of it count; ``change``: to another form."""
         began = time.monotonic()
         for store in await self.stores.choose(request):
             try:
@@ -218,33 +220,30 @@ class Reads:
                     if answer.status != 200:
                         raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
                     told = lower(answer.headers)
-                    kept = {"Content-Type": told.get("content-type", "application/octet-stream"), "Vary": "Accept"}
-                    kept["TxLog-Worker"] = store.worker.name
+                    media = told.get("content-type", "application/octet-stream")
+                    kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
                     length = int(told.get("content-length", -1))
-                    if isinstance(build, Snapshot):
-                        kept["Content-Type"] = build.media
-                    unclean = isinstance(build, Snapshot) and not store.adapter.capabilities.hidden_marker
-                    if change is None and not unclean and 0 <= length <= SMALL_BYTES:
-                        return web.Response(body=await answer.read(), headers={**kept, **(headers or {})})
+                    unclean = build == EVERYTHING and not store.adapter.capabilities.hidden_marker
+                    if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
+                        body = blank_again(media, await answer.read())
+                        return web.Response(body=body, headers={**kept, **(headers or {})})
                     response = web.StreamResponse(headers={**kept, **(headers or {})})
                     await response.prepare(request)
                     if request.method == "HEAD":
                         return response
                     pieces: AsyncIterator[bytes] = answer.content.iter_any()
                     if unclean:
-                        # As N-Quads, whatever was asked for.
                         pieces = through(pieces, _cleaning(store.adapter))
-                        if isinstance(build, Snapshot) and build.media != N_QUADS:
-                            pieces = through(pieces, converter(FORMS[build.media]))
+                    if keep is not None:
+                        pieces = _lines(pieces, keep)
+                    pieces = blank_stream(media, pieces)
                     changed = pieces if change is None else change(pieces)
                     try:
-                        async for piece in changed:
-                            await response.write(piece)
+                        async with ending(changed):
+                            async for piece in changed:
+                                await response.write(piece)
                     except (TimeoutError, ClientError) as broken:
                         raise ConnectionResetError(f"the worker broke off: {broken}") from broken
-                    finally:
-                        if isinstance(changed, AsyncGenerator):
-                            await changed.aclose()  # a converter's thread is let go now, not when somebody cleans up
                     await response.write_eof()
                     return response
             except Unreachable:
@@ -300,7 +299,9 @@ class Reads:
         if answer.status != 200:
             raise _worker_error(answer.status, answer.text)
         found = adapters[-1].contexts_in(answer)
-        return table_answer(accept_of(request), ("contextID",), [[("uri", graph)] for graph in found])
+        rows = [(label_of(graph), graph) for graph in found]
+        cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
+        return table_answer(accept_of(request), ("contextID",), cells)
 
     async def statements(self, request: Request, names: Mapping[str, str]) -> Response:
         """Everything, or what matches subj, pred, obj and context."""
@@ -312,28 +313,16 @@ class Reads:
         if not form.quads or (graphs is not None and len(graphs) == 1):
             graph = graphs[0] if graphs is not None and form.quads else ""
             return await self._triples(request, _construct(subject, predicate, value, graphs), form, graph, headers)
-        if not any((subject, predicate, value)) and graphs is None:
-            if form.media in ("application/n-quads", "application/trig"):
-                return await self._stream(request, Snapshot(form.media), headers=headers)
-            return await self._stream(
-                request,
-                Snapshot(N_QUADS),
-                headers={**headers, "Content-Type": form.media},
-                change=_changed(converter(form)),
-            )
-        keep = _filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
-
-        def change(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-            kept = _lines(pieces, keep)
-            return kept if form.media == N_QUADS else through(kept, converter(form))
-
-        return await self._stream(
-            request, Snapshot(N_QUADS), headers={**headers, "Content-Type": form.media}, change=change
-        )
+        keep = None
+        if any((subject, predicate, value)) or graphs is not None:
+            keep = _filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
+        convert = None if form.media == N_QUADS else _changed(converter(form))
+        headers["Content-Type"] = form.media
+        return await self._stream(request, EVERYTHING, headers=headers, keep=keep, change=convert)
 
     async def graph(self, request: Request, graph: str) -> Response:
         """One graph (``<iri>``, "" for the default graph); empty when there is none of that name, as in RDF4J."""
-        form = form_of(request, (*OF_WORKERS, *FORMS))
+        form = form_of(request, LIKED)
         headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
         return await self._triples(request, _construct(None, None, None, [graph]), form, graph, headers)
 
@@ -341,7 +330,7 @@ class Reads:
         self, request: Request, text: str, form: Form, graph: str, headers: Mapping[str, str]
     ) -> Response:
         """What a CONSTRUCT gives, as statements of one graph."""
-        if form.media in TRIPLES_OF_WORKERS:
+        if form.media == N_TRIPLES:
             return await self._stream(request, Asking(text, form.media, union=False), headers=headers)
         return await self._stream(
             request,
@@ -361,8 +350,7 @@ def _made_here(asked: str, accept: str) -> str:
         if best is None and BOOLEAN in accept.lower():
             raise NotAcceptable("Accept: text/boolean is for ASK")
         return BINARY_TABLE if best == BINARY_TABLE else ""
-    best = accepted(accept, (*OF_WORKERS, *FORMS), ALIASES)
-    return "" if best is None or best in OF_WORKERS else best
+    return accepted(accept, LIKED, ALIASES) or ""
 
 
 def form_of(request: Request, offered: Sequence[str]) -> Form:
@@ -427,10 +415,11 @@ def _filter(terms: list[bytes | None], graphs: list[str] | None) -> Callable[[by
 
 async def _lines(pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
     rest = b""
-    async for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        kept = [line for line in whole if keep(line)]
-        if kept:
-            yield b"\n".join(kept) + b"\n"
-    if rest and keep(rest):
-        yield rest + b"\n"
+    async with ending(pieces):
+        async for piece in pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            kept = [line for line in whole if keep(line)]
+            if kept:
+                yield b"\n".join(kept) + b"\n"
+        if rest and keep(rest):
+            yield rest + b"\n"

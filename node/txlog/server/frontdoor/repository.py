@@ -9,6 +9,7 @@ import pyoxigraph
 
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.web import Handler, Request, Route
+from txlog.sparql.blank import iri_of, named
 from txlog.sparql.terms import refuse_system
 
 PREFIXES = ("", "/rdf4j-server")
@@ -43,8 +44,9 @@ def term_of(request: Request, name: str) -> str | None:
     term = str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
     if term.startswith("<"):
         refuse_system(term[1:-1])
+    term = named(term)
     if term.startswith("_:"):
-        raise BadInput(f"{name}={text[:80]}: a blank node names nothing here; use the IRI that it was given")
+        raise BadInput(f"{name}={text[:80]}: no blank node of this repository; they are called _:txlog-...")
     return term
 
 
@@ -70,10 +72,12 @@ def contexts_of(request: Request) -> list[str] | None:
     for text in (part for one in given for part in _split(one)):
         if text == "null":
             graphs.append("")
+        elif (iri := iri_of(text[2:]) if text.startswith("_:") else None) is not None:
+            graphs.append(f"<{iri}>")
         elif text.startswith("<") and text.endswith(">"):
             graphs.append(f"<{graph_iri(text, 'context')}>")
         else:
-            raise BadInput(f"context={text[:80]}: an IRI in <>, or null")
+            raise BadInput(f"context={text[:80]}: an IRI in <>, a blank node of this repository, or null")
     return graphs
 
 

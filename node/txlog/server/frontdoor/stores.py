@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
@@ -38,14 +38,11 @@ class Asking(NamedTuple):
     named: Sequence[str] = ()
 
 
-class Snapshot(NamedTuple):
-    """All statements; what an engine does not give out in this form, without anything of ours, comes as N-Quads that
-    have to be cleaned (:attr:`txlog.workers.base.Capabilities.hidden_marker`)."""
+EVERYTHING: Final = "everything"
+"""All statements as N-Quads, which have to be cleaned where an engine shows what is ours
+(:attr:`txlog.workers.base.Capabilities.hidden_marker`)."""
 
-    media: str
-
-
-Build = Callable[[Adapter], WorkerRequest] | Asking | Snapshot
+Build = Callable[[Adapter], WorkerRequest] | Asking | str
 """What to ask: the same of every engine, or as it has to be said to each."""
 
 
@@ -127,8 +124,8 @@ class Stores:
         be reached."""
         adapter = store.adapter
         able = adapter.capabilities
-        if isinstance(build, Snapshot):
-            return adapter.snapshot(build.media if able.hidden_marker else N_QUADS)
+        if isinstance(build, str):
+            return adapter.snapshot(N_QUADS)
         if not isinstance(build, Asking):
             return build(adapter)
         text, union, default, named = build.text, build.union, build.default, build.named

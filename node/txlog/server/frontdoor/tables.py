@@ -17,7 +17,7 @@ _CSV = "text/csv"
 _TSV = "text/tab-separated-values"
 
 Cell = tuple[str, str]
-"""``("uri" | "literal" | "boolean", text)``."""
+"""``("uri" | "bnode" | "literal" | "boolean", text)``; of a blank node its label."""
 
 
 def accept_of(request: Request) -> str:
@@ -93,8 +93,8 @@ def _xml(names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
     for row in rows:
         out.append("<result>")
         for name, (kind, text) in zip(names, row, strict=True):
-            if kind == "uri":
-                value = f"<uri>{escape(text)}</uri>"
+            if kind in ("uri", "bnode"):
+                value = f"<{kind}>{escape(text)}</{kind}>"
             else:
                 typed = f" datatype={quoteattr(_BOOLEAN)}" if kind == "boolean" else ""
                 value = f"<literal{typed}>{escape(text)}</literal>"
@@ -108,13 +108,17 @@ def _csv(names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(names)
-    writer.writerows([text for _, text in row] for row in rows)
+    writer.writerows([f"_:{text}" if kind == "bnode" else text for kind, text in row] for row in rows)
     return out.getvalue().encode()
 
 
 def _tsv(names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
     lines = ["\t".join(f"?{name}" for name in names)]
-    lines += [
-        "\t".join(f"<{t}>" if k == "uri" else t if k == "boolean" else json.dumps(t) for k, t in row) for row in rows
-    ]
+    lines += ["\t".join(_tsv_cell(kind, text) for kind, text in row) for row in rows]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _tsv_cell(kind: str, text: str) -> str:
+    if kind in ("uri", "bnode"):
+        return f"<{text}>" if kind == "uri" else f"_:{text}"
+    return text if kind == "boolean" else json.dumps(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ PIECE_BYTES: Final = 64 << 10
 PIECES_AHEAD: Final = 4
 
 _pool = ThreadPoolExecutor(THREADS, "convert")
+
+
+@asynccontextmanager
+async def ending(pieces: AsyncIterator[bytes]) -> AsyncIterator[None]:
+    """Whoever stops reading ends what he read from: a converter's thread is let go now, not when somebody cleans up."""
+    try:
+        yield
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
 
 async def through(pieces: AsyncIterator[bytes], convert: Convert) -> AsyncIterator[bytes]:

@@ -207,8 +207,10 @@ class Writes:
         body = await read_body(request, self.bytes_max)
         base = request.query.get("baseURI")
         contexts = [graph or "null" for graph in graphs]
+        same = request.query.get("preserveNodeId", "").lower() == "true"
         return await _off_loop(
-            len(body), lambda: prepare_rdf(body, kind, base=_bare(base), contexts=contexts, draw=draw_blank_name)
+            len(body),
+            lambda: prepare_rdf(body, kind, base=_bare(base), contexts=contexts, draw=draw_blank_name, same_nodes=same),
         )
 
 
