@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuseki_process import ADAPTER, FusekiProcess
+from fuseki_process import ADAPTER, FusekiProcess, swift_folder
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.workers.base import NOTHING, Loading, MarkerPosition, Operation, Verdict, WorkerRequest
@@ -30,10 +30,11 @@ def update(text: str) -> Operation:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FusekiProcess]:
-    process = FusekiProcess(tmp_path_factory.mktemp("fuseki") / "worker")
-    yield process
-    process.kill()
+def running() -> Iterator[FusekiProcess]:
+    with swift_folder() as folder:
+        process = FusekiProcess(folder / "worker")
+        yield process
+        process.kill()
 
 
 @pytest.fixture

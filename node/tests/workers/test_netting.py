@@ -69,3 +69,10 @@ def test_a_graph_that_came_and_went_is_still_there_empty() -> None:
 def test_nothing_is_no_text() -> None:
     assert update_texts([]) == []
     assert update_texts([quads()]) == []
+
+
+def test_one_quad_written_in_two_ways_is_one_quad_also_when_transactions_are_merged() -> None:
+    integer = b"^^<http://www.w3.org/2001/XMLSchema#integer> ."
+    added, deleted = quads(b'A <urn:a> <urn:p> "01"' + integer), quads(b'D <urn:a> <urn:p> "1"' + integer)
+    [text] = update_texts([added, deleted])
+    assert text.startswith("DELETE DATA")

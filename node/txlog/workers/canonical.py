@@ -16,15 +16,19 @@ import pyoxigraph as ox
 
 _HELD: Final = 1 << 16
 """Literals whose form is remembered, some 100 bytes each."""
-_LITERAL: Final = re.compile(
-    # Of a datatype that has a canonical form, with a language tag in capitals, or with what may be escaped.
-    rb'"(?:[^"\\]|\\.)*"(?:\^\^<http://www\.w3\.org/2001/XMLSchema#[A-Za-z]+>|@[A-Za-z0-9-]*[A-Z][A-Za-z0-9-]*)'
-    rb'|"(?=[^"]*[\\\x00-\x1f\x7f])(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?',
-    re.DOTALL,
-)
+_LITERAL: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
+# Of a datatype that may have a canonical form, with a language tag in capitals, or with what may be escaped.
 _SUSPECT: Final = re.compile(
     rb'"\^\^<http://www\.w3\.org/2001/XMLSchema#|"@[A-Za-z0-9-]*[A-Z]|[\\\x00-\x09\x0b-\x1f\x7f]'
 )
+_SETTLED: Final = re.compile(
+    rb'"(?:(?:-?[1-9][0-9]{0,17}|0)"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
+    rb'|(?:true|false)"\^\^<http://www\.w3\.org/2001/XMLSchema#boolean>'
+    rb'|-?(?:[1-9][0-9]{0,15}|0)\.[0-9]{0,14}[1-9]"\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>'
+    rb'|[1-9][0-9]{3}-[01][0-9]-[0-3][0-9](?:T[01][0-9]:[0-5][0-9]:[0-5][0-9])?Z?"'
+    rb"\^\^<http://www\.w3\.org/2001/XMLSchema#date(?:Time)?>)"
+)
+"""The most frequent ones that are canonical as they are, so that nobody has to be asked."""
 _BEFORE: Final = b"<x:s> <x:p> "
 
 
@@ -43,7 +47,12 @@ def canonical_lines(lines: bytes) -> bytes:
     canonical form. Lines stay where they are, also those that have become equal."""
     if not _SUSPECT.search(lines):
         return lines
-    return _LITERAL.sub(lambda found: canonical_literal(found[0]), lines)
+    return _LITERAL.sub(_replaced, lines)
+
+
+def _replaced(found: re.Match[bytes]) -> bytes:
+    literal = found[0]
+    return canonical_literal(literal) if _SUSPECT.search(literal) and not _SETTLED.fullmatch(literal) else literal
 
 
 def cleaned(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:

@@ -13,11 +13,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from txlog.model.entry import KIND_QUADS
 from txlog.workers.base import (
     CAPABILITIES,
     SYSTEM,
@@ -45,7 +45,14 @@ _FAIL: Final = f"INSERT {{ }} WHERE {{ GRAPH {_TRIP} {{ ?s ?p ?service }} SERVIC
 _NOT_OURS: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 _ANYTHING: Final = "{ ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } }"
 _DENIED: Final = b"SERVICE execution disabled"
+_WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')
 _SYSTEM_LINE: Final = f"{_TERM} ".encode()
+
+
+def _given(lines: bytes) -> bytes:
+    """Quads as TDB2 is to have them: what reads as `1.0` afterwards has to be written so, or a copy that an update
+    makes of it is another node to TDB2 than the first."""
+    return _WHOLE_DECIMAL.sub(rb'"\1.0"\2', canonical_lines(lines))
 
 
 def _trip(condition: str) -> list[str]:
@@ -141,11 +148,7 @@ class FusekiAdapter:
         release: bool = False,
     ) -> WorkerRequest:
         texts = _ONLY_IF_EMPTY if expected is None else _leave(state_name(expected))
-        given = [
-            Operation(each.kind, canonical_lines(each.payload)) if each.kind == KIND_QUADS else each
-            for each in operations
-        ]
-        return _update([*texts, *update_texts(given), _enter(state_name(new))])
+        return _update([*texts, *update_texts(operations, _given), _enter(state_name(new))])
 
     def verdict(self, response: WorkerResponse) -> Verdict:
         if response.ok:
@@ -244,12 +247,12 @@ class FusekiAdapter:
         return _ask(f"ASK {{ GRAPH <{loading_name(loading)}> {{ {_TRIPLE} }} }}")
 
     def load(self, quads: bytes) -> WorkerRequest:
-        return WorkerRequest("POST", "/data", {"Content-Type": "application/n-quads"}, canonical_lines(quads))
+        return WorkerRequest("POST", "/data", {"Content-Type": "application/n-quads"}, _given(quads))
 
     def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
         if not quads:
             return _ask("ASK {}")  # graphs without quads do not exist here
-        lines = canonical_lines(b"\n".join(quads)).split(b"\n")
+        lines = _given(b"\n".join(quads)).split(b"\n")
         return _update([f"DELETE DATA {{{grouped(lines)}}}"])
 
     def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import split_graph
 from txlog.workers.base import Operation
+from txlog.workers.canonical import canonical_lines
 
 JOIN = " ;\n"
 
 
-def net(payloads: Iterable[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+def net(payloads: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
     """Consecutive KIND_QUADS payloads to ``(deletes, adds, gone)``: N-Quads lines, the last operation on a quad
     wins, order of first mention. ``gone``: lines that were added and then deleted again."""
     last: dict[bytes, bool] = {}
@@ -30,9 +31,18 @@ def net(payloads: Iterable[bytes]) -> tuple[list[bytes], list[bytes], list[bytes
     return deletes, adds, [quad for quad in deletes if quad in added]
 
 
-def update_texts(operations: Sequence[Operation]) -> list[str]:
+def _alike(payloads: Sequence[bytes]) -> Sequence[bytes]:
+    """A delete of `1` takes away what an earlier transaction added as `01`: to a store they are one quad. Within one
+    transaction the front door sees to that."""
+    if len(payloads) > 1 and any(payload.startswith(b"D ") or b"\nD " in payload for payload in payloads):
+        return [canonical_lines(payload) for payload in payloads]
+    return payloads
+
+
+def update_texts(operations: Sequence[Operation], form: Callable[[bytes], bytes] | None = None) -> list[str]:
     """The operations as SPARQL updates, to be joined with :data:`JOIN`; may be empty. Runs of quads become one
-    delete and one insert; updates stay as they are, in their place."""
+    delete and one insert; updates stay as they are, in their place. ``form``: payloads of quads as this engine is to
+    have them, with one form for each quad."""
     texts: list[str] = []
     run: list[bytes] = []
     for operation in operations:
@@ -41,18 +51,18 @@ def update_texts(operations: Sequence[Operation]) -> list[str]:
             continue
         assert operation.kind == KIND_UPDATE, operation.kind
         if run:
-            texts += _quads_texts(run)
+            texts += _quads_texts(run, form)
             run = []
         text = operation.payload.decode()
         if text.strip():
             texts.append(text)
     if run:
-        texts += _quads_texts(run)
+        texts += _quads_texts(run, form)
     return texts
 
 
-def _quads_texts(payloads: list[bytes]) -> list[str]:
-    deletes, adds, gone = net(payloads)
+def _quads_texts(payloads: list[bytes], form: Callable[[bytes], bytes] | None) -> list[str]:
+    deletes, adds, gone = net([form(payload) for payload in payloads] if form else _alike(payloads))
     texts: list[str] = []
     if deletes:
         texts.append(f"DELETE DATA {{{_grouped(deletes)[0]}}}")

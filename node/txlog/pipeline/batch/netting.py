@@ -12,6 +12,7 @@ from zlib import crc32
 
 from txlog.model.quads import split_graph
 from txlog.pipeline.batch.words import Piece
+from txlog.workers.canonical import canonical_lines
 
 ADD, DELETE, GONE = 65, 68, 71
 _PREFIX = {ADD: b"A ", DELETE: b"D ", GONE: b"G "}
@@ -19,7 +20,8 @@ _PREFIX = {ADD: b"A ", DELETE: b"D ", GONE: b"G "}
 
 def pieces(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[int, Piece]]:
     """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the first one's index."""
-    joined = b"".join(payloads)
+    # What is one quad to a store has to be one here, too, however its literal was written.
+    joined = canonical_lines(b"".join(payloads))
     if not joined:
         return []
     lines = joined.split(b"\n")
