@@ -7,11 +7,14 @@ applier is the one that Spark's tasks call.
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -21,14 +24,16 @@ from txlog.apply.applier import apply_up_to
 from txlog.apply.log import MasterLog
 from txlog.apply.outcome import State
 from txlog.client import MasterClient, WorkerPlace, WorkerReport
+from txlog.local.fuseki import DATASET, find_fuseki, fuseki_command
+from txlog.local.java import find_java_home
 from txlog.model.entry import Position
-from txlog.workers import OxigraphAdapter
+from txlog.workers import ADAPTERS
 from txlog.workers.base import MarkerPosition, WorkerRequest, WorkerResponse
 from txlog.workers.digest import Digest, digest_of_worker
 from txlog.workers.transport import HttpTransport
 
 OXIGRAPH: Final = Path(sys.executable).parent / "oxigraph"
-ADAPTER: Final = OxigraphAdapter()
+MEMORY: Final = Path("/dev/shm")
 UPDATE: Final = {"Content-Type": "application/sparql-update", "TxLog-Durability": "synced"}
 TIMEOUT_S: Final = 120.0
 REPORT_S: Final = 5.0
@@ -47,21 +52,37 @@ class Answer(NamedTuple):
     position: Position | None
 
 
-class Oxigraph:
-    """A store of its own process on a free port; without ``folder`` in memory, where quads lie in another order."""
+class Kind(Enum):
+    """Of a store."""
 
-    def __init__(self, folder: Path | None, log: Path) -> None:
+    DISK = "an Oxigraph on disk"
+    MEMORY = "an Oxigraph in memory, where quads lie in another order"
+    FUSEKI = "an Apache Jena Fuseki with TDB2"
+
+
+class Worker:
+    """A store of its own process on a free port."""
+
+    def __init__(self, kind: Kind, folder: Path, log: Path) -> None:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
-        self._place = [] if folder is None else ["-l", str(folder)]
+        self.adapter = ADAPTERS["fuseki" if kind is Kind.FUSEKI else "oxigraph"]
+        if kind is Kind.FUSEKI:
+            self.url += f"/{DATASET}"
+            # TDB2 waits for the disk some twenty times in a commit; what is compared is what it holds, in memory too.
+            self._files = tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else folder.parent)
+            java = find_java_home(folder.parent / "java")
+            self._command = [*fuseki_command(find_fuseki(), java, Path(self._files.name), self.port)]
+        else:
+            place = ["-l", str(folder)] if kind is Kind.DISK else []
+            self._command = [str(OXIGRAPH), "serve", *place, "-b", f"127.0.0.1:{self.port}"]
         self._log = log
         self.marker: MarkerPosition | None = None
         self._start()
 
     def _start(self) -> None:
         with self._log.open("ab") as log:
-            command = [str(OXIGRAPH), "serve", *self._place, "-b", f"127.0.0.1:{self.port}"]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         try:
             wait_listening(self.port, TIMEOUT_S)
         except BaseException:
@@ -86,11 +107,12 @@ class Oxigraph:
         return answer
 
     def digest(self) -> Digest:
-        return digest_of_worker(ADAPTER, self.transport)
+        return digest_of_worker(self.adapter, self.transport)
 
     def lines(self) -> list[bytes]:
         """Everything, as sorted lines of N-Quads."""
-        return sorted(line for line in self.send(ADAPTER.snapshot()).body.split(b"\n") if line)
+        cleaned = b"".join(self.adapter.cleaned([self.send(self.adapter.snapshot()).body]))
+        return sorted(line for line in cleaned.split(b"\n") if line)
 
     def graphs(self) -> list[str]:
         """The named graphs, empty ones too, as ``<iri>``; none of ours."""
@@ -104,7 +126,7 @@ class Door:
     """``stores``: by name; those in :attr:`prompt` carry out each write before :meth:`update` returns. ``pid``: the
     master's."""
 
-    def __init__(self, url: str, stores: Mapping[str, Oxigraph], prompt: tuple[str, ...], pid: int) -> None:
+    def __init__(self, url: str, stores: Mapping[str, Worker], prompt: tuple[str, ...], pid: int) -> None:
         self.url = url
         self.pid = pid
         self.stores = stores
@@ -155,7 +177,7 @@ class Door:
             until = time.monotonic() + TIMEOUT_S
             while store.marker is None or store.marker.position.index < self.last.index:
                 outcome = apply_up_to(
-                    ADAPTER,
+                    store.adapter,
                     store.transport,
                     self._log,
                     self.last.index,
@@ -182,18 +204,19 @@ class Door:
 
 
 @contextmanager
-def door(folder: Path, stores: Mapping[str, bool], prompt: tuple[str, ...]) -> Iterator[Door]:
-    """A master and its stores, until the end. ``stores``: by name, whether it lies on disk."""
+def door(folder: Path, stores: Mapping[str, Kind], prompt: tuple[str, ...], *, mixed: bool = False) -> Iterator[Door]:
+    """A master and its stores, until the end. ``stores``: by name. ``mixed``: of
+    several engines."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        running: dict[str, Oxigraph] = {}
-        for name, on_disk in stores.items():
-            running[name] = Oxigraph(folder / name if on_disk else None, folder / f"{name}.log")
+        running: dict[str, Worker] = {}
+        for name, kind in stores.items():
+            running[name] = Worker(kind, folder / name, folder / f"{name}.log")
             stack.callback(running[name].close)
-        workers = [{"name": name, "url": store.url} for name, store in running.items()]
+        workers = [{"name": name, "url": store.url, "engine": store.adapter.engine} for name, store in running.items()]
         nodes = (("uk-1", "uk"),)
         masters = stack.enter_context(
-            three_masters(folder / "masters", nodes=nodes, start_s=TIMEOUT_S, workers=workers)
+            three_masters(folder / "masters", nodes=nodes, start_s=TIMEOUT_S, workers=workers, mixed_engines=mixed)
         )
         made = Door(masters.urls[0], running, prompt, masters.pids[nodes[0][0]])
         stack.callback(made.close)

@@ -28,14 +28,15 @@ from typing import Final
 
 from bench.report import Report, console, show, table
 from e2e.determinism.updates import Updates
-from e2e.door import ADAPTER, Blocked, Door, door
+from e2e.door import Blocked, Door, Kind, door
 from e2e.w3c.suite import Suite, Update, quads_of
 from e2e.w3c.worlds import fill
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.workers.base import MarkerPosition, Operation
 
-STORES: Final = {"disk": True, "memory": False, "merged": True}
+STORES: Final = {"disk": Kind.DISK, "memory": Kind.MEMORY, "merged": Kind.DISK}
 PROMPT: Final = ("disk", "memory")
+JENA: Final = {"fuseki": Kind.FUSEKI}
 QUADS_MAX: Final = 150
 """Above it the world is emptied: patterns grow faster than data."""
 MERGE_EACH: Final = 20
@@ -48,8 +49,9 @@ IRI_RULES: Final = (" is relative: send baseURI", " is no IRI", "IRI() inside IR
 class Run:
     """One door, and what was seen at it."""
 
-    def __init__(self, at: Door, chance: random.Random) -> None:
+    def __init__(self, at: Door, chance: random.Random, prompt: tuple[str, ...] = PROMPT) -> None:
         self._door = at
+        self._prompt = prompt
         self._chance = chance
         self.accepted = 0
         self.refused: Counter[str] = Counter()
@@ -68,7 +70,7 @@ class Run:
             self._since.append(text)
             if self._door.last.index - before > 1:
                 self.met["tried again"] += self._door.last.index - before - 1
-            self.compare(PROMPT, text)
+            self.compare(self._prompt, text)
         elif answer.status == 400 and (name := _refusal(answer.text)):
             self.refused[name] += 1
         else:
@@ -107,7 +109,7 @@ class Run:
         operations.append(Operation(KIND_QUADS, b"".join(b"A " + line + b"\n" for line in lines)))
         assert disk.marker is not None
         marker = MarkerPosition(disk.marker.position, 1)
-        memory.send(ADAPTER.apply(operations, None, marker))
+        memory.send(memory.adapter.apply(operations, None, marker))
         memory.marker = marker
 
 
@@ -156,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.determinism.run", description=__doc__)
     parser.add_argument("--updates", type=int, default=1000, help="random ones; the W3C's come besides")
     parser.add_argument("--seed", type=int, default=None, help="of the random ones (drawn and printed when not given)")
+    parser.add_argument("--no-jena", action="store_true", help="two Oxigraphs only, without a Fuseki beside them")
     parser.add_argument("--no-w3c", action="store_true", help="leave the W3C's out: they are fetched")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -164,8 +167,9 @@ def main(arguments: list[str] | None = None) -> int:
     tests = None if options.no_w3c else Suite()
     folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
     try:
-        with door(folder, STORES, PROMPT) as at:
-            run = Run(at, random.Random(f"order {seed}"))
+        stores, prompt = (STORES, PROMPT) if options.no_jena else ({**STORES, **JENA}, (*PROMPT, *JENA))
+        with door(folder, stores, prompt, mixed=not options.no_jena) as at:
+            run = Run(at, random.Random(f"order {seed}"), prompt)
             try:
                 if tests is not None:
                     suite(run, at, tests)

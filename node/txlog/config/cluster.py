@@ -305,6 +305,12 @@ class ClusterSpec(Preferences):
         description="what becomes of an update with RAND, UUID, LIMIT or the like: it is evaluated once and logged as "
         "what it changes, or refused",
     )
+    mixed_engines: bool = Field(
+        default=False,
+        strict=True,
+        description="the workers of the data centres are of several engines: whatever these may carry out differently "
+        "is a non-deterministic update",
+    )
     masters: Masters = Masters()
     workers: Workers = Workers()
     pipeline: Pipeline = Pipeline()

@@ -86,6 +86,7 @@ def node_config(
         durability=spec.durability.default,
         write_timeout_s=spec.durability.write_timeout / 1000,
         non_deterministic_updates=spec.non_deterministic_updates,
+        mixed_engines=spec.mixed_engines,
         **more,
     )
 

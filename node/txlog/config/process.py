@@ -112,6 +112,7 @@ class NodeConfig(Strict):
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
     non_deterministic_updates: Literal["effects", "refuse"] = "effects"
+    mixed_engines: bool = False
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
     )

@@ -87,18 +87,29 @@ class Plan:
 
 
 def check_complete(manifests: Sequence[Manifest]) -> None:
-    """A cluster is founded by all its masters: :class:`BadManifest` names data centres without a manifest."""
+    """A cluster is founded by all its masters: :class:`BadManifest` names data centres without a manifest, and several
+    engines that a manifest does not know of."""
     have = {manifest.data_center for manifest in manifests}
     peers = manifests[0].cluster.spec.peers
     missing = [peer.name for peer in peers if peer.name not in have]
     if missing:
         said = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
         raise BadManifest([Problem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+    engines = sorted({engine for manifest in manifests for engine in _engines(manifest)})
+    plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
+    if len(engines) > 1 and plain is not None:
+        said = f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
+        raise BadManifest([Problem(plain.file, plain.line, "spec.mixedEngines", said)])
     names = [name for manifest in manifests for name in _process_names(manifest)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         said = f"two processes would be called {twice}; expected another name of a data centre"
         raise BadManifest([Problem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+
+
+def _engines(manifest: Manifest) -> set[str]:
+    workers = manifest.cluster.spec.workers
+    return {each.engine for each in workers.external} if workers.external else {workers.engine}
 
 
 def _process_names(manifest: Manifest) -> list[str]:

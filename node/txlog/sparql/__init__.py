@@ -3,6 +3,7 @@
 from txlog.sparql.effects import Evaluated, Sums, effect_of, sums_query
 from txlog.sparql.joined import drop, join, prepare_removal, remove
 from txlog.sparql.marker import hide_marker, uses_graph, with_dataset
+from txlog.sparql.portable import refuse_unportable
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.query import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rdf import Draw, Skolem, check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
@@ -32,6 +33,7 @@ __all__ = [
     "prepare_update",
     "query_form",
     "refuse_services",
+    "refuse_unportable",
     "remove",
     "skolemise_lines",
     "sums_query",

@@ -24,6 +24,16 @@ PREDICATES_MAX: Final = 64
 """An update with more of them looks at everything."""
 _INTEGER: Final = f"<{DEFAULT_PREFIXES['xsd']}integer>"
 
+_FLOATS: Final = f"<{DEFAULT_PREFIXES['xsd']}double>,<{DEFAULT_PREFIXES['xsd']}float>"
+_VALUE: Final = (
+    # Engines write `1` and `1.0`, `0.0025` and `0.0025e0`; all of them must come to the same sums. Of a double its
+    # billionths count, from a million on its whole part, from 10^15 on its sign. Comparing NaN may be an error.
+    f"IF(!isNumeric(?o),STR(?o),IF(DATATYPE(?o) IN ({_FLOATS}),"
+    f"COALESCE(IF(ABS(?o)<1000000,STR({_INTEGER}(FLOOR(?o*1000000000))),"
+    f'IF(ABS(?o)<1000000000000000,STR({_INTEGER}(FLOOR(?o))),IF(?o>0,"+","-"))),"NaN"),'
+    'REPLACE(STR(?o),"[.]0$","")))'
+)
+
 
 class Evaluated(msgspec.Struct, frozen=True):
     """An update to be evaluated once. ``text``: normalised as for workers. ``looks_at``: the predicates (``<iri>``) of
@@ -52,7 +62,7 @@ def sums_query(looks_at: Sequence[str] | None) -> str:
     # No space stands in an IRI, a language or before the object, so no two quads give one text.
     text = (
         'CONCAT(STR(?s)," ",STR(?p)," ",COALESCE(STR(?g),"")," ",COALESCE(STR(DATATYPE(?o)),"")," ",'
-        'COALESCE(LANG(?o),"")," ",STR(?o))'
+        f'COALESCE(LCASE(LANG(?o)),"")," ",{_VALUE})'
     )
     # SPARQL reads no hexadecimal: the decimal digits among a hash's 64 are as random as the hash.
     digits = f'REPLACE(SHA256({text}),"[a-f]","")'

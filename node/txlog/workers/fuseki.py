@@ -46,6 +46,20 @@ _NOT_OURS: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 _ANYTHING: Final = "{ ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } }"
 _DENIED: Final = b"SERVICE execution disabled"
 _WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')
+_WORTH_A_LOOK: Final = re.compile(r"\b(?:COPY|MOVE|ADD)\b|\^\^|[0-9]*\.[0-9]", re.IGNORECASE)
+_TEXT: Final = re.compile(
+    # Strings and IRIs first, so that what stands in them is left alone. An update of the log names its IRIs in full.
+    r'(?P<string>"""(?:[^"\\]|\\.|"(?!""))*"""'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*'''"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'(?:[^'\\\n]|\\.)*')(?P<type>\^\^<http://www\.w3\.org/2001/XMLSchema#[A-Za-z]+>|)"
+    r"|(?P<before>^|;\s*)(?P<verb>COPY|MOVE|ADD)\s+SILENT\s+(?:GRAPH\s+)?(?P<source>DEFAULT|<[^>]*>)"
+    r"\s+TO\s+(?:GRAPH\s+)?(?P<target>DEFAULT|<[^>]*>)"
+    r"|<[^<>\"{}|^`\\\s]*>"
+    r"|(?<![\w.])(?P<decimal>[0-9]*\.[0-9]+)(?![0-9eE.])",
+    re.IGNORECASE | re.DOTALL,
+)
+_SIMPLE: Final = re.compile(r"[^\"'\\\n]*")
 _SYSTEM_LINE: Final = f"{_TERM} ".encode()
 
 
@@ -53,6 +67,46 @@ def _given(lines: bytes) -> bytes:
     """Quads as TDB2 is to have them: what reads as `1.0` afterwards has to be written so, or a copy that an update
     makes of it is another node to TDB2 than the first."""
     return _WHOLE_DECIMAL.sub(rb'"\1.0"\2', canonical_lines(lines))
+
+
+def _portable(text: str) -> str:
+    """An update of the log as TDB2 is to have it: its constants as :func:`_given` writes those of quads, and COPY, MOVE
+    and ADD said by what they do. Jena's do nothing where the source is not there; SPARQL 1.1 Update, section 3.2.3,
+    empties the destination all the same."""
+    return _TEXT.sub(_said, text) if _WORTH_A_LOOK.search(text) else text
+
+
+def _said(found: re.Match[str]) -> str:
+    if found["verb"]:
+        return found["before"] + JOIN.join(_managed(found["verb"].upper(), found["source"], found["target"]))
+    if found["decimal"]:
+        whole, _, part = found["decimal"].partition(".")
+        return f"{whole.lstrip('0') or '0'}.{part.rstrip('0') or '0'}"
+    if found["type"]:
+        value = found["string"].strip(found["string"][0])
+        if _SIMPLE.fullmatch(value):
+            return _given(f'"{value}"{found["type"]}'.encode()).decode()
+    return found[0]
+
+
+def _managed(verb: str, source: str, target: str) -> list[str]:
+    source, target = ("DEFAULT" if graph.upper() == "DEFAULT" else graph for graph in (source, target))
+    if source == target:
+        return ["DELETE DATA { }"]
+    texts = [f"INSERT {{ {_inside(target)} }} WHERE {{ {_inside(source)} }}"]
+    if verb != "ADD":
+        texts.insert(0, f"CLEAR SILENT {_named(target)}")
+    if verb == "MOVE":
+        texts.append(f"CLEAR SILENT {_named(source)}")
+    return texts
+
+
+def _inside(graph: str) -> str:
+    return "?s ?p ?o" if graph == "DEFAULT" else f"GRAPH {graph} {{ ?s ?p ?o }}"
+
+
+def _named(graph: str) -> str:
+    return graph if graph == "DEFAULT" else f"GRAPH {graph}"
 
 
 def _trip(condition: str) -> list[str]:
@@ -148,7 +202,8 @@ class FusekiAdapter:
         release: bool = False,
     ) -> WorkerRequest:
         texts = _ONLY_IF_EMPTY if expected is None else _leave(state_name(expected))
-        return _update([*texts, *update_texts(operations, _given), _enter(state_name(new))])
+        given = [_portable(text) for text in update_texts(operations, _given)]
+        return _update([*texts, *given, _enter(state_name(new))])
 
     def verdict(self, response: WorkerResponse) -> Verdict:
         if response.ok:

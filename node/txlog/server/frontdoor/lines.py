@@ -26,7 +26,7 @@ from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED
 from txlog.runtime.web import RawResponse, Request, Response, Route, begin_body, encode_json
 from txlog.server.frontdoor.writes import draw_blank_name, now_text
-from txlog.sparql import Prepared, prepare_lines, prepare_update
+from txlog.sparql import Prepared, prepare_lines, prepare_update, refuse_unportable
 
 BATCHES_AHEAD = 4
 """Batches of one request that wait for their level before no more of its body is read."""
@@ -155,6 +155,8 @@ class Lines:
                     prepared = prepare_lines(quads, draw=draw_blank_name)
                 else:
                     prepared = _prepare(told)
+                    if self._site.config.mixed_engines:
+                        refuse_unportable(prepared)
             except MALFORMED as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
                 continue

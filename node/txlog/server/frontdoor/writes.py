@@ -22,7 +22,14 @@ from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer
 from txlog.server.frontdoor.answers import Answers, plain_success
 from txlog.server.frontdoor.effects import Effects
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
-from txlog.sparql import Prepared, prepare_evaluated, prepare_rdf, prepare_removal, prepare_update
+from txlog.sparql import (
+    Prepared,
+    prepare_evaluated,
+    prepare_rdf,
+    prepare_removal,
+    prepare_update,
+    refuse_unportable,
+)
 from txlog.sparql.parameters import UpdateGraphs, parse_binding, with_parameters
 from txlog.sparql.rdftransaction import prepare_rdf_transaction
 
@@ -70,7 +77,7 @@ class Writes:
         if media in (_UPDATE, _FORM):
             text, base = await self._update_text(request)
             try:
-                prepared = await _prepared(text, base)
+                prepared = self._fit(await _prepared(text, base))
             except NotDeterministic as refused:
                 return await self._once(request, text, base, asked, refused)
         else:
@@ -163,19 +170,22 @@ class Writes:
         text = _text(body, "MALFORMED QUERY")
         if not text.strip():
             raise BadInput("MALFORMED QUERY: the update is empty")
-        return prepare_update(text, base=None, now=now_text(), draw=draw_blank_name)
+        return self._fit(prepare_update(text, base=None, now=now_text(), draw=draw_blank_name))
 
     async def _prepare(self, request: Request, media: str) -> Prepared:
         if media == _TRANSACTION:
             body = await read_body(request, self.bytes_max)
-            return await _off_loop(
-                len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_name)
+            return self._fit(
+                await _off_loop(len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_name))
             )
         return await self.rdf(request, contexts_of(request) or [])
 
+    def _fit(self, prepared: Prepared) -> Prepared:
+        return refuse_unportable(prepared) if self._site.config.mixed_engines else prepared
+
     async def update_of(self, request: Request) -> Prepared:
         """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
-        return await _prepared(*await self._update_text(request))
+        return self._fit(await _prepared(*await self._update_text(request)))
 
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
         """The update with the parameters of its request in it, and its base."""

@@ -1,0 +1,72 @@
+"""One cluster, two engines: what is written at either master is the same in an Oxigraph and in a Fuseki, and each of
+them answers clients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from bench.cluster import Cluster, Prober, cluster_up, get, txlog, write_one
+from txlog.cli.verifying import verify
+from txlog.local.fuseki import find_fuseki
+
+ROOT = Path(__file__).parent.parent
+XSD = "http://www.w3.org/2001/XMLSchema#"
+ALL = "SELECT ?s ?p { ?s ?p ?o } ORDER BY ?s ?p"
+GRAPHS = "SELECT ?g (COUNT(*) AS ?n) { GRAPH ?g { ?s ?p ?o } } GROUP BY ?g ORDER BY ?g"
+BOTH = "SELECT ?s ?g { ?s <urn:e2e:name> ?n GRAPH ?g { ?s ?p ?o } } ORDER BY ?s ?g"
+QUADS = f"""\
+<urn:e2e:a> <urn:e2e:name> "01"^^<{XSD}int> .
+<urn:e2e:a> <urn:e2e:name> "1.10"^^<{XSD}decimal> .
+<urn:e2e:a> <urn:e2e:name> "x"@EN-us <urn:e2e:g> .
+<urn:e2e:b> <urn:e2e:when> "2020-01-02T03:04:05+00:00"^^<{XSD}dateTime> <urn:e2e:g> .
+<urn:e2e:b> <urn:e2e:size> "2.5e-3"^^<{XSD}double> <urn:e2e:h> .
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_oxigraph_and_a_fuseki_in_one_cluster(tmp_path: Path) -> None:
+    find_fuseki()  # fetched before anything is timed
+    folder = tmp_path / "state"
+    with cluster_up(folder, (ROOT / "examples" / "two-engines",)) as cluster:
+        cluster.wait_applying(180)
+        engines = {worker.name: worker.engine for worker in cluster.topology.workers}
+        assert engines == {"uk-worker-1": "oxigraph", "us-worker-1": "fuseki"}
+        uk, us = (cluster.master_of(dc) for dc in cluster.topology.data_centers)
+        prober = Prober(us, cluster.repository, "applied-all")
+        assert prober.write(QUADS.encode()) is not None
+        prober.close()
+        copy = "INSERT { GRAPH <urn:e2e:copy> { ?s <urn:e2e:copied> ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }"
+        once = "INSERT { ?s <urn:e2e:id> ?id } WHERE { ?s <urn:e2e:name> ?n BIND(STRUUID() AS ?id) }"
+        for master, text in ((uk, copy), (us, once), (uk, "DELETE DATA { <urn:e2e:a> <urn:e2e:name> 1.1 }")):
+            assert write_one(master, cluster.repository, text, "applied-all")["txlog-durability"] == "applied-all"
+        _both_answer_the_same(cluster, uk, us)
+        verdict = verify(cluster.masters_by_data_center)
+        assert verdict.equal
+        assert {each.worker.engine for each in verdict.workers} == {"oxigraph", "fuseki"}
+        assert {each.digest.quads for each in verdict.workers if each.digest} == {9}
+        told = json.loads(txlog("verify", "--state", folder, "--json"))
+        assert told["equal"] is True
+
+
+def _both_answer_the_same(cluster: Cluster, uk: str, us: str) -> None:
+    path = f"/repositories/{quote(cluster.repository)}"
+    for question in (ALL, GRAPHS, BOTH):
+        answers = [cluster.query(master, question) for master in (uk, us)]
+        assert answers[0] == answers[1]
+        assert answers[0]
+    for what, accept in (("/size", "text/plain"), ("/contexts", "text/csv"), ("/statements", "application/n-quads")):
+        said = [sorted(get(master, path + what, accept, 30).decode().split("\n")) for master in (uk, us)]
+        assert said[0] == said[1], what
+        assert "txlog:system" not in "".join(said[1])
+    triples = get(us, f"{path}/statements", "application/n-triples", 30).decode()
+    assert triples.count("\n") > 5
+    assert "txlog:system" not in triples
+    trig = get(us, f"{path}/statements", "application/trig", 30).decode()
+    assert "urn:e2e:copied" in trig
+    assert "txlog:system" not in trig
