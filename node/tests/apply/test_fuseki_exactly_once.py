@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyoxigraph
 import pytest
 from fuseki_process import ADAPTER, FusekiProcess, swift_folder
 from log_in_memory import COUNT, LossyTransport, MemoryLog
@@ -16,6 +17,7 @@ from oxigraph_process import ADAPTER as OXIGRAPH
 from oxigraph_process import OxigraphProcess
 
 from txlog.apply import Outcome, State, apply_up_to, digest_of_worker
+from txlog.sparql import sums_query
 from txlog.workers.base import MarkerPosition
 from txlog.workers.transport import HttpTransport
 
@@ -222,3 +224,43 @@ def test_random_data_gives_the_digest_of_an_oxigraph(worker: FusekiProcess, tmp_
             assert ours.quads > 40
     finally:
         other.kill()
+
+
+def test_the_condition_of_an_effect_is_the_same_to_it_as_to_an_oxigraph(worker: FusekiProcess) -> None:
+    lines = "".join(f"<urn:s:{n}> <urn:p> {literal} <urn:g> .\n" for n, literal in enumerate(LITERALS)).encode()
+    assert worker.send(ADAPTER.load(lines)).ok
+    copy = pyoxigraph.Store()
+    copy.load(lines, format=pyoxigraph.RdfFormat.N_QUADS)
+    for looks_at in (None, ["<urn:p>", "<urn:q>"]):
+        found = copy.query(sums_query(looks_at))
+        assert isinstance(found, pyoxigraph.QuerySolutions)
+        sums = [",".join(row[name].value for name in ("n", "a", "b")) for row in found]
+        assert worker.select(sums_query(looks_at)) == sums
+        assert sums[0].startswith(f"{len(copy)},")
+
+
+def test_updates_say_to_it_what_they_say_to_an_oxigraph(worker: FusekiProcess, tmp_path: Path) -> None:
+    """What Jena does with a missing source, and with decimals of several forms."""
+    log = MemoryLog()
+    log.add(f'<urn:a> <urn:p> "1"^^<{XSD}decimal> <urn:g> .', "<urn:a> <urn:p> <urn:b> <urn:h> .")
+    log.update("COPY SILENT <urn:none> TO <urn:h>")
+    tricky = '""";\nCOPY SILENT <urn:g> TO <urn:x>"""'
+    log.update(f'INSERT DATA {{ <urn:a> <urn:q> "1"^^<{XSD}decimal> , 2.50 , {tricky} }}')
+    log.update("INSERT { GRAPH <urn:i> { ?s ?p ?o } } WHERE { GRAPH <urn:g> { ?s ?p ?o } }")
+    log.update(f'DELETE DATA {{ <urn:a> <urn:q> "2.500"^^<{XSD}decimal> }}')
+    log.update("ADD SILENT DEFAULT TO GRAPH <urn:i> ;\nMOVE SILENT GRAPH <urn:g> TO <urn:j>")
+    log.update("COPY SILENT <urn:j> TO <urn:j>")
+    log.update("DELETE { ?s ?p ?o } WHERE { ?s ?p ?o . GRAPH <urn:i> { ?s <urn:p> ?o } }")
+    other = OxigraphProcess(tmp_path / "oxigraph")
+    try:
+        for upto in range(1, log.end + 1):
+            apply_up_to(ADAPTER, worker.transport, log, upto)
+            apply_up_to(OXIGRAPH, other.transport, log, upto)
+            ours, theirs = digest_of_worker(ADAPTER, worker.transport), digest_of_worker(OXIGRAPH, other.transport)
+            assert ours == theirs, upto
+        assert ours.quads == 5
+    finally:
+        other.kill()
+    log.update("CLEAR SILENT ALL")
+    apply_up_to(ADAPTER, worker.transport, log, log.end)
+    assert len(worker.quads()) == 1, "nothing but the marker is left"

@@ -314,3 +314,34 @@ def test_workers_that_were_added_or_taken_out_are_in_the_plan_and_keep_their_por
         assert [worker.name for worker in config.workers] == ["uk-worker-1", "uk-worker-3"]
     state.write_worker_changes(state.worker_changes().with_added("uk-worker-2", "uk", serves=True))
     assert [w.name for w in planned().nodes["uk-1"].workers] == ["uk-worker-1", "uk-worker-2", "uk-worker-3"]
+
+
+TWO_ENGINES = EXAMPLE.parent / "two-engines"
+
+
+def test_a_fuseki_is_started_with_bounded_memory_and_asks_nobody(state: StateFolder) -> None:
+    manifests = load_manifests(TWO_ENGINES)
+    check_complete(manifests)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(
+        manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), fuseki=Path("/fuseki.jar")
+    )
+    us = next(program for program in plan.programs if program.name == "us-worker-1")
+    assert us.url == f"http://127.0.0.1:{ports['us-worker-1']}/txlog"
+    assert us.command[0] == "/java/bin/java"
+    assert any(word.startswith("-Xmx") for word in us.command)
+    assert us.command[us.command.index("--set") + 1].endswith("httpServiceAllowed=false")
+    assert us.command[us.command.index("--loc") + 1] == str(state.worker("us-worker-1"))
+    assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["fuseki"]
+    assert [worker.engine for worker in plan.pipelines["uk-pipeline"].workers] == ["oxigraph"]
+    assert plan.nodes["uk-1"].mixed_engines
+
+
+def test_several_engines_have_to_be_said(tmp_path: Path) -> None:
+    for file in TWO_ENGINES.iterdir():
+        text = file.read_text()
+        (tmp_path / file.name).write_text(
+            text.replace("mixedEngines: true", "mixedEngines: false") if file.stem == "us" else text
+        )
+    with pytest.raises(BadManifest, match=r"spec.mixedEngines: is missing, and the workers are fuseki and oxigraph"):
+        check_complete(load_manifests(tmp_path))

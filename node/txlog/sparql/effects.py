@@ -27,10 +27,10 @@ _INTEGER: Final = f"<{DEFAULT_PREFIXES['xsd']}integer>"
 _FLOATS: Final = f"<{DEFAULT_PREFIXES['xsd']}double>,<{DEFAULT_PREFIXES['xsd']}float>"
 _VALUE: Final = (
     # Engines write `1` and `1.0`, `0.0025` and `0.0025e0`; all of them must come to the same sums. Of a double its
-    # billionths count, from a million on its whole part, from 10^15 on its sign. Comparing NaN may be an error.
+    # billionths count, from a million on its whole part, from 10^15 on its sign. What NaN compares to is not the same.
     f"IF(!isNumeric(?o),STR(?o),IF(DATATYPE(?o) IN ({_FLOATS}),"
-    f"COALESCE(IF(ABS(?o)<1000000,STR({_INTEGER}(FLOOR(?o*1000000000))),"
-    f'IF(ABS(?o)<1000000000000000,STR({_INTEGER}(FLOOR(?o))),IF(?o>0,"+","-"))),"NaN"),'
+    f'IF(STR(?o)="NaN","NaN",IF(ABS(?o)<1000000,STR({_INTEGER}(FLOOR(?o*1000000000))),'
+    f'IF(ABS(?o)<1000000000000000,STR({_INTEGER}(FLOOR(?o))),IF(?o>0,"+","-")))),'
     'REPLACE(STR(?o),"[.]0$","")))'
 )
 
