@@ -10,10 +10,10 @@ merged   a worker that is behind: it takes many transactions in one request
 fuseki   another engine, Apache Jena Fuseki with TDB2; the master knows that they are mixed (``mixedEngines``)
 ======== =====================================================================================
 
-After each update the digests of ``disk``, ``memory`` and ``fuseki`` are compared, after some also that of ``merged``. The
-last line
-of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted; ``refused``: by name, since stores
-could differ. Whatever else is refused, and whatever a store refuses that the master had accepted, is a miss.
+After each update the digests of ``disk``, ``memory`` and ``fuseki`` are compared, after some also that of ``merged``.
+The last line of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted;
+``refused``: by name, since stores could differ. Whatever else is refused, and whatever a store refuses that the master
+had accepted, is a miss.
 """
 
 from __future__ import annotations
