@@ -38,7 +38,7 @@ from bench.load import Load, Requests
 from bench.machine import CpuMeter, NoDisk, cpu_seconds, disk, forget_peak, fsync_rate, peak_mb
 from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
 from bench.report import Figure, Report, console, median, quantile, show, table
-from e2e.door import TIMEOUT_S, Door, door
+from e2e.door import TIMEOUT_S, Door, Kind, door
 
 CASES: Final = ("insert10", "upload", "query", "stream")
 TRIPLES: Final = 10
@@ -279,7 +279,7 @@ def measure_writes(options: Options, report: Report) -> None:
 
 def measure_reads(options: Options, report: Report) -> None:
     """``query`` and ``stream``."""
-    with door(options.folder / "door", {"worker": True}, ("worker",)) as at:
+    with door(options.folder / "door", {"worker": Kind.DISK}, ("worker",)) as at:
         if "query" in options.only:
             console.print(f"{options.queries} queries, straight and through the master in turn")
             straight, through = added_ms(at, options.queries)

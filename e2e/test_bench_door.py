@@ -12,14 +12,14 @@ from bench.masters import CannotMeasure, Masters, three_masters
 from bench.report import Report
 from e2e.bench_door import N_QUADS, QUADS_IN_BODY, Bodies, added_ms, forms, insert_cost, streamed, upload_bodies
 from e2e.bench_door import upload_rate as rate_of
-from e2e.door import Door, door
+from e2e.door import Door, Kind, door
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    with door(tmp_path_factory.mktemp("door"), {"worker": True}, ("worker",)) as made:
+    with door(tmp_path_factory.mktemp("door"), {"worker": Kind.DISK}, ("worker",)) as made:
         yield made
 
 

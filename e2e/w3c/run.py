@@ -27,13 +27,13 @@ import pyoxigraph as ox
 
 from bench.masters import CannotMeasure
 from bench.report import Report, console, show, table
-from e2e.door import TIMEOUT_S, Door, Oxigraph, door
+from e2e.door import TIMEOUT_S, Door, Kind, Worker, door
 from e2e.w3c.results import Found, Statements, media_of, read_answer, read_result, said, same, statements_of
 from e2e.w3c.suite import Query, Suite, Update, World, quads_of
 from e2e.w3c.worlds import N_QUADS, fill, lines_of
 
 LISTED: Final = Path(__file__).parents[2] / "docs" / "w3c.md"
-STORES: Final = {"worker": True}
+STORES: Final = {"worker": Kind.DISK}
 SHOWN_MAX: Final = 30
 
 
@@ -209,7 +209,7 @@ def both(
 ) -> tuple[list[Verdict], list[Verdict]]:
     """The verdicts on a master and on its store's engine, in the order of ``tests``."""
     with door(folder / "door", STORES, tuple(STORES)) as at:
-        alone = Oxigraph(folder / "engine", folder / "engine.log")
+        alone = Worker(Kind.DISK, folder / "engine", folder / "engine.log")
         with closing(alone), closing(Engine(alone.url)) as engine:
             through, straight = Judge(suite, Through(at)), Judge(suite, engine)
             verdicts: tuple[list[Verdict], list[Verdict]] = ([], [])
