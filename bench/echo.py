@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvloop
@@ -29,8 +31,27 @@ async def serve(port: int) -> None:
     await asyncio.Event().wait()
 
 
-def yardstick(seconds: float, log: Path) -> tuple[float, float]:
-    """Requests a second of 64 clients, and microseconds of the server's processor for each."""
+class Echo:
+    """A running server that only answers."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.pid = pid
+
+    def measure(self, seconds: float, warm_s: float = 0.5, clients: int = CLIENTS) -> tuple[float, float]:
+        """Requests a second of so many clients, and microseconds of the server's processor for each."""
+        meter = CpuMeter({"echo": self.pid})
+        shares: dict[str, float] = {}
+        load = Load([self.url], Requests("echo", "synced", 1, "echo"), clients)
+        round_ = load.run(warm_s, seconds, meter.begin, lambda: shares.update(meter.shares()))
+        if load.wrong:
+            raise CannotMeasure(f"the yardstick failed: {load.wrong[0]}")
+        return round_.per_s, 1e4 * shares["echo"] / round_.per_s
+
+
+@contextmanager
+def echo_server(log: Path) -> Iterator[Echo]:
+    """Start it, and end it."""
     port = free_ports(1)[0]
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -38,15 +59,15 @@ def yardstick(seconds: float, log: Path) -> tuple[float, float]:
         )
     try:
         wait_listening(port)
-        meter = CpuMeter({"echo": process.pid})
-        shares: dict[str, float] = {}
-        load = Load([f"http://127.0.0.1:{port}"], Requests("echo", "synced", 1, "echo"), CLIENTS)
-        round_ = load.run(0.5, seconds, meter.begin, lambda: shares.update(meter.shares()))
+        yield Echo(port, process.pid)
     finally:
         stop([process])
-    if load.wrong:
-        raise CannotMeasure(f"the yardstick failed: {load.wrong[0]}")
-    return round_.per_s, 1e4 * shares["echo"] / round_.per_s
+
+
+def yardstick(seconds: float, log: Path) -> tuple[float, float]:
+    """Requests a second of 64 clients, and microseconds of the server's processor for each."""
+    with echo_server(log) as echo:
+        return echo.measure(seconds)
 
 
 if __name__ == "__main__":
