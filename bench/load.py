@@ -172,13 +172,12 @@ class Load:
                 if client.buffer:
                     data = client.buffer + data
                 split = data.find(_HEAD_END)
-                if split < 0 or not _whole(data, split):
+                if split < 0 or not is_whole(data, split):
                     client.buffer = data
                     continue
                 client.buffer = b""
                 self.latencies.append(clock() - client.sent)
-                status = data[9:12]
-                if status in _GOOD and (batch == 1 or data.count(b'"txid"', split) == batch):
+                if is_good(data) and (batch == 1 or data.count(b'"txid"', split) == batch):
                     self.acknowledged += batch
                     since_sample += batch
                     if since_sample >= SAMPLE_EACH:
@@ -194,7 +193,12 @@ class Load:
                 return
 
 
-def _whole(data: bytes, split: int) -> bool:
+def is_good(data: bytes) -> bool:
+    """Whether an answer's status is one of those that are wanted."""
+    return data[9:12] in _GOOD
+
+
+def is_whole(data: bytes, split: int) -> bool:
     """Whether the answer whose head ends at ``split`` is there to its last byte."""
     if data[9:12] == b"204":
         return True

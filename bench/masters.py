@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,25 +92,32 @@ def three_masters(
     keep: bool = False,
     nodes: Sequence[tuple[str, str]] = NODES,
     start_s: float = START_S,
+    ports: Mapping[str, int] | None = None,
+    routes: Mapping[tuple[str, str], str] | None = None,
     **settings: Any,
 ) -> Iterator[Masters]:
     """Start three masters (or ``nodes``: other names and data centres) with journals in ``folder``, end them and
-    remove it. ``start_s``: how long they may take; ``settings``: further fields of their configuration."""
+    remove it. ``start_s``: how long they may take; ``ports``: theirs, free ones without it; ``routes``: the URL at
+    which the first of a pair reaches the second, where that is not the second's own; ``settings``: further fields of
+    their configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     token = folder / "peer-token"
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32) + "\n")
-    ports = free_ports(len(nodes))
-    urls = {node: f"http://127.0.0.1:{port}" for (node, _), port in zip(nodes, ports, strict=True)}
-    peers = [PeerConfig(node=node, data_center=where, url=urls[node]) for node, where in nodes]
+    ports = ports or dict(zip([node for node, _ in nodes], free_ports(len(nodes)), strict=True))
+    urls = {node: f"http://127.0.0.1:{ports[node]}" for node, _ in nodes}
     masters = Masters(folder, urls)
     try:
-        for (node, where), port in zip(nodes, ports, strict=True):
+        for node, where in nodes:
+            peers = [
+                PeerConfig(node=peer, data_center=there, url=(routes or {}).get((node, peer), urls[peer]))
+                for peer, there in nodes
+            ]
             config = NodeConfig(
                 node=node,
                 data_center=where,
                 repository=REPOSITORY,
-                port=port,
+                port=ports[node],
                 journal_folder=masters.journal_of(node),
                 peer_token_file=token,
                 peers=peers,
