@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers faults rejoin recovery-crashes soak rolling determinism w3c fuzz clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c fuzz clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -90,8 +90,8 @@ demo-split: export TXLOG_STARTED := $(shell date +%s)
 demo-split: $(VENV)/.installed $(OLD_RELEASE)/.installed ## two data centres lose each other, go on, and are one again (STRATEGY=Simple)
 	$(BIN)/python -m e2e.split $(if $(STRATEGY),--strategy $(STRATEGY))
 
-bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle ROUNDS=3 APPENDS=500 PROFILE=1)
-	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(PROFILE),--profile build/profile)
+bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by name only: sites,restart,disturbed; ROUNDS=3 APPENDS=500 ENTRIES=1000000 PROFILE=1)
+	$(BIN)/python -m bench.run $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(APPENDS),--appends $(APPENDS)) $(if $(ENTRIES),--entries $(ENTRIES)) $(if $(PROFILE),--profile build/profile)
 
 bench-door: native ## what the front door costs: updates, uploads, proxied queries, a large result (ONLY=insert10,upload,query,stream ROUNDS=3)
 	$(BIN)/python -m e2e.bench_door $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
@@ -99,6 +99,12 @@ bench-door: native ## what the front door costs: updates, uploads, proxied queri
 bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleaved (ROUNDS=5 SYSTEMS=txlog,etcd CASES=c1,c64)
 	$(BIN)/python -m bench.peers.programs || $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-peers.lock
 	$(BIN)/python -m bench.peers.run $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(CASES),--cases $(CASES))
+
+bench-guard: native ## does a transaction cost the masters more processor than bench/guard.json allows (NOTE=1 writes it anew)
+	@$(BIN)/python -m bench.guard $(if $(NOTE),--note)
+
+bench-scale: native ## what a transaction costs against masters, log, queue, payload, latency (ONLY=masters,log,...)
+	@$(BIN)/python -m bench.scale $(if $(ONLY),--only $(ONLY))
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
 	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))

@@ -1,17 +1,22 @@
 """``python -m bench.run``: how fast this is, with a plain client's eyes. Cases:
 
-======== =========================================================================================
-c1       one client, one transaction in a request: accepted and synced
-c64      64 clients, one transaction in a request, synced
-b100     64 clients, 100 transactions in a request, synced
-append   through Spark: Poisson arrivals, from the POST to its ``applied`` answer
-catchup  through Spark: an emptied worker takes in a log of 100,000 transactions
-batch    the same by a batch: 1,000,000 transactions into an empty store, from the command to the position
-idle     nothing to do: processor and memory of masters, with both pipelines attached
-======== =========================================================================================
+========= ==================================================================================================
+c1        one client, one transaction in a request: accepted and synced
+c64       64 clients, one transaction in a request, synced
+b100      64 clients, 100 transactions in a request, synced
+append    through Spark: Poisson arrivals, from the POST to its ``applied`` answer
+catchup   through Spark: an emptied worker takes in a log of 100,000 transactions
+batch     the same by a batch: 1,000,000 transactions into an empty store, from the command to the position
+idle      nothing to do: processor and memory of masters, with both pipelines attached
+--------- --------------------------------------------------------------------------------------------------
+sites     two sites far apart: synced at 1,000 transactions a second
+restart   a master with a long log, and with a long queue: from its command to ready, and its memory
+disturbed small transactions beside a dead master, a slow one, and 100 MB
+========= ==================================================================================================
 
 *synced*: in the agreed order, and durable (fsync) on **all three** masters. Rounds are interleaved, each figure is
-the median of its rounds, and the rate at which the disk syncs stands beside them.
+the median of its rounds, and the rate at which the disk syncs stands beside them. What stands below the line is
+measured only when it is named.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from typing import Final, NamedTuple
 
 from bench.batch import measure_batch
 from bench.cluster import Cluster, Prober, cluster_up
+from bench.disturbed import measure_disturbed
 from bench.echo import yardstick
 from bench.load import Load, Requests, Round, Sample, quad
 from bench.machine import CpuMeter, NoDisk, disk, fsync_rate, fsync_rate_shared, rss_mb
@@ -38,6 +44,8 @@ from bench.masters import REPOSITORY, CannotMeasure, Masters, three_masters
 from bench.profile import Profiler
 from bench.readback import read_back, same_log
 from bench.report import Figure, Report, console, median, quantile, show, table
+from bench.restart import measure_restart
+from bench.sites import measure_sites
 from txlog.client import MasterClient, Status, Write
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
@@ -45,6 +53,8 @@ from txlog.model.errors import TxLogError
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
+NAMED_CASES: Final = ("sites", "restart", "disturbed")
+"""Measured only when they are asked for."""
 
 
 class Options(NamedTuple):
@@ -58,6 +68,7 @@ class Options(NamedTuple):
     rate: float
     catchup: int
     batch: int
+    entries: int
     idle_s: float
     profile: Path | None
     keep: bool
@@ -99,6 +110,14 @@ def main(arguments: list[str] | None = None) -> int:
             _guarded(report, "the cases with Spark", lambda: _measure_spark(options, report))
         if set(options.only) & set(BATCH_CASES):
             _guarded(report, "the batch", lambda: measure_batch(options.folder / "batch", options.batch, report))
+        if "sites" in options.only:
+            _guarded(report, "two sites", lambda: measure_sites(options.folder / "sites", 2 * options.seconds, report))
+        if "restart" in options.only:
+            _guarded(report, "the start", lambda: measure_restart(options.folder / "restart", options.entries, report))
+        if "disturbed" in options.only:
+            _guarded(
+                report, "troubles", lambda: measure_disturbed(options.folder / "troubles", options.seconds, report)
+            )
     finally:
         if not options.keep:
             shutil.rmtree(options.folder, ignore_errors=True)
@@ -108,7 +127,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _options(arguments: list[str] | None) -> Options:
     cases = (*LOG_CASES, *SPARK_CASES, *BATCH_CASES)
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="measures; see the module's head")
-    parser.add_argument("--only", default=",".join(cases), help="cases, with commas: " + ", ".join(cases))
+    known = (*cases, *NAMED_CASES)
+    parser.add_argument("--only", default=",".join(cases), help="cases, with commas: " + ", ".join(known))
     parser.add_argument("--folder", type=Path, help="where journals are, on a disk")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="measured in each round")
@@ -123,14 +143,15 @@ def _options(arguments: list[str] | None) -> Options:
     parser.add_argument("--rate", type=float, default=3.0, help="appends a second, on average")
     parser.add_argument("--catchup", type=int, default=100_000, help="transactions to catch up")
     parser.add_argument("--batch", type=int, default=1_000_000, help="transactions of the batch")
+    parser.add_argument("--entries", type=int, default=1_000_000, help="of the log of a master that starts again")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idling")
     parser.add_argument("--profile", type=Path, help="a folder for py-spy's recordings of one master in each case")
     parser.add_argument("--keep", action="store_true", help="leave journals and logs where they are")
     found = parser.parse_args(arguments)
     only = [case.strip() for case in found.only.split(",") if case.strip()]
-    wrong = [case for case in only if case not in cases]
+    wrong = [case for case in only if case not in known]
     if wrong:
-        parser.error(f"no case is called {', '.join(wrong)}; there are {', '.join(cases)}")
+        parser.error(f"no case is called {', '.join(wrong)}; there are {', '.join(known)}")
     scratch = Path.cwd() / ".txlog-bench"  # not the system's folder for temporary files, which may be in memory
     if found.folder is None:
         scratch.mkdir(exist_ok=True)
@@ -146,6 +167,7 @@ def _options(arguments: list[str] | None) -> Options:
         found.rate,
         found.catchup,
         found.batch,
+        found.entries,
         found.idle,
         found.profile,
         found.keep,

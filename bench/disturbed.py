@@ -1,0 +1,197 @@
+"""What one trouble costs all the others: small transactions beside a dead master, a slow one, and a large payload.
+
+200-byte transactions in an open load. Before and after each trouble the same load runs undisturbed; the 99th percentile
+under the trouble must stay within three times the median of those. Which level is waited for is said with each:
+
+======= ==========================================================================================================
+dead    one of three masters is killed (kill -9). The log waits until the others have closed its view, and so does
+        what is asked for as synced (``dead_held_ms``); from then on they must be as fast as before, and whatever is
+        asked for as accepted must not notice at all
+slow    a round trip to one master takes 100 times the undisturbed median. *quorum* does not need that master
+        and must not notice; *synced* needs it, by what it promises, and is told beside it
+large   100 MB on their way to all masters, as transactions of the largest size that a master takes; synced
+======= ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from bench.links import linked_masters
+from bench.load import QUAD_BYTES, Requests, quad
+from bench.masters import NODES, REPOSITORY, CannotMeasure, Masters
+from bench.paced import Paced
+from bench.report import Figure, Report, console, median, show, table
+
+RATE: Final = 300.0
+WARM_S: Final = 1.0
+TIMES: Final = 3.0
+SLOWER: Final = 100.0
+LARGE_BYTES: Final = 100_000_000
+PART_BYTES: Final = 14_285_600
+"""Of one request: a body above 16 MiB is refused."""
+LARGE_S: Final = 10.0
+"""How long small ones are sent beside it, at least; what comes behind its end does not count."""
+KILLED_AT_S: Final = 2.0
+HELD_MAX_S: Final = 12.0
+"""Three round time-outs, a round, and room for a slow machine."""
+
+
+class Looked(NamedTuple):
+    """One load: milliseconds, answers a second, and what the load knows besides."""
+
+    p50: float
+    p99: float
+    per_s: float
+    load: Paced
+
+
+class Bench:
+    """Loads whose transactions never repeat."""
+
+    def __init__(self, masters: Masters, seconds: float) -> None:
+        self.masters = masters
+        self.seconds = seconds
+        self._number = 0
+
+    def look(
+        self, level: str, urls: list[str], at: dict[float, Callable[[], None]] | None = None, seconds: float = 0.0
+    ) -> Looked:
+        """One load of ``level``; what happens ``at`` counts from the end of the warm second."""
+        seconds = seconds or self.seconds
+        load = Paced(urls, Requests(REPOSITORY, level, 1, "disturbed", self._number), RATE)
+        load.run(WARM_S + seconds, {WARM_S + when: do for when, do in (at or {}).items()})
+        self._number = load.requests.next
+        p50, p99 = load.quantile_ms(0.5, WARM_S), load.quantile_ms(0.99, WARM_S)
+        if p50 is None or p99 is None:
+            raise CannotMeasure(f"no answer for {level}: {(load.wrong or ['nothing came'])[0][:300]}")
+        return Looked(p50, p99, load.per_s(WARM_S, WARM_S + seconds), load)
+
+
+def measure_disturbed(folder: Path, seconds: float, report: Report) -> None:
+    rows: list[list[Figure]] = []
+    with linked_masters(folder, NODES, split_mode="Majority", max_peer_lag_ms=5000) as (masters, links):
+        bench = Bench(masters, seconds)
+
+        def compare(name: str, level: str, calm: list[Looked], found: Looked, must: bool = True) -> None:
+            p99 = median([each.p99 for each in calm]) or 0.0
+            times = found.p99 / p99
+            report.figure(f"{name}_{level}_undisturbed_p99_ms", p99)
+            report.figure(f"{name}_{level}_p99_ms", found.p99)
+            report.figure(f"{name}_{level}_per_s", found.per_s, 0)
+            if must:
+                report.at_most(f"{name}_{level}_times", times, TIMES)
+            else:
+                report.figure(f"{name}_{level}_times", times)
+            report.must(
+                f"{name}, {level}: every answer is good",
+                not found.load.wrong,
+                found.load.trouble,
+            )
+            rows.append([f"{name}, {level}", p99, found.p50, found.p99, times, found.per_s])
+
+        _large(bench, masters, compare, report)
+        console.print("one slow master ...")
+        asked = masters.urls[:2]
+        for level in ("quorum", "synced"):
+            calm = [bench.look(level, asked)]
+            slow_ms = SLOWER * calm[0].p50 / 2
+            links.slow_around(NODES[-1][0], min(slow_ms, 250.0))
+            found = bench.look(level, asked)
+            links.set([])
+            bench.look(level, asked)  # what waited is over
+            calm.append(bench.look(level, asked))
+            compare("slow", level, calm, found, must=level == "quorum")
+            report.figure(f"slow_{level}_one_way_ms", min(slow_ms, 250.0))
+        _dead(bench, masters, compare, report)
+    columns = ("trouble, level", "undisturbed p99 ms", "p50 ms", "p99 ms", "times", "txn/s")
+    show(table(f"{RATE:,.0f} small transactions a second beside a trouble", columns, rows))
+
+
+def _large(bench: Bench, masters: Masters, compare: Callable[..., None], report: Report) -> None:
+    console.print(f"{LARGE_BYTES / 1e6:,.0f} MB beside small ones ...")
+    calm = [bench.look("synced", masters.urls)]
+    bodies = [_large_body(part) for part in range(-(-LARGE_BYTES // PART_BYTES))]
+    took: list[float] = []
+    wrong: list[str] = []
+
+    def send() -> None:
+        began = time.monotonic()
+        for body in bodies:
+            said = _post(masters.urls[0], body)
+            if said:
+                wrong.append(said)
+                return
+        took.append(time.monotonic() - began)
+
+    sender = threading.Thread(target=send)
+    load = Paced(masters.urls, Requests(REPOSITORY, "synced", 1, "beside"), RATE)
+    load.run(WARM_S + max(bench.seconds, LARGE_S), {WARM_S: sender.start})
+    sender.join()
+    if wrong or not took:
+        raise CannotMeasure(f"a large body: {(wrong or ['never sent'])[0]}")
+    until = WARM_S + min(took[0], max(bench.seconds, LARGE_S))
+    p50, p99 = load.quantile_ms(0.5, WARM_S, until), load.quantile_ms(0.99, WARM_S, until)
+    if p50 is None or p99 is None:
+        raise CannotMeasure("no small transaction was answered beside the large ones")
+    calm.append(bench.look("synced", masters.urls))
+    report.figure("large_mb", sum(map(len, bodies)) / 1e6, 1)
+    report.figure("large_s", took[0])
+    compare("large", "synced", calm, Looked(p50, p99, load.per_s(WARM_S, until), load))
+
+
+def _large_body(part: int) -> bytes:
+    """N-Quads of 200 bytes each, as a file that is loaded has them."""
+    count = PART_BYTES // QUAD_BYTES
+    return b"".join([quad(number, "large") for number in range(part * count, part * count + count)])
+
+
+def _post(url: str, body: bytes) -> str:
+    """Empty, or what was said instead of a good answer."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+    try:
+        headers = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced", "Prefer": "wait=60"}
+        connection.request("POST", f"/repositories/{REPOSITORY}/statements", body, headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        return "" if answer.status in (200, 204) else f"{answer.status}: {said[:200]!r}"
+    except OSError as why:
+        return str(why)
+    finally:
+        connection.close()
+
+
+def _dead(bench: Bench, masters: Masters, compare: Callable[..., None], report: Report) -> None:
+    """The last of all: the master stays dead."""
+    console.print("one dead master ...")
+    victim = masters.processes[NODES[-1][0]]
+    alive = masters.urls[:2]
+    calm = {level: [bench.look(level, alive), bench.look(level, alive)] for level in ("accepted", "synced")}
+
+    def kill() -> None:
+        victim.send_signal(signal.SIGKILL)  # whoever it is by then
+
+    found = bench.look("accepted", alive, {bench.seconds / 4: kill})
+    compare("dead", "accepted", calm["accepted"], found)
+    victim.wait(10)
+    masters.start(NODES[-1][0])
+    masters.wait_joined()
+    victim = masters.processes[NODES[-1][0]]
+    found = bench.look("synced", alive, {KILLED_AT_S: kill}, KILLED_AT_S + HELD_MAX_S + bench.seconds)
+    killed = WARM_S + KILLED_AT_S
+    held = max(answer.took for answer in found.load.answers)
+    report.at_most("dead_held_ms", 1000 * held, 1000 * HELD_MAX_S)
+    since = killed + held + 1.0
+    p50, p99 = found.load.quantile_ms(0.5, since), found.load.quantile_ms(0.99, since)
+    if p50 is None or p99 is None:
+        raise CannotMeasure("nothing was ordered without the dead master")
+    per_s = found.load.per_s(since, WARM_S + KILLED_AT_S + HELD_MAX_S + bench.seconds)
+    compare("dead", "synced", calm["synced"], Looked(p50, p99, per_s, found.load))

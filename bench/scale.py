@@ -1,0 +1,315 @@
+"""``python -m bench.scale``: what a transaction costs, against what there is more of. One short point after the other:
+
+======== ===============================================================================================
+masters  3, 5, 7 on this machine: 64 clients, one transaction in a request, synced
+log      entries that the log has already (written by :mod:`bench.journals`): the same load
+queue    transactions that wait because a master is gone: what accepting one more costs
+payload  bytes of one transaction: one client, synced. Above 16 MiB it is several transactions, as masters refuse more
+latency  ms of round trip between two sites: an open load of 300 transactions a second, synced
+======== ===============================================================================================
+
+Two models go with them, each checked against what was measured (``model``, ``off_pct``):
+
+- *masters*: processor for a transaction = a x masters + b x pairs (what each does alone, and what each says to each
+  other one), from the points with 3 and 5, told for 7. Where each master has a core of its own, what one of them uses
+  bounds the rate (``own_cores_per_s``): that is told by the model, for this machine has not so many.
+- *latency*: synced = what it takes without distance + one round trip.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from bench.journals import grow
+from bench.links import linked_masters
+from bench.load import QUAD_BYTES, Load, Requests, quad
+from bench.machine import NoDisk, cpu_seconds, disk, fsync_rate, rss_mb
+from bench.masters import NODES, REPOSITORY, CannotMeasure, Masters, stop, three_masters
+from bench.paced import Paced
+from bench.report import Figure, Report, console, median, quantile, show, table
+from bench.restart import come_to_rest
+from txlog.client import MasterClient
+from txlog.model.errors import TxLogError
+
+SEVEN: Final = (*NODES, ("us-2", "us"), ("de-1", "de"), ("de-2", "de"), ("uk-3", "uk"))
+MASTERS: Final = (3, 5, 7)
+LOG: Final = (1_000, 100_000, 1_000_000)
+QUEUE: Final = (1_000, 10_000, 100_000, 1_000_000)
+PAYLOAD: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+LATENCY: Final = (0, 10, 50, 100, 200)
+PART_BYTES: Final = 14_285_600
+"""The most that is sent as one transaction: a body above 16 MiB is refused."""
+RATE: Final = 300.0
+POINT_S: Final = 20.0
+"""No point goes on for longer, whatever it was to reach."""
+
+Point = dict[str, Any]
+
+
+class Cost(NamedTuple):
+    """Of a closed load: transactions a second, ms, and microseconds of processor that all masters use for one."""
+
+    per_s: float
+    p50: float
+    p99: float
+    us: float
+
+
+def closed(masters: Masters, clients: int, batch: int, seconds: float, run: str, level: str = "synced") -> Cost:
+    """A load of so many clients for so long."""
+    load = Load(masters.urls, Requests(REPOSITORY, level, batch, run), clients)
+    used: list[float] = []
+
+    def look() -> None:
+        used.append(sum(cpu_seconds(pid) for pid in masters.pids.values()))
+
+    round_ = load.run(0.7, seconds, look, look)
+    if load.wrong:
+        raise CannotMeasure(load.wrong[0][:300])
+    count = len(round_.latencies) * batch
+    p50, p99 = quantile(round_.latencies, 0.5), quantile(round_.latencies, 0.99)
+    if p50 is None or p99 is None:
+        raise CannotMeasure(f"nothing was acknowledged in {seconds:g} s")
+    return Cost(round_.per_s, 1000 * p50, 1000 * p99, 1e6 * (used[1] - used[0]) / count)
+
+
+def each_and_pairs(three: float, five: float, count: int) -> float:
+    """Of ``count`` masters, from the costs of three and of five: what each does alone, and for each other one."""
+    for_pair = (3 * five - 5 * three) / 30  # 3 a + 6 b = three, 5 a + 20 b = five
+    return count * (three - 6 * for_pair) / 3 + count * (count - 1) * for_pair
+
+
+def off_pct(model: float, measured: float) -> float:
+    """How far a model is off, in percent of what was measured."""
+    return 100 * (model - measured) / measured
+
+
+def of_masters(folder: Path, seconds: float) -> list[Point]:
+    points: list[Point] = []
+    costs: dict[int, float] = {}
+    for count in MASTERS:
+        with three_masters(folder / str(count), nodes=SEVEN[:count], start_s=60) as masters:
+            cost = closed(masters, 64, 1, seconds, "masters")
+        costs[count] = cost.us
+        model = each_and_pairs(costs[3], costs[5], count) if len(costs) > 1 else cost.us
+        point = _point("masters", count, cost)
+        point["own_cores_per_s"] = round(1e6 * count / model)
+        if count > 5:
+            point |= {"model_us": round(model, 1), "off_pct": round(off_pct(model, cost.us), 1)}
+        points.append(point)
+    return points
+
+
+def of_log(folder: Path, seconds: float) -> list[Point]:
+    points = []
+    with three_masters(folder, log_bytes_max=1 << 40) as masters:
+        Load(masters.urls, Requests(REPOSITORY, "synced", 1, "first"), 3).run(0.0, 0.2, lambda: None, lambda: None)
+        for entries in LOG:
+            have = come_to_rest(masters)
+            stop(list(masters.processes.values()), 30)
+            if entries > have:
+                grow([masters.journal_of(node) for node in masters.by_node], "uk-1", entries - have, QUAD_BYTES)
+            began = time.monotonic()
+            for node in masters.by_node:
+                masters.start(node)
+            masters.wait_joined(60)
+            started = time.monotonic() - began
+            point = _point("log", entries, closed(masters, 64, 1, seconds, f"log-{entries}"))
+            memory = max(rss_mb(pid) for pid in masters.pids.values())
+            points.append(point | {"three_start_s": round(started, 2), "rss_mb": round(memory)})
+    return points
+
+
+def of_queue(folder: Path, seconds: float) -> list[Point]:
+    """A master is killed, so the log is held; batches of 100 are accepted until so many wait."""
+    points = []
+    with three_masters(folder, max_peer_lag_ms=600_000) as masters:
+        masters.processes[NODES[-1][0]].send_signal(signal.SIGKILL)
+        masters.processes[NODES[-1][0]].wait(10)
+        alive = Masters(masters.folder, dict(list(masters.by_node.items())[:2]))
+        alive.processes = {node: masters.processes[node] for node in alive.by_node}
+        for target in QUEUE:
+            number = waiting(alive)
+            until = time.monotonic() + POINT_S - seconds
+            while number < target and time.monotonic() < until:
+                batch = Load(alive.urls, Requests(REPOSITORY, "accepted", 100, "fill", number), 16)
+                batch.run(0.0, min(2.0, max(0.05, (target - number) / 60_000)), lambda: None, lambda: None)
+                if batch.wrong:
+                    raise CannotMeasure(batch.wrong[0][:300])
+                number = waiting(alive)
+            cost = closed(alive, 8, 1, seconds / 2, f"queue-{target}", "accepted")
+            memory = max(rss_mb(pid) for pid in alive.pids.values())
+            point = _point("queue", target, cost) | {"waiting": number, "rss_mb": round(memory)}
+            points.append(point)
+            if number < 0.9 * target:
+                console.print(f"  {number:,} of {target:,} waiting after {POINT_S:g} s: the point says what it reached")
+                break
+    return points
+
+
+def waiting(masters: Masters) -> int:
+    """Transactions that have no place in the log, as the master that knows of most tells."""
+    found = []
+    for url in masters.urls:
+        with MasterClient(url, 30.0) as master:
+            found.append(master.status().queue.transactions)
+    return max(found)
+
+
+def of_payload(folder: Path, seconds: float) -> list[Point]:
+    points: list[Point] = []
+    with three_masters(folder) as masters:
+        for size in PAYLOAD:
+            parts = [min(PART_BYTES, size - at) for at in range(0, size, PART_BYTES)]
+            latencies: list[float] = []
+            before = sum(cpu_seconds(pid) for pid in masters.pids.values())
+            began = time.monotonic()
+            while not latencies or time.monotonic() - began < min(seconds, POINT_S):
+                took = 0.0
+                for part in parts:
+                    body = body_of(size, len(latencies), part)
+                    took += post(masters.urls[len(latencies) % len(masters.urls)], body)
+                latencies.append(took)
+            used = sum(cpu_seconds(pid) for pid in masters.pids.values()) - before
+            p50 = median(latencies) or 0.0
+            points.append(
+                {
+                    "of": "payload",
+                    "at": size,
+                    "transactions": len(parts),
+                    "p50_ms": round(1000 * p50, 2),
+                    "mb_per_s": round(size / p50 / 1e6, 2),
+                    "cpu_us": round(1e6 * used / len(latencies), 1),
+                    "cpu_ms_per_mb": round(1e9 * used / len(latencies) / size, 1),
+                    "n": len(latencies),
+                }
+            )
+    return points
+
+
+def body_of(size: int, number: int, part: int) -> bytes:
+    """N-Quads of 200 bytes as far as they fit, then one with what is left."""
+    run = f"p{size}-{part}"
+    if part < 2 * QUAD_BYTES:
+        start, end = b'<urn:%s:%d> <urn:p> "' % (run.encode(), number), b'" .\n'
+        return start + b"x" * (part - len(start) - len(end)) + end
+    count = part // QUAD_BYTES
+    return b"".join([quad(1_000_000 * number + at, run) for at in range(count)])
+
+
+def post(url: str, body: bytes) -> float:
+    """Seconds from one request to its answer. :class:`CannotMeasure` for any but a good one."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+    try:
+        headers = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced", "Prefer": "wait=60"}
+        began = time.perf_counter()
+        connection.request("POST", f"/repositories/{REPOSITORY}/statements", body, headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        took = time.perf_counter() - began
+    except OSError as why:
+        raise CannotMeasure(f"{url}: {why}") from why
+    finally:
+        connection.close()
+    if answer.status not in (200, 204):
+        raise CannotMeasure(f"{url} answered {answer.status} to {len(body)} bytes: {said[:200]!r}")
+    return took
+
+
+def of_latency(folder: Path, seconds: float) -> list[Point]:
+    points: list[Point] = []
+    with linked_masters(folder, NODES) as (masters, links):
+        number, near = 0, 0.0
+        for round_trip in LATENCY:
+            links.slow_between_sites(round_trip / 2)
+            masters.wait_joined()
+            load = Paced(masters.urls, Requests(REPOSITORY, "synced", 1, "latency", number), RATE)
+            load.run(1.5 + seconds)
+            number = load.requests.next
+            p50, p99 = load.quantile_ms(0.5, 1.5), load.quantile_ms(0.99, 1.5)
+            if load.wrong or p50 is None or p99 is None:
+                raise CannotMeasure((load.wrong or ["no answer came"])[0][:300])
+            near = p50 if not round_trip else near
+            point = {"of": "latency", "at": round_trip, "p50_ms": round(p50, 2), "p99_ms": round(p99, 2)}
+            point |= {"per_s": round(load.per_s(1.5, 1.5 + seconds))}
+            model = near + round_trip
+            points.append(point | {"model_p50_ms": round(model, 2), "off_pct": round(off_pct(model, p50), 1)})
+    return points
+
+
+def _point(of: str, at: int, cost: Cost) -> Point:
+    return {
+        "of": of,
+        "at": at,
+        "per_s": round(cost.per_s),
+        "p50_ms": round(cost.p50, 2),
+        "p99_ms": round(cost.p99, 2),
+        "cpu_us": round(cost.us, 1),
+    }
+
+
+CURVES: Final[dict[str, Callable[[Path, float], list[Point]]]] = {
+    "masters": of_masters,
+    "log": of_log,
+    "queue": of_queue,
+    "payload": of_payload,
+    "latency": of_latency,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description="see the module's head")
+    parser.add_argument("--only", default=",".join(CURVES), help="curves, with commas: " + ", ".join(CURVES))
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured at each point")
+    options = parser.parse_args(arguments)
+    only = [name.strip() for name in options.only.split(",") if name.strip()]
+    wrong = [name for name in only if name not in CURVES]
+    if wrong or not 0 < options.seconds <= POINT_S:
+        parser.error(f"curves are {', '.join(CURVES)}; a point takes above 0 and at most {POINT_S:g} s")
+    report = Report("make bench-scale")
+    scratch = Path.cwd() / ".txlog-bench"
+    scratch.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="scale-", dir=scratch))
+    points: list[Point] = []
+    try:
+        report.figure("file_system", disk(folder))
+        report.figure("cores", os.cpu_count())
+        report.figure("fsync_per_s", fsync_rate(folder), 0)
+        for name in only:
+            console.print(f"{name} ...")
+            try:
+                found = CURVES[name](folder / name, options.seconds)
+            except (CannotMeasure, TxLogError) as why:
+                report.failed(name, str(why).splitlines()[0][:300])
+                continue
+            points += found
+            _say(name, found)
+            report.must(f"{name}: every point", True, len(found))
+    except NoDisk as why:
+        report.failed("journals on a disk", str(why))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report.nested({"points": points})
+    return report.end()
+
+
+def _say(name: str, points: Sequence[Point]) -> None:
+    columns = list(dict.fromkeys(key for point in points for key in point if key != "of"))
+    rows: list[list[Figure]] = [[point.get(column) for column in columns] for point in points]
+    show(table(f"against {name}", [name, *columns[1:]], rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
