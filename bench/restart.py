@@ -14,10 +14,11 @@ from typing import Final
 
 from bench.journals import Grown, grow
 from bench.load import Load, Requests
-from bench.machine import rss_mb
+from bench.machine import cpu_seconds, rss_mb
 from bench.masters import NODES, REPOSITORY, CannotMeasure, Masters, three_masters
 from bench.report import Figure, Report, console, median, show, table
-from txlog.client import MasterClient
+from txlog.client import MasterClient, MasterUnreachable
+from txlog.model.errors import TxLogError
 
 TOGETHER_MAX: Final = 5_000_000
 SIZE: Final = 200
@@ -47,36 +48,52 @@ def measure_restart(folder: Path, entries: int, report: Report) -> None:
     name = f"restart_{entries}"
     with three_masters(folder, nodes=nodes, log_bytes_max=1 << 40, start_s=START_MAX_S) as masters:
         _write_some(masters)
+        node = next(iter(masters.by_node))
+        _end(masters, [node])
+        short, short_cpu = _start(masters, node)
+        report.figure("restart_short_log_s", short)
+        report.figure("restart_short_log_cpu_s", short_cpu)
         _end(masters, list(masters.by_node))
         grown = _grow(masters, entries, size, 0)
         report.figure("restart_entries", grown.entries)
         report.figure("restart_payload_bytes", size or "one quad of 27 to 29")
         report.figure("restart_journal_mb", grown.disk_bytes / 1e6, 0)
         report.figure("restart_written_per_s", entries / grown.seconds, 0)
-        for node in list(masters.by_node)[1:]:
-            masters.start(node)
-        node = next(iter(masters.by_node))
-        took, memory = [], []
+        for other in list(masters.by_node)[1:]:
+            masters.start(other)
+        took, cpu, memory = [], [], []
         for turn in range(STARTS if entries <= TOGETHER_MAX else 1):
             if turn:
                 _end(masters, [node], signal.SIGKILL)
-            began = time.monotonic()
-            masters.start(node)
-            masters.wait_joined(START_MAX_S)
-            took.append(time.monotonic() - began)
+            seconds, used = _start(masters, node)
+            took.append(seconds)
+            cpu.append(used)
             with MasterClient(masters.by_node[node], 30.0) as master:
                 found = master.status().stable.index
             memory.append(rss_mb(masters.pids[node]))
-            console.print(f"  ready after {took[-1]:.2f} s at {found:,}, {memory[-1]:.0f} MB", highlight=False)
+            said = f"  ready after {seconds:.2f} s ({used:.2f} s of processor) at {found:,}, {memory[-1]:.0f} MB"
+            console.print(said, highlight=False)
             report.must(f"{name}: the whole log is there", found >= grown.entries, found)
         seconds_max, memory_max = limits(entries)
         _figure(report, f"{name}_s", median(took), seconds_max)
         _figure(report, f"{name}_rss_mb", median(memory), memory_max)
-        rows: list[list[Figure]] = [[f"{entries:,} entries", median(took), median(memory), grown.disk_bytes / 1e6]]
+        report.figure(f"{name}_cpu_s", median(cpu))
+        rows: list[list[Figure]] = [
+            ["a short log", short, short_cpu, None, None],
+            [f"{entries:,} entries", median(took), median(cpu), median(memory), grown.disk_bytes / 1e6],
+        ]
         if len(nodes) > 1:
             rows.append(_waiting(masters, node, report))
-        columns = ("journal", "to ready s", "RSS MB", "on disk MB")
+        columns = ("journal", "to ready s", "its processor s", "RSS MB", "on disk MB")
         show(table("one master starts again", columns, rows))
+
+
+def _start(masters: Masters, node: str) -> tuple[float, float]:
+    """Seconds from the command to ready, and those of processor that the process used until then."""
+    began = time.monotonic()
+    masters.start(node)
+    masters.wait_joined(START_MAX_S)
+    return time.monotonic() - began, cpu_seconds(masters.pids[node])
 
 
 def _waiting(masters: Masters, node: str, report: Report) -> list[Figure]:
@@ -85,12 +102,12 @@ def _waiting(masters: Masters, node: str, report: Report) -> list[Figure]:
     grown = _grow(masters, 0, SIZE, WAITING, only=node)
     began = time.monotonic()
     masters.start(node)
-    memory, found = 0.0, 0
+    found = 0
     while time.monotonic() < began + START_MAX_S:
         try:
             with MasterClient(masters.by_node[node], 30.0) as master:
                 found = master.status().queue.transactions
-        except Exception as not_yet:  # whatever a starting process answers
+        except (MasterUnreachable, TxLogError) as not_yet:
             if masters.processes[node].poll() is not None:
                 raise CannotMeasure(f"{node} ended: {masters.last_words(node)}") from not_yet
         if found >= WAITING:
@@ -101,7 +118,7 @@ def _waiting(masters: Masters, node: str, report: Report) -> list[Figure]:
     report.equal("waiting_transactions", found, WAITING)
     report.figure("waiting_restart_s", took)
     report.at_most("waiting_rss_mb", memory, WAITING_MB)
-    return [f"{grown.entries:,} entries and {WAITING:,} that wait", took, memory, grown.disk_bytes / 1e6]
+    return [f"{grown.entries:,} entries and {WAITING:,} that wait", took, None, memory, grown.disk_bytes / 1e6]
 
 
 def _figure(report: Report, name: str, value: float | None, limit: float | None) -> None:

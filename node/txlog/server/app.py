@@ -293,6 +293,8 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
         if config.identity_file is not None:
             say_who(config.identity_file, config.node, recovered)
         app = App(config, journal, recovered, token, log, end, guard, tls)
+        birth, start = recovered.birth, recovered.start
+        del recovered  # the core lets go of it once it has a view: some 100 bytes for each transaction that waits
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
         await app.start()
@@ -302,7 +304,7 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
         await app.stop(leave_ms=round_timeout_ms if full else None)
         if not full or stop.is_set():
             return
-        waits = WaitsForRoom(config, recovered.birth, recovered.start, app.loop.stable.value, log, guard, tls)
+        waits = WaitsForRoom(config, birth, start, app.loop.stable.value, log, guard, tls)
         if not await waits.run(stop):
             return
 
