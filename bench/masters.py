@@ -21,7 +21,7 @@ from txlog.model.errors import TxLogError
 
 REPOSITORY = "bench"
 NODES = (("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us"))
-START_S = 30.0
+START_S = 60.0
 
 
 class CannotMeasure(Exception):
