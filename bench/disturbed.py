@@ -116,7 +116,7 @@ def measure_disturbed(folder: Path, seconds: float, report: Report) -> None:
 def _large(bench: Bench, masters: Masters, compare: Callable[..., None], report: Report) -> None:
     console.print(f"{LARGE_BYTES / 1e6:,.0f} MB beside small ones ...")
     calm = [bench.look("synced", masters.urls)]
-    bodies = [_large_body(part) for part in range(-(-LARGE_BYTES // PART_BYTES))]
+    bodies = [_large_body(part) for part in range(round(LARGE_BYTES / PART_BYTES))]
     took: list[float] = []
     wrong: list[str] = []
 
