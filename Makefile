@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c fuzz clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -126,6 +126,9 @@ determinism: native ## what a master accepts does the same in all stores: the W3
 
 w3c: install-dev ## the W3C's tests of SPARQL through a master and at its engine; docs/w3c.md lists what differs (ONLY=words of a name)
 	@$(BIN)/python -m e2e.w3c.run $(if $(ONLY),--only "$(ONLY)")
+
+rdf4j-differences: install-dev ## the same requests to a master and to a real RDF4J server; docs/rdf4j-differences.md lists what differs
+	@$(BIN)/python -m e2e.rdf4j.differences
 
 fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n)
 	@$(BIN)/python -m e2e.fuzz.run $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))

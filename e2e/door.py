@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from bench.masters import REPOSITORY, CannotMeasure, free_ports, stop, three_masters, wait_listening
@@ -146,12 +146,15 @@ class Door:
         self._http.request(method, f"/repositories/{REPOSITORY}{path}", body=body, headers=dict(headers or {}))
         answer = self._http.getresponse()
         text = answer.read().decode("utf-8", "replace")
-        said = answer.headers["TxLog-Position"]
+        return Answer(answer.status, text, self.heard(answer.headers["TxLog-Position"]))
+
+    def heard(self, said: str | None) -> Position | None:
+        """A position in an answer of this master, whoever asked: the stores are to come there."""
         if said is None:
-            return Answer(answer.status, text, None)
+            return None
         epoch, index, value = said.split(":")
         self.last = Position(int(epoch), int(index), bytes.fromhex(value))
-        return Answer(answer.status, text, self.last)
+        return self.last
 
     def update(self, text: str, path: str = "/statements") -> Answer:
         """Send an update; a success is carried out by the prompt stores when this returns."""
@@ -204,9 +207,9 @@ class Door:
 
 
 @contextmanager
-def door(folder: Path, stores: Mapping[str, Kind], prompt: tuple[str, ...], *, mixed: bool = False) -> Iterator[Door]:
-    """A master and its stores, until the end. ``stores``: by name. ``mixed``: of
-    several engines."""
+def door(folder: Path, stores: Mapping[str, Kind], prompt: tuple[str, ...], **settings: Any) -> Iterator[Door]:
+    """A master and its stores, until the end. ``stores``: by name; ``settings``: further fields of the master's
+    configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         running: dict[str, Worker] = {}
@@ -216,7 +219,7 @@ def door(folder: Path, stores: Mapping[str, Kind], prompt: tuple[str, ...], *, m
         workers = [{"name": name, "url": store.url, "engine": store.adapter.engine} for name, store in running.items()]
         nodes = (("uk-1", "uk"),)
         masters = stack.enter_context(
-            three_masters(folder / "masters", nodes=nodes, start_s=TIMEOUT_S, workers=workers, mixed_engines=mixed)
+            three_masters(folder / "masters", nodes=nodes, start_s=TIMEOUT_S, workers=workers, **settings)
         )
         made = Door(masters.urls[0], running, prompt, masters.pids[nodes[0][0]])
         stack.callback(made.close)

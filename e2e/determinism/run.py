@@ -170,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
     try:
         stores, prompt = (STORES, PROMPT) if options.no_jena else ({**STORES, **JENA}, (*PROMPT, *JENA))
-        with door(folder, stores, prompt, mixed=not options.no_jena) as at:
+        with door(folder, stores, prompt, mixed_engines=not options.no_jena) as at:
             run = Run(at, random.Random(f"order {seed}"), prompt)
             try:
                 if tests is not None:

@@ -15,6 +15,8 @@ from txlog.local.faults import CannotRun
 from txlog.local.java import find_java_home
 
 FETCH_S: Final = 600.0
+_CONFS: Final = {"jar": "default", "war": "*"}
+"""What Ivy calls the parts of a module: a web application stands beside its classes."""
 
 
 class Artifact(NamedTuple):
@@ -24,10 +26,11 @@ class Artifact(NamedTuple):
     name: str
     version: str
     sha256: str
+    extension: str = "jar"
 
     @property
     def file(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+        return f"{self.name}-{self.version}.{self.extension}"
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -71,7 +74,8 @@ def _fetch(artifact: Artifact, place: Path) -> None:
         done = subprocess.run(
             [
                 *(java, "-cp", _spark_jars(), "org.apache.ivy.Main", "-cache", place / "cache", "-warn"),
-                *("-dependency", artifact.group, artifact.name, artifact.version, "-confs", "default", "-notransitive"),
+                *("-dependency", artifact.group, artifact.name, artifact.version),
+                *("-confs", _CONFS[artifact.extension], "-notransitive"),
                 *("-retrieve", f"{place}/[artifact]-[revision].[ext]"),
             ],
             capture_output=True,
