@@ -23,7 +23,7 @@ import pyoxigraph as ox
 
 from bench.masters import REPOSITORY, CannotMeasure
 from bench.report import Report, show, table
-from e2e.door import TIMEOUT_S, Door, door
+from e2e.door import TIMEOUT_S, Door, Kind, door
 from e2e.rdf4j.script import STEPS, Step
 from e2e.rdf4j.server import PATH, rdf4j_server
 from e2e.w3c.results import CSV, JSON, TSV, XML, Found, read_answer, said, same, statements_of

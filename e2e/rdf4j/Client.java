@@ -1,0 +1,151 @@
+import java.math.BigInteger;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.eclipse.rdf4j.common.transaction.IsolationLevel;
+import org.eclipse.rdf4j.common.transaction.IsolationLevels;
+import org.eclipse.rdf4j.model.IRI;
+import org.eclipse.rdf4j.model.Literal;
+import org.eclipse.rdf4j.model.Model;
+import org.eclipse.rdf4j.model.Resource;
+import org.eclipse.rdf4j.model.ValueFactory;
+import org.eclipse.rdf4j.model.impl.SimpleValueFactory;
+import org.eclipse.rdf4j.query.BindingSet;
+import org.eclipse.rdf4j.query.MalformedQueryException;
+import org.eclipse.rdf4j.query.QueryEvaluationException;
+import org.eclipse.rdf4j.query.QueryResults;
+import org.eclipse.rdf4j.query.TupleQuery;
+import org.eclipse.rdf4j.query.resultio.TupleQueryResultFormat;
+import org.eclipse.rdf4j.repository.RepositoryException;
+import org.eclipse.rdf4j.repository.RepositoryConnection;
+import org.eclipse.rdf4j.repository.http.HTTPRepository;
+import org.eclipse.rdf4j.rio.RDFFormat;
+
+/**
+ * RDF4J's own Java client against a server: {@code java -cp JARS Client.java SERVER REPOSITORY}. Works in graphs of its
+ * own and leaves nothing behind. Prints what was wrong and exits with 1; the last line of a success is {@code checks N}.
+ */
+public class Client {
+    private static final ValueFactory MAKE = SimpleValueFactory.getInstance();
+    private static final IRI GRAPH = MAKE.createIRI("urn:java:graph");
+    private static final IRI OTHER = MAKE.createIRI("urn:java:other");
+    private static final IRI S = MAKE.createIRI("urn:java:s");
+    private static final IRI P = MAKE.createIRI("urn:java:p");
+    private static final IRI Q = MAKE.createIRI("urn:java:q");
+    private static int checks;
+
+    public static void main(String[] given) {
+        for (RDFFormat rdf : List.of(RDFFormat.BINARY, RDFFormat.NQUADS, RDFFormat.TRIG)) {
+            for (TupleQueryResultFormat rows : List.of(
+                    TupleQueryResultFormat.BINARY, TupleQueryResultFormat.JSON, TupleQueryResultFormat.SPARQL)) {
+                HTTPRepository repository = repository(given, rdf, rows);
+                try (RepositoryConnection connection = repository.getConnection()) {
+                    plain(connection, rdf.getName() + ", " + rows.getName());
+                } finally {
+                    repository.shutDown();
+                }
+            }
+        }
+        HTTPRepository repository = repository(given, RDFFormat.BINARY, TupleQueryResultFormat.BINARY);
+        try {
+            for (IsolationLevel level : IsolationLevels.values()) {
+                transaction(repository, level);
+            }
+        } finally {
+            repository.shutDown();
+        }
+        System.out.println("checks " + checks);
+    }
+
+    private static HTTPRepository repository(String[] given, RDFFormat rdf, TupleQueryResultFormat rows) {
+        HTTPRepository made = new HTTPRepository(given[0], given[1]);
+        made.setPreferredRDFFormat(rdf);
+        made.setPreferredTupleQueryResultFormat(rows);
+        made.init();
+        return made;
+    }
+
+    private static void plain(RepositoryConnection connection, String how) {
+        Literal text = MAKE.createLiteral("zw\u00f6lf \"\t\\ \ud83d\ude00", "de");
+        connection.clear(GRAPH, OTHER);
+        connection.add(S, P, text, GRAPH);
+        connection.add(S, P, MAKE.createLiteral(BigInteger.valueOf(12)), GRAPH);
+        connection.add(S, Q, MAKE.createBNode("x"), GRAPH, OTHER);
+        same(how + ": statements", 3L, connection.size(GRAPH));
+        same(how + ": of two graphs", 4L, connection.size(GRAPH, OTHER));
+        same(how + ": is there", true, connection.hasStatement(S, P, text, false, GRAPH));
+        same(how + ": is not there", false, connection.hasStatement(S, P, text, false, OTHER));
+        Model model = QueryResults.asModel(connection.getStatements(S, P, null, false, GRAPH));
+        same(how + ": values", Set.of(text, MAKE.createLiteral(BigInteger.valueOf(12))), model.objects());
+        same(how + ": their graph", Set.of((Resource) GRAPH), model.contexts());
+        Set<Resource> contexts = connection.getContextIDs().stream().collect(Collectors.toSet());
+        same(how + ": graphs", true, contexts.containsAll(Set.of(GRAPH, OTHER)));
+
+        TupleQuery query = connection.prepareTupleQuery("SELECT ?o { GRAPH ?g { ?s <urn:java:p> ?o } } ORDER BY ?o");
+        query.setBinding("g", GRAPH);
+        List<BindingSet> rows = query.evaluate().stream().collect(Collectors.toList());
+        same(how + ": rows", 2, rows.size());
+        Set<Object> found = rows.stream().map(row -> row.getValue("o")).collect(Collectors.toSet());
+        same(how + ": their values", Set.of(text, MAKE.createLiteral(BigInteger.valueOf(12))), found);
+        same(how + ": ASK", true, connection.prepareBooleanQuery("ASK { GRAPH <urn:java:graph> { ?s ?p 12 } }").evaluate());
+        Model made = QueryResults.asModel(connection.prepareGraphQuery(
+                "CONSTRUCT { ?s <urn:java:made> ?o } WHERE { GRAPH <urn:java:graph> { ?s <urn:java:p> ?o } }").evaluate());
+        same(how + ": CONSTRUCT", 2, made.size());
+        connection.prepareUpdate("INSERT DATA { GRAPH <urn:java:graph> { <urn:java:s> <urn:java:p> 'u' } }").execute();
+        same(how + ": after an update", 4L, connection.size(GRAPH));
+        connection.remove(S, P, MAKE.createLiteral("u"), GRAPH);
+        same(how + ": after a removal", 3L, connection.size(GRAPH));
+        try {
+            connection.prepareTupleQuery("SELECT ?o { ?s").evaluate();
+            same(how + ": a malformed query", "an exception", "none");
+        } catch (QueryEvaluationException expected) {
+            same(how + ": why", MalformedQueryException.class, expected.getCause().getClass());
+        }
+        connection.setNamespace("java", "urn:java:");
+        same(how + ": a namespace", "urn:java:", connection.getNamespace("java"));
+        connection.removeNamespace("java");
+        same(how + ": no namespace", null, connection.getNamespace("java"));
+        connection.clear(GRAPH, OTHER);
+        same(how + ": nothing is left", 0L, connection.size(GRAPH, OTHER));
+    }
+
+    private static void transaction(HTTPRepository repository, IsolationLevel level) {
+        try (RepositoryConnection connection = repository.getConnection();
+                RepositoryConnection outside = repository.getConnection()) {
+            connection.begin(level);
+            connection.add(S, P, MAKE.createLiteral("in"), GRAPH);
+            connection.add(S, P, MAKE.createLiteral("out"), GRAPH);
+            connection.prepareUpdate("INSERT DATA { GRAPH <urn:java:graph> { <urn:java:s> <urn:java:q> 1 } }").execute();
+            connection.remove(S, P, MAKE.createLiteral("out"), GRAPH);
+            same(level + ": its own writes", true, connection.hasStatement(S, P, MAKE.createLiteral("in"), false, GRAPH));
+            same(level + ": its own removal", false, connection.hasStatement(S, P, MAKE.createLiteral("out"), false, GRAPH));
+            same(level + ": its size", 2L, connection.size(GRAPH));
+            List<BindingSet> rows = connection.prepareTupleQuery("SELECT ?o { GRAPH <urn:java:graph> { ?s ?p ?o } }")
+                    .evaluate().stream().collect(Collectors.toList());
+            same(level + ": its rows", 2, rows.size());
+            if (!level.equals(IsolationLevels.NONE) && !level.equals(IsolationLevels.READ_UNCOMMITTED)) {
+                same(level + ": seen from outside", 0L, outside.size(GRAPH));
+            }
+            connection.commit();
+            same(level + ": after the commit", 2L, outside.size(GRAPH));
+            connection.begin(level);
+            connection.add(S, P, MAKE.createLiteral("undone"), GRAPH);
+            connection.rollback();
+            if (!level.equals(IsolationLevels.NONE)) {
+                same(level + ": after a roll-back", 2L, outside.size(GRAPH));
+            }
+            connection.clear(GRAPH);
+            same(level + ": nothing is left", 0L, outside.size(GRAPH));
+        } catch (RepositoryException wrong) {
+            throw new IllegalStateException(level + ": " + wrong.getMessage(), wrong);
+        }
+    }
+
+    private static void same(String what, Object wanted, Object found) {
+        if (!Objects.equals(wanted, found)) {
+            throw new AssertionError(what + ": " + found + " instead of " + wanted);
+        }
+        checks++;
+    }
+}
