@@ -11,6 +11,7 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
 from txlog.workers import ADAPTERS, CAPABILITIES
 from txlog.workers.base import (
+    Counted,
     Loading,
     Lock,
     MarkerPosition,
@@ -364,3 +365,22 @@ def test_an_unexpected_answer_is_an_error_that_says_what_was_asked() -> None:
             read(broken)
     with pytest.raises(UnexpectedAnswer):
         ADAPTER.is_at_in(WorkerResponse(200, {}, b"<html>"))
+
+
+def test_counts_and_the_marker_come_from_one_answer(worker: OxigraphProcess) -> None:
+    assert ADAPTER.counts_in(worker.send(ADAPTER.counts())) == Counted(SystemGraphs((), frozenset()), {})
+    odd = 'INSERT DATA { GRAPH <urn:g,comma"> { <urn:s> <urn:p> 1 } }'.replace('"', "%22")
+    assert worker.send(ADAPTER.apply([DATA, update(odd)], None, at(1))).ok
+    assert worker.update("CREATE GRAPH <urn:empty>").ok
+    counted = ADAPTER.counts_in(worker.send(ADAPTER.counts()))
+    assert counted.graphs == {"": 1, "urn:g": 2, "urn:g,comma%22": 1}
+    assert counted.system == SystemGraphs((at(1),), frozenset())
+    assert worker.send(ADAPTER.claim(5)).ok
+    assert ADAPTER.counts_in(worker.send(ADAPTER.counts())).system.claims == ADAPTER.claims_of(5)
+
+
+@pytest.mark.parametrize("body", [b"g,n\r\nurn:g,many\r\n", b"g,n\r\nurn:g\r\n"])
+def test_an_answer_that_counts_nothing_is_named(body: bytes) -> None:
+    for response in (WorkerResponse(200, {}, body), WorkerResponse(500, {}, b"no")):
+        with pytest.raises(UnexpectedAnswer):
+            ADAPTER.counts_in(response)

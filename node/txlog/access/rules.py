@@ -56,6 +56,7 @@ _ADMIN: Final = (
     ("GET", "/txlog/workers"),
     ("POST", "/txlog/workers"),
     ("POST", "/txlog/workers/{name}"),
+    ("POST", "/txlog/workers/{name}/look"),
     ("DELETE", "/txlog/workers/{name}"),
     ("PUT", "/txlog/holds/{name}"),
     ("DELETE", "/txlog/holds/{name}"),

@@ -1,6 +1,7 @@
 """The client of a master's HTTP API: for the pipeline, the command line, the tests and users."""
 
 from txlog.client.answers import (
+    Divergence,
     Doorbell,
     Place,
     Status,
@@ -16,6 +17,7 @@ from txlog.client.faults import MasterUnreachable
 from txlog.client.master import MasterClient
 
 __all__ = [
+    "Divergence",
     "Doorbell",
     "MasterClient",
     "MasterUnreachable",

@@ -44,6 +44,22 @@ class WorkerPlace(msgspec.Struct, frozen=True):
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
 
+class Divergence(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker that holds something else than others. ``wrong``: known to be this one; else undecided. ``graphs``: the
+    first of them, without brackets (empty: the default graph); ``graph_count`` None: not known which. ``right``: who
+    can be copied, as ``data centre/worker``."""
+
+    kind: str
+    wrong: bool
+    why: str
+    graphs: list[str] = []
+    graph_count: int | None = None
+    first_index: int = 0
+    index: int = 0
+    fence: int = 0
+    right: list[str] = []
+
+
 class Worker(msgspec.Struct, frozen=True, rename="camel"):
     """A worker as the pipeline last reported it to the master asked. ``hold``: not to be taken above this index.
     ``reported_at`` is empty or 0 while nothing was reported."""
@@ -56,6 +72,7 @@ class Worker(msgspec.Struct, frozen=True, rename="camel"):
     error: str | None = None
     hold: int | None = None
     reported_at: str | float | None = None
+    divergence: Divergence | None = None
 
 
 class Queue(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from txlog.client.connection import Connection
 from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Unavailable
+from txlog.model.look import Look
 from txlog.wire.pages import MEDIA_TYPE, LogPage, decode_page
 
 T = TypeVar("T")
@@ -298,13 +299,19 @@ class MasterClient:
         body = msgspec.json.encode(report)
         return self._call("POST", f"/txlog/workers/{quote(name)}", HoldAnswer, body=body, repeatable=True).hold
 
-    def put_hold(self, name: str, index: int) -> None:
-        """Ask the pipeline not to take this worker above ``index`` until :meth:`lift_hold`."""
-        body = msgspec.json.encode({"index": index})
-        self._connection.request("PUT", f"/txlog/holds/{quote(name)}", body=body, headers=_JSON)
+    def report_look(self, name: str, look: Look) -> None:
+        """Tell this master what a worker was seen to hold."""
+        body = msgspec.json.encode(look)
+        self._call("POST", f"/txlog/workers/{quote(name)}/look", object, body=body, repeatable=True)
 
-    def lift_hold(self, name: str) -> None:
-        self._connection.request("DELETE", f"/txlog/holds/{quote(name)}")
+    def put_hold(self, name: str, index: int, *, look: bool = False) -> None:
+        """Ask the pipeline not to take this worker above ``index`` until :meth:`lift_hold`. ``look``: beside any other
+        hold, and for some seconds only."""
+        body = msgspec.json.encode({"index": index})
+        self._connection.request("PUT", _hold_path(name, look), body=body, headers=_JSON)
+
+    def lift_hold(self, name: str, *, look: bool = False) -> None:
+        self._connection.request("DELETE", _hold_path(name, look))
 
     # -- shared
 
@@ -333,6 +340,10 @@ class MasterClient:
             return msgspec.json.decode(reply.body or b"null", type=kind)
         except MALFORMED as wrong:
             raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
+
+
+def _hold_path(name: str, look: bool) -> str:
+    return f"/txlog/holds/{quote(name)}" + ("?for=look" if look else "")
 
 
 def _pieces(writes: Iterable[Write], batch_bytes: int) -> Iterator[bytes]:

@@ -177,6 +177,15 @@ class PipelineConfig(Strict):
         default=1_000_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
     )
     batch_tasks: int = Field(default=2, ge=1, description="of a batch at once, beside the stream's")
+    compare_s: float = Field(
+        default=5.0, ge=0, description="between two looks at how many quads each graph has; 0: none"
+    )
+    compare_sums_s: float = Field(
+        default=3600.0, ge=0, description="between two readings of all that the workers hold; 0: none"
+    )
+    compare_share: float = Field(
+        default=0.2, gt=0, le=1, description="the part of the time that a store may be at it at most"
+    )
 
 
 class FolderConfig(Strict):

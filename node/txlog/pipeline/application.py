@@ -18,6 +18,7 @@ from typing import Any
 from txlog.client import Masters
 from txlog.config.process import PipelineConfig
 from txlog.model.errors import TxLogError
+from txlog.pipeline import comparing
 from txlog.pipeline.batch import planner
 from txlog.pipeline.settings import spark_home, spark_settings
 
@@ -46,6 +47,7 @@ def run(config: PipelineConfig) -> int:
         query = start_query(spark, config)
         log.info("the pipeline of %s follows the log for %d workers", config.data_center, len(config.workers))
         planner.start(spark, config, stop)
+        comparing.start(config, stop)
         died: list[str] = []
         threading.Thread(target=_await_end, args=(query, died, stop), name="txlog-query", daemon=True).start()
         stop.wait()

@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 
 from txlog.config.process import WorkerConfig
+from txlog.divergence.judging import Finding, Findings, Subject, merged, remember
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import NO_HASH
+from txlog.model.look import GRAPHS_MAX, KINDS, Look
 from txlog.runtime.loop import Loop
 
 TOPIC = "workers"
@@ -66,6 +68,21 @@ class WorkerState(msgspec.Struct, rename="camel"):
     body: str | None = None
     txid: str | None = None
     took_ms: float | None = None
+    looks: list[Look] = []
+    """What it was seen to hold (:mod:`txlog.divergence`)."""
+    divergence: Finding | None = None
+    """As this master judges it."""
+    look_hold: int | None = None
+    """A hold for a look, beside the other, ..."""
+    look_hold_until: float = 0.0
+    """... until then, on this process' clock."""
+
+    @property
+    def held_at(self) -> int | None:
+        """The lower of both holds."""
+        looking = self.look_hold if time.monotonic() < self.look_hold_until else None
+        asked = [index for index in (self.hold, looking) if index is not None]
+        return min(asked, default=None)
 
     def view(self) -> dict[str, Any]:
         """As the API shows it."""
@@ -76,12 +93,13 @@ class WorkerState(msgspec.Struct, rename="camel"):
             "position": self.position,
             "state": "Unordered" if self.is_unordered and self.state == "Working" else self.state,
             "error": self.error,
-            "hold": self.hold,
+            "hold": self.held_at,
             "reportedAt": self.reported_at or None,
             "status": self.status,
             "body": self.body,
             "txid": self.txid,
             "tookMs": self.took_ms,
+            "divergence": self.divergence,
         }
 
     @property
@@ -103,6 +121,7 @@ class Told(msgspec.Struct):
 
 
 _report = msgspec.json.Decoder(Report)
+_look = msgspec.json.Decoder(Look)
 _told = msgspec.json.Decoder(Told)
 
 
@@ -131,6 +150,9 @@ class Registry:
         self.heard_from: dict[str, tuple[str, float]] = {}  # node -> its data centre, when it told
         self.reading: Counter[str] = Counter()
         """Reads of clients that are under way, by worker."""
+        self.findings = Findings()
+        self.differs: Callable[[str, Finding | None], None] = lambda name, finding: None
+        """Hears of each finding (``data centre/worker``) that is new or has changed; None: it is lifted."""
         self.tick = 0
         self.changed = asyncio.Event()
         """Set when other masters should be told; whoever tells clears it."""
@@ -192,7 +214,53 @@ class Registry:
         if moved:
             self.changed.set()
         self.evaluate()
-        return worker.hold
+        self.judge()
+        return worker.held_at
+
+    def look(self, name: str, body: bytes) -> None:
+        """What a worker was seen to hold, as its pipeline tells."""
+        worker = self.workers.get(name)
+        if worker is None:
+            raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
+        try:
+            look = _look.decode(body)
+        except MALFORMED as wrong:
+            raise BadInput(f"a look at a worker: {wrong}") from None
+        if look.kind not in KINDS:
+            raise BadInput(f"kind {look.kind[:40]!r}: one of {', '.join(KINDS)}")
+        if look.graphs is not None and len(look.graphs) > GRAPHS_MAX:
+            raise BadInput(f"{len(look.graphs)} graphs: at most {GRAPHS_MAX}, else none")
+        looks = remember(worker.looks, look)
+        if looks != worker.looks:
+            worker.looks = looks
+            self._heard_here.add(name)
+            self.changed.set()
+        self.judge()
+
+    def judge(self) -> None:
+        """Compare what is known of all workers; :attr:`differs` hears what is new."""
+        known = [(f"{dc}/{w.name}", w) for dc, of in self._everywhere() for w in of.values()]
+        new, lifted = self.findings.judge(
+            [
+                Subject(
+                    name,
+                    worker.engine,
+                    [] if worker.is_unordered else worker.looks,
+                    worker.txid if worker.state == "Blocked" else None,
+                    worker.index,
+                )
+                for name, worker in known
+            ]
+        )
+        for name, worker in known:
+            worker.divergence = self.findings.of(name)
+        for name, finding in new:
+            self.differs(name, finding)
+        for name in lifted:
+            self.differs(name, None)
+
+    def _everywhere(self) -> list[tuple[str, dict[str, WorkerState]]]:
+        return [(self.data_center, self.workers), *self.elsewhere.items()]
 
     def told(self, body: bytes, node: str) -> None:
         """Another master's notice. What was heard later counts."""
@@ -211,13 +279,19 @@ class Registry:
                 del known[gone]
         for heard in told.workers:
             before = known.get(heard.name)
+            heard.hold = heard.look_hold = None  # the other master's business
+            if before is not None:
+                heard.looks = merged(before.looks, heard.looks)
+                before.looks = heard.looks
             if before is None and told.data_center == self.data_center:
                 continue
             if before is None or heard.reported_at > before.reported_at:
                 if before is not None and told.data_center == self.data_center:
                     heard.hold = before.hold
+                    heard.look_hold, heard.look_hold_until = before.look_hold, before.look_hold_until
                 known[heard.name] = heard
         self.evaluate()
+        self.judge()
 
     def telling(self) -> bytes:
         """What this master tells the others."""
@@ -324,7 +398,8 @@ class Registry:
     def is_behind(self, worker: WorkerState) -> bool:
         """Below the stable index (or its hold) and not stopped for a reason that only a person can remove."""
         end = self._loop.executable.value
-        upto = end if worker.hold is None else min(worker.hold, end)
+        held = worker.held_at
+        upto = end if held is None else min(held, end)
         return worker.index < upto or worker.position is None
 
     def ring(self) -> float:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from txlog.access import BadUsers
 from txlog.config.live import BadSettings, applied, read_live
 from txlog.config.process import NodeConfig
+from txlog.divergence.judging import Finding
 from txlog.journal import Journal, RealFiles
 from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import Recovered
@@ -143,6 +145,7 @@ class App:
         self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log)
         assert not recovered.damage, "a damaged journal is mended before there is a core"
         self.loop.stable_moved = registry.evaluate
+        registry.differs = self._differs
         self.loop.log_cut = registry.wake_all
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
@@ -214,6 +217,12 @@ class App:
     def _view_changed(self, change: ViewChange) -> None:
         self.branches.noticed(change)
         self.splits.noticed(change)
+
+    def _differs(self, worker: str, finding: Finding | None) -> None:
+        if finding is None:
+            self.log.info("WorkerEqualAgain", worker=worker)
+        else:
+            self.log.warning("WorkerDiffers", worker=worker, **msgspec.to_builtins(finding))
 
     def _noticed(self, peer: str, topic: str, body: bytes) -> None:
         self.skipping.hear(peer, topic, body)

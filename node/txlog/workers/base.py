@@ -242,6 +242,14 @@ class SystemGraphs:
     loading: tuple[Loading, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many quads stood in each graph, by IRI (empty: the default graph), and what of ours, all at one moment."""
+
+    system: SystemGraphs
+    graphs: Mapping[str, int]
+
+
 class Lock(Enum):
     """What an apply request does about the applier's lock inside the worker."""
 
@@ -344,6 +352,11 @@ class Adapter(Protocol):
         """Ask for the number of statements: of all graphs, or of those named (None: the default graph)."""
 
     def size_in(self, response: WorkerResponse) -> int: ...
+
+    def counts(self) -> WorkerRequest:
+        """Ask for the number of statements in each graph together with the marker, as of one moment."""
+
+    def counts_in(self, response: WorkerResponse) -> Counted: ...
 
     def contexts(self) -> WorkerRequest:
         """Ask for the named graphs that hold statements."""

@@ -22,6 +22,7 @@ from txlog.workers.base import (
     CAPABILITIES,
     SYSTEM,
     Capabilities,
+    Counted,
     Loading,
     Lock,
     MarkerPosition,
@@ -226,6 +227,24 @@ class OxigraphAdapter:
 
     def size_in(self, response: WorkerResponse) -> int:
         return int(_rows("counting statements", response)[0])
+
+    def counts(self) -> WorkerRequest:
+        # One query sees one moment. Graphs of ours hold no statements and come in for their names.
+        text = (
+            "SELECT ?g (COUNT(?s) AS ?n) { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
+            f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }} GROUP BY ?g'
+        )
+        return _ask(text)
+
+    def counts_in(self, response: WorkerResponse) -> Counted:
+        # Commas in IRIs are not quoted; a number has none.
+        rows = [row.rpartition(",") for row in _rows("counting statements by graph", response)]
+        try:
+            counts = {graph: int(count) for graph, _, count in rows}
+        except ValueError:
+            raise UnexpectedAnswer("counting statements by graph", response) from None
+        ours = [name for name in counts if name.startswith(SYSTEM)]
+        return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
 
     def contexts(self) -> WorkerRequest:
         return _ask(f"SELECT ?g {{ GRAPH ?g {{}} {_NO_SYSTEM} FILTER EXISTS {{ GRAPH ?g {{ ?s ?p ?o }} }} }}")

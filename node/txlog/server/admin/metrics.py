@@ -134,6 +134,20 @@ class Metrics:
             working.add_metric([worker.name, worker.state], 1.0)
         yield behind
         yield working
+        differs = GaugeMetricFamily(
+            "txlog_worker_differs",
+            "graphs in which a worker does not hold what others hold (-1: which, is not known), by whether it is known "
+            "to be the wrong one",
+            labels=["data_center", "worker", "wrong"],
+        )
+        everywhere = {site.config.data_center: site.registry.workers, **site.registry.elsewhere}
+        for data_center, workers in everywhere.items():
+            for worker in workers.values():
+                finding = worker.divergence
+                if finding is not None:
+                    count = -1 if finding.graph_count is None else finding.graph_count
+                    differs.add_metric([data_center, worker.name, str(finding.wrong).lower()], count)
+        yield differs
 
     def _trim(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
         """How much of the log is kept, and for whom."""

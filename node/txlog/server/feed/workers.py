@@ -22,6 +22,9 @@ CLOSING_S = 0.1
 """A master that is stopping keeps nobody for long, and is not asked without pause either."""
 REPORT_BYTES_MAX = 256 << 10
 DRAIN_LOOK_S = 0.05
+LOOK_BYTES_MAX = 1 << 20
+LOOK_HOLD_S = 3.0
+"""A hold for a look ends by itself: who asked for it may be gone."""
 
 
 class _Hold(msgspec.Struct):
@@ -41,6 +44,7 @@ class Workers:
             Route("POST", "/txlog/workers", self.add),
             Route("DELETE", "/txlog/workers/{name}", self.remove),
             Route("POST", "/txlog/workers/{name}", self.report),
+            Route("POST", "/txlog/workers/{name}/look", self.look),
             Route("PUT", "/txlog/holds/{name}", self.hold),
             Route("DELETE", "/txlog/holds/{name}", self.lift),
         ]
@@ -105,21 +109,33 @@ class Workers:
         body = await read_body(request, REPORT_BYTES_MAX)
         return json_answer({"hold": self._registry.report(names["name"], body)})
 
+    async def look(self, request: Request, names: Mapping[str, str]) -> Response:
+        """What this worker was seen to hold at one position (:class:`~txlog.model.look.Look`)."""
+        self._registry.look(names["name"], await read_body(request, LOOK_BYTES_MAX))
+        return json_answer({"divergence": self._registry.workers[names["name"]].divergence})
+
     async def hold(self, request: Request, names: Mapping[str, str]) -> Response:
-        worker = self._worker(names["name"])
+        """``?for=look``: beside the other hold, and only for :data:`LOOK_HOLD_S`."""
+        worker, looking = self._worker(names["name"]), _is_for_look(request)
         try:
             told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_Hold)
         except MALFORMED as wrong:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
         if told.index < 0:
             raise BadInput("index: 0 or more")
-        worker.hold = told.index
+        if looking:
+            worker.look_hold, worker.look_hold_until = told.index, time.monotonic() + LOOK_HOLD_S
+        else:
+            worker.hold = told.index
         self._registry.wake_all()
         return json_answer(worker.view())
 
     async def lift(self, request: Request, names: Mapping[str, str]) -> Response:
         worker = self._worker(names["name"])
-        worker.hold = None
+        if _is_for_look(request):
+            worker.look_hold = None
+        else:
+            worker.hold = None
         self._registry.wake_all()
         return json_answer(worker.view())
 
@@ -128,6 +144,13 @@ class Workers:
         if worker is None:
             raise NotFound(f"no worker {name[:80]!r} in {self._registry.data_center}")
         return worker
+
+
+def _is_for_look(request: Request) -> bool:
+    why = request.query.get("for", "")
+    if why not in ("", "look"):
+        raise BadInput(f"for={why[:40]!r}: look, or nothing")
+    return why == "look"
 
 
 def _place(position: Any) -> dict[str, Any]:

@@ -78,7 +78,8 @@ class Stores:
         for at, worker in enumerate(workers):
             if worker.state not in _READABLE or worker.index < least or registry.is_off(worker):
                 continue
-            last_resort = worker.position is None or worker.state == "Unreachable"
+            wrong = worker.divergence is not None and worker.divergence.wrong
+            last_resort = worker.position is None or worker.state == "Unreachable" or wrong
             rank = (at + self._turn) % len(workers)  # equals take turns
             found.append((last_resort, -worker.index, rank, Store(worker, ADAPTERS[worker.engine])))
         found.sort(key=lambda one: one[:3])

@@ -1,0 +1,165 @@
+"""Who is right, by rule: looks at equal positions, and what a worker held before at the same marker."""
+
+from __future__ import annotations
+
+from txlog.divergence.judging import PLACES_KEPT, Finding, Findings, Subject, merged, remember
+from txlog.model.look import GRAPHS_MAX, Look, differing, look_of
+
+RIGHT: dict[str, tuple[int, int | None]] = {"": (2, None), "urn:a": (10, None), "urn:b": (20, None)}
+WRONG: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:b": (19, None)}
+OTHER: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:c": (1, None)}
+
+
+def look(graphs: dict[str, tuple[int, int | None]], index: int = 5, fence: int = 0, kind: str = "counts") -> Look:
+    return look_of(kind, index, f"{index:02x}" * 16, fence, graphs)
+
+
+def subject(name: str, *looks: Look, engine: str = "oxigraph") -> Subject:
+    kept: list[Look] = []
+    for each in looks:
+        kept = remember(kept, each)
+    return Subject(f"uk/{name}", engine, kept)
+
+
+def judged(*subjects: Subject, findings: Findings | None = None) -> dict[str, Finding | None]:
+    findings = findings or Findings()
+    findings.judge(subjects)
+    return {each.name.removeprefix("uk/"): findings.of(each.name) for each in subjects}
+
+
+def test_equal_workers_are_no_finding_whatever_the_order_of_their_graphs() -> None:
+    turned = dict(reversed(RIGHT.items()))
+    assert judged(subject("a", look(RIGHT)), subject("b", look(turned))) == {"a": None, "b": None}
+
+
+def test_the_one_that_the_majority_contradicts_is_wrong_and_its_graphs_are_named() -> None:
+    found = judged(subject("a", look(RIGHT)), subject("b", look(WRONG)), subject("c", look(RIGHT)))
+    assert found["a"] is found["c"] is None
+    b = found["b"]
+    assert b is not None
+    assert (b.wrong, b.graphs, b.graph_count, b.right) == (True, ["urn:b"], 1, ["uk/a", "uk/c"])
+    assert (b.first_index, b.index) == (5, 5)
+
+
+def test_two_that_differ_are_undecided_both_named_and_nobody_is_called_right() -> None:
+    found = judged(subject("a", look(RIGHT)), subject("b", look(WRONG)))
+    for each in found.values():
+        assert each is not None
+        assert (each.wrong, each.graphs, each.right) == (False, ["urn:b"], [])
+        assert each.why.startswith("undecided")
+
+
+def test_three_different_contents_are_undecided_too() -> None:
+    found = judged(subject("a", look(RIGHT)), subject("b", look(WRONG)), subject("c", look(OTHER)))
+    assert all(each is not None and not each.wrong for each in found.values())
+
+
+def test_a_worker_that_changed_at_the_same_marker_is_wrong_although_there_are_only_two() -> None:
+    found = judged(subject("a", look(RIGHT)), subject("b", look(RIGHT), look(WRONG)))
+    assert found["a"] is None
+    b = found["b"]
+    assert b is not None
+    assert b.wrong
+    assert b.right == ["uk/a"]
+    assert "behind TxLog's back" in b.why
+
+
+def test_and_although_it_is_alone() -> None:
+    b = judged(subject("b", look(RIGHT), look(WRONG)))["b"]
+    assert b is not None
+    assert (b.wrong, b.graphs, b.right) == (True, ["urn:b"], [])
+
+
+def test_what_is_known_of_a_worker_holds_at_later_positions_until_its_fence_changes() -> None:
+    findings = Findings()
+    judged(subject("a", look(RIGHT)), subject("b", look(RIGHT), look(WRONG)), findings=findings)
+    later = (
+        subject("a", look(RIGHT), look(RIGHT, 9)),
+        subject("b", look(RIGHT), look(WRONG), look(WRONG, 9)),
+    )
+    found = judged(*later, findings=findings)["b"]
+    assert found is not None
+    assert (found.wrong, found.first_index, found.index, found.right) == (True, 5, 9, ["uk/a"])
+    repaired = subject("b", look(RIGHT), look(WRONG), look(WRONG, 9), look(RIGHT, 9, fence=1))
+    new, lifted = findings.judge([later[0], repaired])
+    assert (new, lifted) == ([], ["uk/b"])
+    assert findings.of("uk/b") is None
+
+
+def test_positions_that_are_not_equal_and_hashes_that_are_not_prove_nothing() -> None:
+    fork = look_of("counts", 5, "ff" * 16, 0, WRONG)
+    assert judged(subject("a", look(RIGHT)), subject("b", look(WRONG, 6)), subject("c", fork)) == {
+        **dict.fromkeys("abc")
+    }
+
+
+def test_engines_are_not_compared_with_each_other() -> None:
+    found = judged(subject("a", look(RIGHT)), subject("b", look(WRONG), engine="jena"))
+    assert found == {"a": None, "b": None}
+
+
+def test_equal_counts_say_nothing_about_sums() -> None:
+    one: dict[str, tuple[int, int | None]] = {"urn:a": (1, 7)}
+    two: dict[str, tuple[int, int | None]] = {"urn:a": (1, 8)}
+    findings = Findings()
+    looks = [
+        subject("a", look(one, kind="sums")),
+        subject("b", look(two, kind="sums")),
+        subject("c", look(one, kind="sums")),
+    ]
+    assert judged(*looks, findings=findings)["b"] is not None
+    again = [
+        Subject(s.name, s.engine, [*s.looks, look({"urn:a": (1, None)}, 6)])  # counted later, and equal
+        for s in looks
+    ]
+    found = judged(*again, findings=findings)["b"]
+    assert found is not None
+    assert found.kind == "sums"
+
+
+def test_a_change_that_is_taken_back_is_lifted() -> None:
+    findings = Findings()
+    assert judged(subject("b", look(RIGHT), look(WRONG)), findings=findings)["b"] is not None
+    assert judged(subject("b", look(RIGHT), look(WRONG), look(RIGHT)), findings=findings)["b"] is None
+
+
+def test_a_refusal_of_what_others_executed_is_a_finding_at_that_transaction() -> None:
+    refusing = Subject("uk/b", "oxigraph", [], "uk-1.00c0ffee00c0ffee.7", 6)
+    others = [Subject("uk/a", "oxigraph", [], None, 7), Subject("us/a", "oxigraph", [], None, 8)]
+    findings = Findings()
+    new, _ = findings.judge([refusing, *others])
+    ((name, found),) = new
+    assert (name, found.kind, found.wrong, found.first_index) == ("uk/b", "refusal", True, 7)
+    assert found.right == ["uk/a", "us/a"]
+    assert findings.judge([refusing, *others]) == ([], []), "said once"
+    one = Findings()
+    one.judge([refusing, others[0]])
+    undecided = one.of("uk/b")
+    assert undecided is not None
+    assert not undecided.wrong
+    nobody = Findings()
+    nobody.judge([refusing, Subject("uk/a", "oxigraph", [], None, 6)])
+    assert nobody.of("uk/b") is None, "nobody has executed it"
+    _, lifted = findings.judge([Subject("uk/b", "oxigraph", [], None, 7), *others])
+    assert lifted == ["uk/b"]
+
+
+def test_many_graphs_are_told_apart_by_their_fingerprint_alone() -> None:
+    many: dict[str, tuple[int, int | None]] = {f"urn:{n}": (1, None) for n in range(GRAPHS_MAX + 1)}
+    one, other = look(many), look({**many, "urn:0": (2, None)})
+    assert one.graphs is None
+    assert differing(one, other) is None
+    found = judged(subject("a", one), subject("b", other), subject("c", one))["b"]
+    assert found is not None
+    assert (found.wrong, found.graphs, found.graph_count) == (True, [], None)
+
+
+def test_only_a_few_looks_are_remembered() -> None:
+    kept: list[Look] = []
+    for index in range(20):
+        for graphs in (RIGHT, RIGHT, WRONG, OTHER):
+            kept = remember(kept, look(graphs, index))
+    assert len(kept) == 2 * PLACES_KEPT
+    assert kept[-1] == look(OTHER, 19)
+    assert kept[-2] == look(RIGHT, 19)
+    assert merged(kept, kept) == kept

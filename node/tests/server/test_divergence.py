@@ -1,0 +1,119 @@
+"""Looks at workers, told to masters: compared across data centres, shown in status, workers, metrics and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from master_cluster import Cluster, until
+
+from txlog.model.look import GRAPHS_MAX, look_of
+
+PLACE = "ab" * 16
+
+
+@pytest.fixture
+async def watched(clusters: Callable[..., Cluster]) -> Cluster:
+    """A master with one worker that nobody asks anything."""
+    cluster = clusters(1, workers=[{"name": "w-1", "url": "http://127.0.0.1:9"}])
+    await cluster.start()
+    return cluster
+
+
+def look(b: int, index: int = 0, **more: Any) -> dict[str, Any]:
+    made = look_of("counts", index, PLACE, 0, {"urn:a": (10, None), "urn:b": (b, None)})
+    return {
+        "kind": made.kind,
+        "index": made.index,
+        "hash": made.hash,
+        "fence": made.fence,
+        "quads": made.quads,
+        "fingerprint": made.fingerprint,
+        "graphs": made.graphs,
+        **more,
+    }
+
+
+async def test_what_a_worker_held_before_at_the_same_marker_is_remembered_and_shown(watched: Cluster) -> None:
+    path = "/txlog/workers/w-1/look"
+    assert await watched.post(0, path, None, 200, json=look(20)) == {"divergence": None}
+    found = (await watched.post(0, path, None, 200, json=look(19)))["divergence"]
+    assert (found["wrong"], found["graphs"], found["graphCount"], found["right"]) == (True, ["urn:b"], 1, [])
+    for asked in ("/txlog/status", "/txlog/workers", "/txlog/doorbell?timeout=0"):
+        (worker,) = (await watched.get(0, asked))["workers"]
+        assert worker["divergence"] == found
+    async with watched.session.get(watched.url(0, "/metrics")) as answer:
+        text = await answer.text()
+    assert 'txlog_worker_differs{data_center="uk",worker="w-1",wrong="true"} 1.0' in text
+    assert "WorkerDiffers" in watched.logged(0)
+    assert (await watched.post(0, path, None, 200, json=look(20, fence=1)))["divergence"] is None
+    assert "WorkerEqualAgain" in watched.logged(0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "guess"},
+        {"index": "one"},
+        {"graphs": {f"urn:{n}": "1" for n in range(GRAPHS_MAX + 1)}},
+        {"fingerprint": None},
+    ],
+)
+async def test_a_look_that_is_none_is_refused(watched: Cluster, wrong: dict[str, Any]) -> None:
+    await watched.post(0, "/txlog/workers/w-1/look", None, 400, json=look(20, **wrong))
+    await watched.post(0, "/txlog/workers/w-9/look", None, 404, json=look(20))
+
+
+async def test_a_hold_for_a_look_stands_beside_the_other_and_ends_by_itself(
+    watched: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def held() -> int | None:
+        return (await watched.get(0, "/txlog/workers"))["workers"][0]["hold"]
+
+    async def put(index: int, why: str, status: int = 200) -> None:
+        async with watched.session.put(watched.url(0, f"/txlog/holds/w-1{why}"), json={"index": index}) as answer:
+            assert answer.status == status
+
+    await put(7, "")
+    await put(5, "?for=look")
+    await put(5, "?for=fun", 400)
+    assert await held() == 5
+    async with watched.session.delete(watched.url(0, "/txlog/holds/w-1?for=look")) as answer:
+        assert (await answer.json())["hold"] == 7
+    monkeypatch.setattr("txlog.server.feed.workers.LOOK_HOLD_S", 0.05)
+    await put(3, "?for=look")
+
+    async def ended() -> bool:
+        return await held() == 7
+
+    await until(ended)
+
+
+async def test_data_centres_are_compared_and_each_master_comes_to_the_same(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(3)
+    for at, config in enumerate(cluster.configs):
+        name = ("uk", "us", "de")[at]
+        config["data_center"] = name
+        config["workers"] = [{"name": f"{name}-w", "url": "http://127.0.0.1:9"}]
+        for peer, where in zip(config["peers"], ("uk", "us", "de"), strict=True):
+            peer["data_center"] = where
+    await cluster.start()
+    for at, count in ((0, 20), (1, 19), (2, 20)):
+        name = ("uk", "us", "de")[at]
+        await cluster.post(at, f"/txlog/workers/{name}-w/look", None, 200, json=look(count))
+
+    async def found(at: int) -> dict[str, Any]:
+        told = await cluster.get(at, "/txlog/workers")
+        mine = [*told["workers"], *(w for workers in told["elsewhere"].values() for w in workers)]
+        return {w["name"]: w["divergence"] for w in mine if w["divergence"] is not None}
+
+    for at in range(3):
+
+        async def decided(at: int = at) -> bool:
+            told = await found(at)
+            return list(told) == ["us-w"] and told["us-w"]["wrong"]
+
+        await until(decided)
+        told = (await found(at))["us-w"]
+        assert (told["graphs"], told["right"]) == (["urn:b"], ["de/de-w", "uk/uk-w"])

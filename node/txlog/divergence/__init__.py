@@ -1,0 +1,1 @@
+"""Do all workers hold the same? Looks at equal positions, judged. Pure."""

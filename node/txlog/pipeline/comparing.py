@@ -1,0 +1,245 @@
+"""Do the workers of this data centre hold the same? Looked at in the background, one query each, at one index.
+
+Every look is exact by itself (counts and marker come from one moment of the store); a short hold makes the moments meet
+at one index while writes go on. The masters keep the looks, compare and judge (:mod:`txlog.divergence`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final, NamedTuple
+
+from txlog.client import MasterClient, Worker
+from txlog.config.process import PipelineConfig
+from txlog.model.errors import TxLogError, Unavailable
+from txlog.model.look import Look, look_of
+from txlog.workers import ADAPTERS
+from txlog.workers.base import Adapter, MarkerPosition, SystemGraphs, UnexpectedAnswer, WorkerResponse
+from txlog.workers.digest import Digester
+from txlog.workers.transport import HttpTransport
+
+log = logging.getLogger(__name__)
+
+MASTER_S: Final = 2.0
+MEET_S: Final = 1.0
+"""How long workers may take to come to one index; who does not is compared the next time."""
+POLL_S: Final = 0.02
+OPEN_S: Final = 0.1
+"""How long a hold outlives the sending of the queries: a store fixes a query's moment when it begins with it."""
+COUNT_S: Final = 120.0
+READ_S: Final = 600.0
+PAUSE_S_MAX: Final = 20.0
+"""Between two pieces of a data set that is read slowly: below the time after which stores give a reader up."""
+
+
+class Place(NamedTuple):
+    """A worker to look at."""
+
+    name: str
+    url: str
+    adapter: Adapter
+
+
+def start(config: PipelineConfig, stop: threading.Event) -> None:
+    """In two threads of their own, until ``stop``: counts often, sums seldom."""
+    if config.compare_s > 0:
+        threading.Thread(target=_run, args=(config, "counts", stop), name="txlog-counts", daemon=True).start()
+    if config.compare_sums_s > 0:
+        threading.Thread(target=_run, args=(config, "sums", stop), name="txlog-sums", daemon=True).start()
+
+
+def _run(config: PipelineConfig, kind: str, stop: threading.Event) -> None:
+    least = config.compare_s if kind == "counts" else config.compare_sums_s
+    pause = least
+    with Comparing(config) as comparing:
+        while not stop.wait(pause):
+            began = time.monotonic()
+            try:
+                busy = comparing.counts() if kind == "counts" else comparing.sums(stop)
+            except (TxLogError, OSError) as wrong:
+                log.info("workers are not compared by %s this time: %s", kind, wrong)
+                busy = time.monotonic() - began
+            pause = max(least, busy / config.compare_share - busy)
+
+
+class Comparing:
+    """The workers of one data centre. One thread."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._masters = [MasterClient(url, MASTER_S, connect_s=MASTER_S / 2) for url in config.masters]
+
+    def __enter__(self) -> Comparing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for master in self._masters:
+            master.close()
+
+    def counts(self) -> float:
+        """One look at each worker. Returns the seconds that the slowest store was at it."""
+        places = self._places()
+        if not places:
+            return 0.0
+        with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
+            transports = [closing.enter_context(HttpTransport(place.url, COUNT_S, connect_s=1.0)) for place in places]
+            with self._met([place.name for place in places]):
+                asked = [pool.submit(_count, *pair) for pair in zip(places, transports, strict=True)]
+                wait(asked, OPEN_S)
+            busy = 0.0
+            for place, answer in zip(places, asked, strict=True):
+                try:
+                    look, seconds = answer.result()
+                except (TxLogError, OSError) as wrong:  # it is reported by who applies to it
+                    log.info("%s is not counted: %s", place.name, wrong)
+                    continue
+                busy = max(busy, seconds)
+                if look is not None:
+                    self._tell(place.name, look)
+        return busy
+
+    def sums(self, stop: threading.Event) -> float:
+        """All of each worker read, slowly, as of one moment. Returns the seconds for which the stores were asked."""
+        places = self._places()
+        if not places:
+            return 0.0
+        with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
+            opened: list[tuple[Place, MarkerPosition, Iterator[bytes]]] = []
+            with self._met([place.name for place in places]):
+                for place in places:
+                    with suppress(TxLogError):
+                        marker = _marker(place)
+                        if marker is None:
+                            continue
+                        transport = closing.enter_context(HttpTransport(place.url, READ_S, connect_s=1.0))
+                        answer = closing.enter_context(transport.stream(place.adapter.snapshot()))
+                        if answer.status != 200:
+                            body = b"".join(answer.chunks)
+                            told = WorkerResponse(answer.status, answer.headers, body)
+                            raise UnexpectedAnswer("reading all statements", told)
+                        if _marker(place) == marker:
+                            opened.append((place, marker, answer.chunks))
+            share = self._config.compare_share
+            reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
+            for (place, _, _), read in zip(opened, reads, strict=True):
+                try:
+                    look = read.result()
+                except (TxLogError, OSError) as wrong:
+                    log.info("%s is not summed up: %s", place.name, wrong)
+                    continue
+                if look is not None:
+                    self._tell(place.name, look)
+        return 0.0  # reading has kept to its share
+
+    def _places(self) -> list[Place]:
+        found = []
+        for worker in self._workers():
+            engine = worker.engine or "oxigraph"
+            adapter = ADAPTERS.get(engine)
+            if adapter is None or not adapter.capabilities.digest or not worker.url:
+                continue
+            if worker.state == "Working" and worker.position is not None and not worker.position.unordered:
+                found.append(Place(worker.name, worker.url, adapter))
+        return found
+
+    def _workers(self) -> list[Worker]:
+        last: TxLogError | None = None
+        for master in self._masters:
+            try:
+                return master.workers()
+            except TxLogError as error:
+                last = error
+        raise Unavailable("NoMaster", f"no master of {self._config.data_center} answers: {last}")
+
+    @contextmanager
+    def _met(self, names: Sequence[str]) -> Iterator[None]:
+        """As many of them as possible at one index meanwhile."""
+        try:
+            if self._alone(names):
+                until = time.monotonic() + MEET_S
+                index = max(self._indexes(names).values())
+                self._hold(names, index)
+                while time.monotonic() < until:
+                    at = self._indexes(names)
+                    if max(at.values()) > index:  # it passed before it heard of the hold
+                        index = max(at.values())
+                        self._hold(names, index)
+                    elif min(at.values()) == index:
+                        break
+                    time.sleep(POLL_S)
+            yield
+        finally:
+            for master in self._masters:
+                for name in names:
+                    with suppress(TxLogError):
+                        master.lift_hold(name, look=True)
+
+    def _alone(self, names: Sequence[str]) -> bool:
+        """Whether anything has to be held: workers of a log that stands still stand at its end anyway."""
+        ends = set()
+        for master in self._masters:
+            with suppress(TxLogError):
+                ends.add(master.status().stable.index)
+        return set(self._indexes(names).values()) != ends
+
+    def _indexes(self, names: Sequence[str]) -> dict[str, int]:
+        found = {w.name: w.position.index for w in self._workers() if w.name in names and w.position is not None}
+        if not found:
+            raise Unavailable("NoWorker", "no worker stands anywhere any more")
+        return found
+
+    def _hold(self, names: Sequence[str], index: int) -> None:
+        for master in self._masters:
+            with suppress(TxLogError):
+                for name in names:
+                    master.put_hold(name, index, look=True)
+
+    def _tell(self, name: str, look: Look) -> None:
+        for master in self._masters:
+            try:
+                master.report_look(name, look)
+            except TxLogError as wrong:
+                log.info("%s is not told of %s: %s", master.url, name, wrong)
+
+
+def _count(place: Place, transport: HttpTransport) -> tuple[Look | None, float]:
+    began = time.monotonic()
+    counted = place.adapter.counts_in(transport.send(place.adapter.counts()))
+    seconds = time.monotonic() - began
+    marker = _only(counted.system)
+    if marker is None:
+        return None, seconds
+    at = marker.position
+    table = {name: (quads, None) for name, quads in counted.graphs.items()}
+    return look_of("counts", at.index, at.hash.hex(), marker.fence, table), seconds
+
+
+def _only(system: SystemGraphs) -> MarkerPosition | None:
+    """Where it stands; None when it holds no prefix of the log."""
+    if system.loading or len(system.markers) != 1 or system.markers[0].unordered:
+        return None
+    return system.markers[0]
+
+
+def _marker(place: Place) -> MarkerPosition | None:
+    with HttpTransport(place.url, COUNT_S, connect_s=1.0) as transport:
+        return _only(place.adapter.system_in(transport.send(place.adapter.read_system())))
+
+
+def _sum(marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event) -> Look | None:
+    made = Digester()
+    began = time.monotonic()
+    for chunk in chunks:
+        made.feed(chunk)
+        busy = time.monotonic() - began
+        if stop.wait(min(PAUSE_S_MAX, busy / share - busy)):
+            return None
+        began = time.monotonic()
+    at = marker.position
+    table: dict[str, tuple[int, int | None]] = {**made.digest().graphs}
+    return look_of("sums", at.index, at.hash.hex(), marker.fence, table)
