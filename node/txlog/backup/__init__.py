@@ -9,6 +9,7 @@ from txlog.backup.loading import Into
 from txlog.backup.manifest import Manifest
 from txlog.backup.progress import Progress, Told
 from txlog.backup.rebuilding import rebuild_from_backup, rebuild_from_worker
+from txlog.backup.repairing import Repaired, repair
 from txlog.backup.restoring import Restored, restore
 from txlog.backup.retention import retain
 from txlog.backup.standing import Source
@@ -21,6 +22,7 @@ __all__ = [
     "OnChain",
     "Order",
     "Progress",
+    "Repaired",
     "Restored",
     "Source",
     "Target",
@@ -40,6 +42,7 @@ __all__ = [
     "rebuild_from_backup",
     "rebuild_from_worker",
     "release",
+    "repair",
     "restore",
     "retain",
 ]

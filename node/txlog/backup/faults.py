@@ -125,3 +125,11 @@ class TargetDenied(Refused):
 
 class WorkerUnordered(Refused):
     """It has executed some transactions in another order than the log's (``splitRecovery: None``)."""
+
+
+class TooMuchDiffers(Refused):
+    """Too much, or what cannot be copied graph by graph: the worker has to be rebuilt. Nothing was touched."""
+
+
+class RepairDiffers(Refused):
+    """A worker that was repaired does not hold what it was given."""

@@ -60,8 +60,16 @@ def lift(masters: Sequence[MasterClient], worker: str) -> None:
 
 
 def choose(workers: Sequence[Worker]) -> Worker | None:
-    """The one that is farthest, of those that work."""
-    fit = [w for w in workers if w.state == "Working" and w.position is not None and not w.position.unordered and w.url]
+    """The one that is farthest, of those that work and are not known to hold what they should not."""
+    fit = [
+        w
+        for w in workers
+        if w.state == "Working"
+        and w.position is not None
+        and not w.position.unordered
+        and w.url
+        and (w.divergence is None or not w.divergence.wrong)
+    ]
     return max(fit, key=lambda w: w.position.index if w.position else 0, default=None)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from txlog.cli.differing import say_differing
 from txlog.cli.output import (
     DEFAULT_STATE,
     JsonOption,
@@ -213,6 +214,7 @@ def list_workers(state: StateOption = DEFAULT_STATE, master: MasterOption = None
         ],
         "no workers",
     )
+    say_differing(found)
 
 
 Folder = Annotated[Path, typer.Argument(help="a journal folder, such as .txlog/masters/uk-1/journal")]

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from txlog.cli.differing import say_differing
 from txlog.cli.output import (
     DEFAULT_STATE,
     JsonOption,
@@ -191,6 +192,7 @@ def status(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json
             for url, found, why in seen
         ],
     )
+    say_differing({found.data_center: found.workers for _, found, _ in reversed(seen) if found is not None})
     outside = _outside([found for _, found, _ in seen if found is not None])
     if outside:
         out.print()

@@ -18,6 +18,7 @@ from txlog.cli import (
     moving,
     ordering,
     rejoining,
+    repairing,
     restoring,
     setting,
     splits,
@@ -39,6 +40,7 @@ asking.add_to(app)
 moving.add_to(app)
 restoring.add_to(app, asking.worker)
 staffing.add_to(asking.worker)
+repairing.add_to(asking.worker)
 splits.add_to(app)
 setting.add_to(app)
 ordering.add_to(app)

@@ -77,7 +77,7 @@ def run_restore(
             _, masters = masters_of(cluster, None, closing)
             url, engine, known = into, "oxigraph", None
         else:
-            _, masters, known = _find(cluster, into, closing)
+            _, masters, known = worker_of(cluster, into, closing)
             url, engine = known.url, known.engine or "oxigraph"
         transport = closing.enter_context(HttpTransport(url, READ_S))
         there = Into(into, ADAPTERS[engine], transport)
@@ -108,7 +108,7 @@ def rebuild(
     cluster = find_cluster(state, master)
     began = time.monotonic()
     with ExitStack() as closing:
-        where, masters, found = _find(cluster, name, closing)
+        where, masters, found = worker_of(cluster, name, closing)
         if not yes:
             typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
         chain = chain_of(masters)
@@ -129,7 +129,7 @@ def rebuild(
     _say(done, name, whence, began, json)
 
 
-def _find(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, list[MasterClient], Worker]:
+def worker_of(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, list[MasterClient], Worker]:
     """The worker, its data centre, and that data centre's masters."""
     known: list[str] = []
     for data_center in cluster.data_centers:

@@ -1,0 +1,110 @@
+"""``txlog worker repair``: the graphs in which a worker came apart, copied from one that is right."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from txlog.backup import Repaired, Restored, Source, chain_of, rebuild_from_worker, repair
+from txlog.backup.faults import RepairDiffers, TooMuchDiffers
+from txlog.backup.job import READ_S
+from txlog.backup.loading import Into
+from txlog.cli.backing import progress
+from txlog.cli.output import DEFAULT_STATE, JsonOption, MasterOption, StateOption, find_cluster, out, show_json
+from txlog.cli.restoring import other_worker, worker_of
+from txlog.client import Divergence
+from txlog.model.errors import Refused
+from txlog.workers import ADAPTERS
+from txlog.workers.transport import HttpTransport
+
+
+def add_to(worker: typer.Typer) -> None:
+    worker.command("repair")(run_repair)
+
+
+def run_repair(
+    name: Annotated[str, typer.Argument(metavar="WORKER", help="the one that is wrong")],
+    source: Annotated[
+        str | None, typer.Option("--source", help="the worker that is right; needed where that is undecided")
+    ] = None,
+    graph: Annotated[
+        list[str] | None, typer.Option("--graph", help="only this one, and more; empty: the default graph")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="read both workers whole, whatever graphs are known to differ")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="rebuild it where too much differs to be copied")] = False,
+    master: MasterOption = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Copy the graphs in which a worker differs from one that is right: both at one position, all of it or nothing."""
+    cluster = find_cluster(state, master)
+    began = time.monotonic()
+    with ExitStack() as closing:
+        where, masters, found = worker_of(cluster, name, closing)
+        known = found.divergence
+        chosen = _right(name, known, source)
+        other = other_worker(cluster, name, where, chosen, closing)
+        transport = closing.enter_context(HttpTransport(found.url, READ_S))
+        into = Source(name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
+        told = closing.enter_context(progress(json))
+        chain = chain_of(masters)
+        graphs = graph if graph else None if everything else _named(known)
+        try:
+            done: Repaired | Restored = repair(other, into, chain, graphs=graphs, told=told)
+        except (TooMuchDiffers, RepairDiffers):
+            if not rebuild:
+                raise
+            done = rebuild_from_worker(other, Into(name, into.adapter, transport), masters, chain, told=told)
+    _say(done, name, other.name, time.monotonic() - began, json)
+
+
+def _right(name: str, known: Divergence | None, source: str | None) -> str | None:
+    """A worker that is known to be right; None: any that works. :class:`Refused` where nobody knows."""
+    if known is not None and known.kind == "refusal":
+        raise Refused(f"{name}: {known.why}: it cannot come to where they are: txlog worker rebuild {name} --live")
+    if source is not None:
+        return source
+    if known is not None and not known.wrong:
+        raise Refused(f"{name}: {known.why}; say which worker is right: --source WORKER (and repair the others)")
+    if known is None or not known.right:
+        return None
+    return known.right[0].partition("/")[2]
+
+
+def _named(known: Divergence | None) -> list[str] | None:
+    """The graphs that are known to differ; None: not all of them are."""
+    if known is None or known.graph_count is None or known.graph_count != len(known.graphs) or not known.graphs:
+        return None
+    return known.graphs
+
+
+def _say(done: Repaired | Restored, name: str, whence: str, seconds: float, json: bool) -> None:
+    at = done.marker.position
+    if isinstance(done, Restored):
+        told = {"worker": name, "from": whence, "way": "rebuild", "index": at.index, "quads": done.quads}
+        text = f"{name} is rebuilt from {whence}: {done.quads:,} quads, at index {at.index}, in {seconds:.1f} s"
+    else:
+        told = {
+            "worker": name,
+            "from": whence,
+            "way": "repair",
+            "index": at.index,
+            "graphs": done.graphs,
+            "added": done.added,
+            "removed": done.removed,
+        }
+        text = (
+            f"{name}: {len(done.graphs)} graphs copied from {whence} ({done.added:,} quads added, "
+            f"{done.removed:,} removed) at index {at.index}, compared, in {seconds:.1f} s"
+        )
+        if not done.graphs:
+            text = f"{name} holds what {whence} holds, at index {at.index}: nothing to copy"
+    if json:
+        show_json({**told, "seconds": round(seconds, 3)})
+    else:
+        out.print(text, highlight=False)
