@@ -133,6 +133,9 @@ rdf4j-differences: install-dev ## the same requests to a master and to a real RD
 fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n)
 	@$(BIN)/python -m e2e.fuzz.run $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
+divergence: $(VENV)/.installed ## a difference planted in one graph of one store: found, named, repaired (QUADS=1000000 GRAPHS=20)
+	@$(BIN)/python -m e2e.divergence $(if $(QUADS),--quads $(QUADS)) $(if $(GRAPHS),--graphs $(GRAPHS))
+
 # Real Kubernetes clusters on this machine; they need root.
 CLUSTER := $(BIN)/python -m e2e.cluster
 

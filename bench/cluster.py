@@ -244,13 +244,17 @@ def txlog(*arguments: str | Path, timeout_s: float = 300.0, quiet: bool = True) 
 
 
 @contextmanager
-def cluster_up(folder: Path, manifests: Sequence[Path] = (MANIFESTS,), *, keep: bool = False) -> Iterator[Cluster]:
-    """`txlog up --detach`, and at the end `txlog down --purge`, unless it is to be kept."""
+def cluster_up(
+    folder: Path, manifests: Sequence[Path] = (MANIFESTS,), *, keep: bool = False, wait_s: float | None = None
+) -> Iterator[Cluster]:
+    """`txlog up --detach`, and at the end `txlog down --purge`, unless it is to be kept. ``wait_s``: until all of it is
+    ready."""
     files = [part for manifest in manifests for part in ("-f", manifest)]
     if folder.exists():
         txlog("down", "--purge", "--state", folder)
     try:
-        txlog("up", "--detach", *files, "--state", folder)
+        patience: tuple[str, ...] = () if wait_s is None else ("--wait", str(wait_s))
+        txlog("up", "--detach", *files, *patience, "--state", folder, timeout_s=max(300.0, 60 + (wait_s or 0)))
         yield Cluster(folder)
     finally:
         if not keep and folder.exists():

@@ -1,0 +1,253 @@
+"""``python -m e2e.divergence``: a difference planted in one graph of one store, behind TxLog's back: how soon it
+is found and named, and that only that graph is copied.
+
+One data centre with three workers and a large database. Quads are taken out, put in, and (the same number) put in the
+place of others, each once while nothing is written and once while writes go on. The last is not seen by counting: it is
+found by a comparison of sums, which the measurement asks for by ``txlog worker repair --all``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bench.cluster import Cluster, cluster_up, txlog, write_one
+from bench.masters import CannotMeasure
+from bench.report import Figure, Report, console, show, table
+from txlog.client import Divergence, MasterClient, Write
+from txlog.model.durability import Durability
+from txlog.model.errors import TxLogError
+from txlog.workers.base import WorkerRequest
+from txlog.workers.transport import HttpTransport
+
+STATE: Final = Path(".txlog-divergence")
+QUADS: Final = 1_000_000
+GRAPHS: Final = 20
+QUADS_IN_WRITE: Final = 5_000
+PLANTED: Final = 5
+FOUND_S: Final = 10.0
+DEAD_S: Final = 10.0
+WAIT_S: Final = 120.0
+START_S: Final = 900.0
+PATIENCE_S: Final = 1800.0
+MANIFEST: Final = """apiVersion: txlog.io/v1alpha1
+kind: TxLogCluster
+metadata: {name: divergence}
+spec:
+  repository: divergence
+  dataCenter: uk
+  peers: [{name: uk, masters: 1, address: "txlog-uk-{index}.example.net"}]
+  durability: {default: applied, writeTimeout: 30s}
+  masters: {storage: {size: 20Gi}}
+  workers: {replicas: 3, engine: oxigraph}
+  pipeline: {mode: local}
+"""
+WORKER: Final = "uk-worker-2"
+
+
+def graph_of(number: int) -> str:
+    return f"https://txlog.example/graph/{number}"
+
+
+def line(number: int, graphs: int, value: str = "") -> str:
+    text = f'"what is said of thing number {number}{value}"'
+    return f"<https://txlog.example/thing/{number}> <https://txlog.example/says> {text} <{graph_of(number % graphs)}> ."
+
+
+def database(quads: int, graphs: int) -> Iterator[Write]:
+    for first in range(0, quads, QUADS_IN_WRITE):
+        rows = range(first, min(quads, first + QUADS_IN_WRITE))
+        yield Write(quads="".join(line(number, graphs) + "\n" for number in rows))
+
+
+def _in_braces(quads: list[str]) -> str:
+    made = []
+    for each in quads:
+        triple, _, graph = each[:-2].rpartition(" ")
+        made.append(f"GRAPH {graph} {{ {triple} }}")
+    return " ".join(made)
+
+
+def plant(cluster: Cluster, kind: str, graph: int, graphs: int) -> None:
+    """In the store of :data:`WORKER` itself."""
+    mine = [graph + graphs * n for n in range(PLANTED)]
+    there = _in_braces([line(n, graphs) for n in mine])
+    other = _in_braces([line(n, graphs, " planted") for n in mine])
+    text = {
+        "taken out": f"DELETE DATA {{ {there} }}",
+        "put in": f"INSERT DATA {{ {other} }}",
+        "exchanged": f"DELETE DATA {{ {there} }} ; INSERT DATA {{ {other} }}",
+    }[kind]
+    place = next(worker for worker in cluster.topology.workers if worker.name == WORKER)
+    with HttpTransport(place.url, 60.0) as transport:
+        headers = {"Content-Type": "application/sparql-update"}
+        answer = transport.send(WorkerRequest("POST", "/update", headers, text.encode()))
+    if not answer.ok:
+        raise CannotMeasure(f"planting: {answer.status} {answer.text}")
+
+
+def finding(cluster: Cluster) -> dict[str, Divergence]:
+    with MasterClient(cluster.masters[0], 10.0) as master:
+        return {worker.name: worker.divergence for worker in master.workers() if worker.divergence is not None}
+
+
+def await_finding(cluster: Cluster, wait_s: float = WAIT_S) -> tuple[float | None, dict[str, Divergence]]:
+    began = time.monotonic()
+    while time.monotonic() < began + wait_s:
+        found = finding(cluster)
+        if found:
+            return time.monotonic() - began, found
+        time.sleep(0.05)
+    return None, {}
+
+
+def await_none(cluster: Cluster) -> bool:
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        if not finding(cluster):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+@contextmanager
+def writing(cluster: Cluster, on: bool) -> Iterator[None]:
+    """One small transaction after another, all the time."""
+    over = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not over.wait(0.05):
+            text = f'INSERT DATA {{ GRAPH <urn:live> {{ <urn:live:{number}> <urn:is> "{number}" }} }}'
+            number += 1
+            try:
+                write_one(cluster.masters[0], cluster.repository, text, "synced")
+            except (CannotMeasure, TxLogError) as wrong:
+                console.print(f"a write failed: {wrong}", highlight=False)
+
+    thread = threading.Thread(target=run, daemon=True)
+    if on:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if on:
+            thread.join()
+
+
+def fill(cluster: Cluster, quads: int, graphs: int) -> None:
+    writes = database(quads, graphs)
+    done = 0
+    with MasterClient(cluster.masters[0], 60.0) as master:
+        for answer in master.submit(writes, Durability.SYNCED, 60.0):
+            if answer.error:
+                raise CannotMeasure(f"writing: {answer.message}")
+            done += QUADS_IN_WRITE
+            if done % 100_000 == 0:
+                console.print(f"{done:,} of {quads:,} quads are in the log", highlight=False)
+    last = [""]
+
+    def tell(text: str) -> None:
+        if text != last[0]:
+            console.print(text, highlight=False)
+        last[0] = text
+
+    cluster.wait_settled(PATIENCE_S, tell)
+
+
+def dead(cluster: Cluster) -> float | None:
+    """A store that stands still, with nothing written: how long until the masters say so."""
+    pid = cluster.pids()[WORKER]
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        with MasterClient(cluster.masters[0], 10.0) as master:
+            while time.monotonic() < began + WAIT_S:
+                states = {worker.name: worker.state for worker in master.workers()}
+                if states[WORKER] == "Unreachable":
+                    return time.monotonic() - began
+                time.sleep(0.05)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    return None
+
+
+def measure(cluster: Cluster, quads: int, graphs: int, report: Report) -> None:
+    console.print("starting to apply ...")
+    cluster.wait_applying(PATIENCE_S)
+    began = time.monotonic()
+    fill(cluster, quads, graphs)
+    report.figure("fill_s", time.monotonic() - began)
+    rows: list[list[Figure]] = []
+    slowest, copied_most = 0.0, 0
+    cases = [(kind, on) for on in (False, True) for kind in ("taken out", "put in", "exchanged")]
+    for at, (kind, on) in enumerate(cases):
+        graph = (7 * at + 3) % graphs
+        console.print(f"{kind} in {graph_of(graph)} of {WORKER}{', writes go on' if on else ''} ...")
+        with writing(cluster, on):
+            time.sleep(1.0)  # the writes are under way
+            plant(cluster, kind, graph, graphs)
+            found_s: float | None = None
+            arguments: list[str | Path] = ["worker", "repair", WORKER]
+            if kind == "exchanged":
+                arguments += ["--all"]
+            else:
+                found_s, found = await_finding(cluster)
+                named = found.get(WORKER)
+                right = named is not None and named.wrong and named.graphs == [graph_of(graph)] and len(found) == 1
+                report.must(f"{kind}{', writing' if on else ''}: named, and nobody else", right)
+                if found_s is None:
+                    raise CannotMeasure(f"{kind}: not found within {WAIT_S:g} s")
+                slowest = max(slowest, found_s)
+
+            began = time.monotonic()
+            done: dict[str, Any] = msgspec.json.decode(
+                txlog(*arguments, "--json", "--state", cluster.state.root, timeout_s=900.0)
+            )
+            repair_s = time.monotonic() - began
+            only = done["way"] == "repair" and done["graphs"] == [graph_of(graph)]
+            report.must(f"{kind}{', writing' if on else ''}: that graph only is copied", only)
+            copied_most = max(copied_most, len(done.get("graphs", [])))
+            report.must(f"{kind}{', writing' if on else ''}: equal again", await_none(cluster))
+        rows.append([kind, "yes" if on else "no", found_s, repair_s, len(done["graphs"])])
+    cluster.wait_settled(PATIENCE_S)
+    dead_s = dead(cluster)
+    cluster.wait_settled(PATIENCE_S)
+    txlog("verify", "--state", cluster.state.root, timeout_s=900.0)
+    show(table(f"{quads:,} quads in {graphs} graphs", ("planted", "writes", "found s", "repair s", "graphs"), rows))
+    report.at_most("found_s", slowest, FOUND_S)
+    report.equal("graphs_copied", copied_most, 1)
+    report.at_most("dead_found_s", dead_s, DEAD_S)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make divergence", description="a planted difference, found and repaired")
+    parser.add_argument("--quads", type=int, default=QUADS)
+    parser.add_argument("--graphs", type=int, default=GRAPHS)
+    options = parser.parse_args()
+    report = Report("divergence")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            manifest = Path(folder) / "uk.yaml"
+            manifest.write_text(MANIFEST)
+            with cluster_up(STATE, (manifest,), wait_s=START_S) as cluster:
+                measure(cluster, options.quads, options.graphs, report)
+    except (CannotMeasure, TxLogError) as wrong:
+        report.failed("divergence", str(wrong))
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
