@@ -26,11 +26,14 @@ from txlog.workers.transport import HttpTransport
 log = logging.getLogger(__name__)
 
 MASTER_S: Final = 2.0
-MEET_S: Final = 1.0
+MEET_S: Final = 2.0
 """How long workers may take to come to one index; who does not is compared the next time."""
 POLL_S: Final = 0.02
-OPEN_S: Final = 0.1
-"""How long a hold outlives the sending of the queries: a store fixes a query's moment when it begins with it."""
+OPEN_S: Final = (0.1, 2.0)
+"""How long a hold outlives the sending of the queries, at first and at most: a store fixes a query's moment when it
+begins with it, and nobody is told when that was. It doubles when that was too short. Ended earlier by all answers."""
+MISSED: Final = 5
+"""Looks one after another that met at no index until that is said."""
 COUNT_S: Final = 120.0
 READ_S: Final = 600.0
 PAUSE_S_MAX: Final = 20.0
@@ -73,6 +76,8 @@ class Comparing:
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
         self._masters = [MasterClient(url, MASTER_S, connect_s=MASTER_S / 2) for url in config.masters]
+        self._open_s = OPEN_S[0]
+        self._missed = 0
 
     def __enter__(self) -> Comparing:
         return self
@@ -90,8 +95,8 @@ class Comparing:
             transports = [closing.enter_context(HttpTransport(place.url, COUNT_S, connect_s=1.0)) for place in places]
             with self._met([place.name for place in places]):
                 asked = [pool.submit(_count, *pair) for pair in zip(places, transports, strict=True)]
-                wait(asked, OPEN_S)
-            busy = 0.0
+                wait(asked, self._open_s)
+            busy, seen = 0.0, set()
             for place, answer in zip(places, asked, strict=True):
                 try:
                     look, seconds = answer.result()
@@ -100,8 +105,18 @@ class Comparing:
                     continue
                 busy = max(busy, seconds)
                 if look is not None:
+                    seen.add(look.place)
                     self._tell(place.name, look)
+        self._learn(len(seen))
         return busy
+
+    def _learn(self, positions: int) -> None:
+        if positions < 2:
+            self._open_s, self._missed = max(OPEN_S[0], self._open_s * 0.9), 0
+            return
+        self._open_s, self._missed = min(OPEN_S[1], self._open_s * 2), self._missed + 1
+        if self._missed % MISSED == 0:
+            log.warning("the workers met at no index in %d looks; held for %.1f s now", self._missed, self._open_s)
 
     def sums(self, stop: threading.Event) -> float:
         """All of each worker read, slowly, as of one moment. Returns the seconds for which the stores were asked."""

@@ -23,7 +23,7 @@ CLOSING_S = 0.1
 REPORT_BYTES_MAX = 256 << 10
 DRAIN_LOOK_S = 0.05
 LOOK_BYTES_MAX = 1 << 20
-LOOK_HOLD_S = 3.0
+LOOK_HOLD_S = 5.0
 """A hold for a look ends by itself: who asked for it may be gone."""
 
 

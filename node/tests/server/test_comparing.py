@@ -1,0 +1,110 @@
+"""Stores looked at by a pipeline's thread, and what a master makes of it: real stores, a real master."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from master_cluster import Cluster
+from oxigraph_process import ADAPTER, OxigraphProcess
+
+from txlog.config.process import PipelineConfig
+from txlog.model.entry import KIND_UPDATE, Position
+from txlog.pipeline.comparing import Comparing
+from txlog.workers.base import MarkerPosition, Operation
+
+DATA = Operation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
+MORE = Operation(KIND_UPDATE, b"INSERT DATA { GRAPH <urn:h> { <urn:s> <urn:p> 1 } }")
+
+
+def at(index: int) -> MarkerPosition:
+    return MarkerPosition(Position(1, index, bytes([index]) * 16), 0)
+
+
+class Pair:
+    def __init__(self, cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> None:
+        self.cluster, self.stores = cluster, stores
+        told = {
+            "data_center": "uk",
+            "masters": [cluster.url(0)],
+            "workers": [{"name": name, "url": store.url} for name, store in stores.items()],
+            "scratch_folder": str(folder / "scratch"),
+            "compare_share": 1,
+        }
+        self.comparing = Comparing(PipelineConfig.model_validate(told))
+
+    async def move(self, name: str, operation: Operation, index: int) -> None:
+        expected = None if index == 1 else at(index - 1)
+        assert self.stores[name].send(ADAPTER.apply([operation], expected, at(index))).ok
+        place = {"epoch": 1, "index": index, "hash": at(index).position.hash.hex()}
+        await self.cluster.post(0, f"/txlog/workers/{name}", None, 200, json={"position": place, "state": "Working"})
+
+    async def counted(self) -> dict[str, Any]:
+        await asyncio.to_thread(self.comparing.counts)
+        return await self.found()
+
+    async def summed(self) -> dict[str, Any]:
+        await asyncio.to_thread(self.comparing.sums, threading.Event())
+        return await self.found()
+
+    async def found(self) -> dict[str, Any]:
+        workers = (await self.cluster.get(0, "/txlog/workers"))["workers"]
+        assert all(worker["hold"] is None for worker in workers), "nobody is held afterwards"
+        return {worker["name"]: worker["divergence"] for worker in workers if worker["divergence"]}
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Pair]:
+    stores = {name: OxigraphProcess(tmp_path / name) for name in ("w-1", "w-2")}
+    cluster = clusters(1, workers=[{"name": name, "url": store.url} for name, store in stores.items()])
+    await cluster.start()
+    made = Pair(cluster, stores, tmp_path)
+    for name in stores:
+        await made.move(name, DATA, 1)
+    with made.comparing:
+        yield made
+    for store in stores.values():
+        store.kill()
+
+
+async def test_what_is_planted_is_found_by_counting_and_what_is_exchanged_by_sums(pair: Pair) -> None:
+    assert await pair.counted() == {}
+    assert await pair.summed() == {}
+    store = pair.stores["w-2"]
+    assert store.update("DELETE DATA { GRAPH <urn:g> { <urn:s> <urn:p> 2 } }").ok
+    found = await pair.counted()
+    assert list(found) == ["w-2"]
+    assert (found["w-2"]["wrong"], found["w-2"]["graphs"], found["w-2"]["right"]) == (True, ["urn:g"], ["uk/w-1"])
+    assert store.update("INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:p> 3 } }").ok
+    assert await pair.counted() == {}, "counts are equal again"
+    found = await pair.summed()
+    assert (found["w-2"]["kind"], found["w-2"]["wrong"], found["w-2"]["graphs"]) == ("sums", True, ["urn:g"])
+
+
+async def test_a_difference_that_nobody_saw_arise_is_undecided_between_two(pair: Pair) -> None:
+    assert pair.stores["w-2"].update("INSERT DATA { <urn:s> <urn:p> 9 }").ok
+    found = await pair.counted()
+    assert {name: (one["wrong"], one["graphs"]) for name, one in found.items()} == {
+        "w-1": (False, [""]),
+        "w-2": (False, [""]),
+    }
+    for name in pair.stores:
+        await pair.move(name, MORE, 2)
+    later = await pair.counted()
+    assert {name: (one["firstIndex"], one["index"]) for name, one in later.items()} == {"w-1": (1, 2), "w-2": (1, 2)}
+
+
+async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("txlog.pipeline.comparing.MEET_S", 0.1)
+    await pair.move("w-2", MORE, 2)
+    assert await pair.counted() == {}
+    pair.stores["w-1"].kill()
+    assert await pair.counted() == {}
+    assert await pair.summed() == {}
+    pair.stores["w-1"].start()
