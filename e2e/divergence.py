@@ -200,8 +200,6 @@ def measure(cluster: Cluster, quads: int, graphs: int, kinds: Sequence[str], rep
     report.figure("fill_s", time.monotonic() - began)
     console.print("starting to apply ...")
     cluster.wait_applying(PATIENCE_S)
-    console.print("waiting until all have been seen once ...")
-    await_none(cluster)
     rows: list[list[Figure]] = []
     slowest, copied_most = 0.0, 0
     for at, (kind, on) in enumerate((kind, on) for kind in kinds for on in (False, True)):

@@ -32,7 +32,7 @@ LINES_MAX: Final = 200_000
 """Quads to write in one request; above it a rebuild is faster, and kinder to the store's memory."""
 BYTES_MAX: Final = 512 << 20
 """Of one graph, as it is read."""
-_BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:|^_:[^ ]+ <[^>]*> _:")
+_BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:")
 
 
 class Repaired(NamedTuple):
@@ -67,64 +67,86 @@ def repair(
     differs afterwards, ``WorkerMoved`` when they do not come to one index: nothing was touched."""
     if source.adapter.engine != into.adapter.engine:
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
-    with _met(source, into) as (right, wrong):
-        on_chain(right.position)
-        names = _different(source, into, told) if graphs is None else list(graphs)
-        change, copied = _Change([], 0, 0), []
-        for name in names:
-            told(Progress("comparing", 0, None, name or "the default graph"))
-            one = _difference(source, into, name)
-            if one.added or one.removed:
-                copied.append(name)
-            change = _Change(change.operations + one.operations, change.added + one.added, change.removed + one.removed)
-            if change.added + change.removed > lines_max:
-                raise TooMuchDiffers(
-                    f"{into.name} differs from {source.name} in more than {lines_max:,} quads: rebuild it "
-                    f"(txlog worker rebuild {into.name} --live)"
-                )
-        if not source.adapter.is_at_in(source.transport.send(source.adapter.is_at(right))):
-            raise WorkerMoved(f"{source.name} moved on while it was read, although it was held; try again")
-        if not copied:
-            return Repaired([], 0, 0, wrong)
-        told(Progress("repairing", 0, None, into.name))
-        marker = _write(into, wrong, change.operations)
-        left = [name for name in copied if any(_difference(source, into, name)[1:])]
-        if left:
-            raise RepairDiffers(
-                f"{into.name} still differs from {source.name} in {len(left)} of {len(copied)} graphs, such as "
-                f"{left[0] or 'the default graph'}: rebuild it (txlog worker rebuild {into.name} --live)"
-            )
-    return Repaired(copied, change.added, change.removed, marker)
+    until = time.monotonic() + MEET_S
+    written: Repaired | None = None
+    with _held(source, into):
+        while True:
+            try:
+                right, wrong = _meet(source, into, until)
+                on_chain(right.position)
+                names = _different(source, into, told) if graphs is None else list(graphs)
+                copied, change = _differences(source, into, names, lines_max, told)
+                # A hold takes a moment to be heard: whoever moved on meanwhile is read again.
+                _refuse_moved(source, right)
+                _refuse_moved(into, wrong)
+                if not copied:
+                    return written._replace(marker=wrong) if written else Repaired([], 0, 0, wrong)
+                if written is not None:
+                    raise RepairDiffers(
+                        f"{into.name} still differs from {source.name} in {len(copied)} graphs, such as "
+                        f"{copied[0] or 'the default graph'}: rebuild it (txlog worker rebuild {into.name} --live)"
+                    )
+                told(Progress("repairing", 0, None, into.name))
+                marker = _write(into, wrong, change.operations)
+                written, graphs = Repaired(copied, change.added, change.removed, marker), copied
+            except WorkerMoved:
+                if time.monotonic() > until:
+                    raise
 
 
 @contextmanager
-def _met(source: Source, into: Source) -> Iterator[tuple[MarkerPosition, MarkerPosition]]:
-    """Both held at one index; the holds end here."""
-    until = time.monotonic() + MEET_S
+def _held(*both: Source) -> Iterator[None]:
+    """The holds that are asked for meanwhile end here."""
     try:
-        while True:
-            right, wrong = marker_of(source), marker_of(into)
-            index = max(right.position.index, wrong.position.index)
-            for each in (source, into):
-                _hold(each.masters, each.name, index)
-            if right.position.index == wrong.position.index:
-                if right.position.hash != wrong.position.hash:
-                    raise WorkerMoved(f"{into.name} and {source.name} stand on different branches at index {index}")
-                # Not before both have stood still for a moment: a transaction may have been on its way.
-                if (marker_of(source), marker_of(into)) == (right, wrong):
-                    yield right, wrong
-                    return
-            if time.monotonic() > until:
-                raise WorkerMoved(
-                    f"{into.name} ({wrong.position.index}) and {source.name} ({right.position.index}) did not come to "
-                    f"one index within {MEET_S:g} s; see txlog worker list"
-                )
-            time.sleep(POLL_S)
+        yield
     finally:
-        for each in (source, into):
+        for each in both:
             for master in each.masters:
                 with suppress(TxLogError):
                     master.lift_hold(each.name)
+
+
+def _meet(source: Source, into: Source, until: float) -> tuple[MarkerPosition, MarkerPosition]:
+    """Both at one index, as far as a look can tell."""
+    while True:
+        right, wrong = marker_of(source), marker_of(into)
+        index = max(right.position.index, wrong.position.index)
+        for each in (source, into):
+            _hold(each.masters, each.name, index)
+        if right.position.index == wrong.position.index:
+            if right.position.hash != wrong.position.hash:
+                raise WorkerMoved(f"{into.name} and {source.name} stand on different branches at index {index}")
+            return right, wrong
+        if time.monotonic() > until:
+            raise WorkerMoved(
+                f"{into.name} ({wrong.position.index}) and {source.name} ({right.position.index}) did not come to "
+                f"one index within {MEET_S:g} s; see txlog worker list"
+            )
+        time.sleep(POLL_S)
+
+
+def _refuse_moved(of: Source, marker: MarkerPosition) -> None:
+    if not of.adapter.is_at_in(of.transport.send(of.adapter.is_at(marker))):
+        raise WorkerMoved(f"{of.name} moved on while it was read, although it was held; try again")
+
+
+def _differences(
+    source: Source, into: Source, names: Sequence[str], lines_max: int, told: Told
+) -> tuple[list[str], _Change]:
+    """The graphs that differ, and what makes them equal."""
+    change, copied = _Change([], 0, 0), list[str]()
+    for name in names:
+        told(Progress("comparing", 0, None, name or "the default graph"))
+        one = _difference(source, into, name)
+        if one.added or one.removed:
+            copied.append(name)
+        change = _Change(change.operations + one.operations, change.added + one.added, change.removed + one.removed)
+        if change.added + change.removed > lines_max:
+            raise TooMuchDiffers(
+                f"{into.name} differs from {source.name} in more than {lines_max:,} quads: rebuild it "
+                f"(txlog worker rebuild {into.name} --live)"
+            )
+    return copied, change
 
 
 def _hold(masters: Sequence[MasterClient], worker: str, index: int) -> None:
