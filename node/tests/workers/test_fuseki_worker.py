@@ -168,3 +168,11 @@ def test_no_update_makes_it_ask_another_address(worker: FusekiProcess) -> None:
         WorkerRequest("POST", "/query", headers, b"SELECT * { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }")
     )
     assert not asked.ok
+
+
+def test_counts_and_the_marker_come_from_one_answer(worker: FusekiProcess) -> None:
+    data = quads("<urn:s> <urn:p> <urn:o> .", "<urn:s> <urn:p> <urn:o> <urn:g> .", '<urn:s> <urn:p> "," <urn:g> .')
+    assert worker.send(ADAPTER.apply([data], None, at(1))).ok
+    counted = ADAPTER.counts_in(worker.send(ADAPTER.counts()))
+    assert counted.graphs == {"": 1, "urn:g": 2}
+    assert counted.system.markers == (at(1),)

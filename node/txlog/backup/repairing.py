@@ -191,7 +191,7 @@ def _lines(of: Source, graph: str) -> set[bytes]:
     """The triples of one graph as lines of N-Triples; none when it is not there."""
     with of.transport.stream(of.adapter.export("application/n-triples", graph or None)) as answer:
         pieces, size = [], 0
-        for chunk in answer.chunks:
+        for chunk in of.adapter.cleaned(answer.chunks) if answer.status == 200 else answer.chunks:
             pieces.append(chunk)
             size += len(chunk)
             if size > BYTES_MAX:

@@ -138,7 +138,7 @@ class Comparing:
                             told = WorkerResponse(answer.status, answer.headers, body)
                             raise UnexpectedAnswer("reading all statements", told)
                         if _marker(place) == marker:
-                            opened.append((place, marker, answer.chunks))
+                            opened.append((place, marker, iter(place.adapter.cleaned(answer.chunks))))
             share = self._config.compare_share
             reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
             for (place, _, _), read in zip(opened, reads, strict=True):

@@ -22,6 +22,7 @@ from txlog.workers.base import (
     CAPABILITIES,
     SYSTEM,
     Capabilities,
+    Counted,
     Loading,
     Lock,
     MarkerPosition,
@@ -261,6 +262,18 @@ class FusekiAdapter:
 
     def size_in(self, response: WorkerResponse) -> int:
         return int(_rows("counting statements", response)[0])
+
+    def counts(self) -> WorkerRequest:
+        return _ask(f"SELECT ?g (COUNT(?s) AS ?n) {{ {_ANYTHING} }} GROUP BY ?g")
+
+    def counts_in(self, response: WorkerResponse) -> Counted:
+        rows = [row.rpartition(",") for row in _rows("counting statements by graph", response)]
+        try:
+            counts = {graph.strip('"'): int(count) for graph, _, count in rows}
+        except ValueError:
+            raise UnexpectedAnswer("counting statements by graph", response) from None
+        ours = [name for name in counts if name.startswith(SYSTEM)]
+        return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
 
     def contexts(self) -> WorkerRequest:
         return _ask(f"SELECT ?g {{ GRAPH ?g {{ }} {_NOT_OURS} }}")
