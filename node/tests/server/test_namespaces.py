@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from master_cluster import Cluster, until
 from worker_driver import Served
 
-from txlog.server.frontdoor.namespaces import Change, change_key, change_of, fold
+from txlog.model.namespaces import Change, change_key, change_of, fold
 
 PATH = "/repositories/demo/namespaces"
 UPDATE = "application/sparql-update"

@@ -25,7 +25,11 @@ NAMES: Final = {
     "node": "uk-9",
     "view": "9.9.uk-9",
 }
-ALWAYS: Final = {"/txlog/doorbell": "?timeout=0", "/repositories/{id}": "?query=ASK%20%7B%7D"}
+ALWAYS: Final = {
+    "/txlog/doorbell": "?timeout=0",
+    "/txlog/watch": "?until=now",
+    "/repositories/{id}": "?query=ASK%20%7B%7D",
+}
 """So that nothing waits."""
 STRANGERS: Final = {
     "nobody": None,

@@ -52,6 +52,7 @@ _WRITER: Final = (
 _ADMIN: Final = (
     # The log holds what was deleted, too: who reads a repository need not see it.
     ("GET", "/txlog/log"),
+    ("GET", "/txlog/watch"),
     ("GET", "/txlog/doorbell"),
     ("GET", "/txlog/workers"),
     ("POST", "/txlog/workers"),

@@ -24,6 +24,7 @@ from txlog.cli import (
     splits,
     staffing,
     users,
+    watching,
 )
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 local.add_to(app)
 asking.add_to(app)
+watching.add_to(app)
 moving.add_to(app)
 restoring.add_to(app, asking.worker)
 staffing.add_to(asking.worker)

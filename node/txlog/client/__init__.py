@@ -14,11 +14,13 @@ from txlog.client.answers import (
 )
 from txlog.client.failover import Masters
 from txlog.client.faults import MasterUnreachable
+from txlog.client.feed import Follower
 from txlog.client.master import MasterClient
 
 __all__ = [
     "Divergence",
     "Doorbell",
+    "Follower",
     "MasterClient",
     "MasterUnreachable",
     "Masters",

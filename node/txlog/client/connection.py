@@ -122,6 +122,27 @@ class Connection:
             self.close()
             raise MasterUnreachable(self.url, _why(refused), sent=False) from refused
 
+    def follow_lines(self, path: str, *, headers: Mapping[str, str], timeout_s: float) -> Iterator[bytes]:
+        """GET an answer that need not end, and yield its lines as they come, without their newlines; what stands behind
+        the last one is dropped. ``timeout_s`` bounds the wait for bytes. Errors as in :meth:`request`; an answer that
+        is cut is one. The connection is closed afterwards."""
+        shown = self._credentials.headers()
+        self._connect()
+        try:
+            self._http.sock.settimeout(timeout_s)
+            self._http.request("GET", self._prefix + path, headers={**shown, **headers})
+            answer = self._http.getresponse()
+            if answer.status >= 400:
+                raise error_of(self.url + path, answer.status, answer.headers.get("Retry-After"), answer.read())
+            rest = b""
+            while piece := answer.read1(1 << 16):
+                *whole, rest = (rest + piece).split(b"\n")
+                yield from whole
+        except (OSError, http.client.HTTPException) as broken:
+            raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
+        finally:
+            self.close()
+
     def stream_lines(
         self, path: str, lines: Iterable[bytes], *, headers: Mapping[str, str], timeout_s: float
     ) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from txlog.model.errors import (
     BadInput,
     LogAhead,
     LogDiverged,
+    LogGone,
     LogNeedsRestore,
     PeerFault,
     Refused,
@@ -34,7 +35,7 @@ class _Body(msgspec.Struct):
     message: str = ""
 
 
-_LOG_REASONS: dict[str, type[Refused]] = {c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore)}
+_LOG_REASONS: dict[str, type[Refused]] = {c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore, LogGone)}
 _BY_STATUS: dict[int, type[TxLogError]] = {
     c.status: c
     for c in (

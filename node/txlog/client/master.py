@@ -15,6 +15,7 @@ from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Unavailable
 from txlog.model.look import Look
+from txlog.wire.feed import LINES, FeedEvent, read_line
 from txlog.wire.pages import MEDIA_TYPE, LogPage, decode_page
 
 T = TypeVar("T")
@@ -121,6 +122,30 @@ class MasterClient:
             query["unordered"] = ",".join(f"{index}:{value.hex()}" for index, value in unordered)
         reply = self._connection.request("GET", f"/txlog/log?{urlencode(query)}", headers={"Accept": MEDIA_TYPE})
         return decode_page(self.url, reply.body)
+
+    def watch(
+        self,
+        start: str = "now",
+        *,
+        until: int | None = None,
+        settled: bool = False,
+        heartbeat_s: int = 5,
+    ) -> Iterator[FeedEvent]:
+        """This master's feed behind the place ``start`` (``INDEX``, ``INDEX:HASH``), as it comes; see
+        :class:`~txlog.wire.feed.FeedEvent` and, for one that goes on at other masters, :class:`~txlog.client.Follower`.
+        :class:`LogGone`, :class:`LogDiverged`, :class:`LogAhead`."""
+        query: dict[str, str | int] = {"from": start, "heartbeat": heartbeat_s}
+        if until is not None:
+            query["until"] = until
+        if settled:
+            query["level"] = "settled"
+        lines = self._connection.follow_lines(
+            f"/txlog/watch?{urlencode(query)}", headers={"Accept": LINES}, timeout_s=3 * heartbeat_s + self._timeout_s
+        )
+        for line in lines:
+            event = read_line(self.url, line)
+            if event is not None:
+                yield event
 
     # -- transactions
 

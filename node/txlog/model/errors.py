@@ -18,6 +18,7 @@
     │   ├── LogDiverged           409: this position is on another branch than the log asked
     │   ├── LogAhead              409: this position is above the stable index of the log asked
     │   ├── LogNeedsRestore       409: the log asked no longer holds what follows this position
+    │   ├── LogGone               410: the same for a follower
     │   └── Unavailable           503 with Retry-After: queue full, disk full, not ready, no worker
     ├── PeerFault                 a peer broke the protocol or may not speak; names peer and reason
     ├── JournalFault              the disk's: operation, place, next step, whether another master can repair it
@@ -123,6 +124,13 @@ class LogNeedsRestore(Refused):
     """What follows the caller's position is no longer kept; restore a newer backup or copy a live worker."""
 
     reason: ClassVar[str] = "NeedsRestore"
+
+
+class LogGone(Refused):
+    """What follows the place that a follower asked for is no longer kept; it begins anew, from a copy of the data."""
+
+    status = 410
+    reason: ClassVar[str] = "Gone"
 
 
 class Unavailable(Refused):

@@ -51,6 +51,7 @@ from txlog.server.admin.splits import Splits
 from txlog.server.admin.status import Status
 from txlog.server.admin.trimming import Trimming
 from txlog.server.feed.pages import Pages
+from txlog.server.feed.watch import Watch
 from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.direct import DirectWrites
 from txlog.server.frontdoor.effects import Effects
@@ -146,7 +147,7 @@ class App:
         assert not recovered.damage, "a damaged journal is mended before there is a core"
         self.loop.stable_moved = registry.evaluate
         registry.differs = self._differs
-        self.loop.log_cut = registry.wake_all
+        self.loop.log_cut = self._log_cut
         self.feed = Workers(self.site)
         self.skipping = Skipping(self.site, self.links.send)
         self.membership = Membership(self.site, self.links.send)
@@ -163,6 +164,7 @@ class App:
         self.settings = LiveSettings(self.site, live, settings_of)
         self.configuring = Configuring(self.site, self.links.follow)
         self.branches = Branches(self.site)
+        self.watch = Watch(self.site, pages, self.branches.shared)
         self.loop.view_changed = self._view_changed
         rooms = (
             self._writes,
@@ -172,6 +174,7 @@ class App:
             Statements(self.site, self._writes, self.reads),
             self.transactions,
             pages,
+            self.watch,
             self.feed,
             Status(self.site, self.membership, duties, self.links.view, self.trimming),
             Metrics(self.site, self.membership, self.links.view, self.trimming, tls),
@@ -214,6 +217,10 @@ class App:
             self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
 
+    def _log_cut(self) -> None:
+        self.site.registry.wake_all()
+        self.watch.wake()
+
     def _view_changed(self, change: ViewChange) -> None:
         self.branches.noticed(change)
         self.splits.noticed(change)
@@ -250,6 +257,7 @@ class App:
         self.site.closing = True
         loop.leave(leave_ms)
         self.site.registry.wake_all()
+        self.watch.wake()
         # A round time-out more: only then it is sure that nobody is there to be told.
         left = await _within((leave_ms + preferences.round_timeout) / 1000 + CLOSE_S, lambda: loop.has_left)
         if loop.dead is None:

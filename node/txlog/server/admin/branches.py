@@ -8,6 +8,7 @@ for each branch that this master gave up, about 16 bytes an entry. For people: n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -54,6 +55,11 @@ class GivenUp(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         return len(self.hashes) // HASH_BYTES
+
+    def hash_at(self, index: int) -> bytes:
+        """The chain hash behind one of its entries; empty for any other index."""
+        at = (index - self.after - 1) * HASH_BYTES
+        return self.hashes[at : at + HASH_BYTES] if at >= 0 else b""
 
     def entries(self, after: int, count: int) -> Iterator[tuple[int, Txid, bytes]]:
         """Index, transaction and chain hash of at most ``count`` entries behind ``after``."""
@@ -108,6 +114,29 @@ class Branches:
             os.replace(made, path)
         except OSError as wrong:  # a full disk says so elsewhere
             self._site.log.warning("BranchNotKept", view=branch.view, entries=branch.count, error=str(wrong))
+
+    async def shared(self, index: int, value: bytes) -> int | None:
+        """The last index at which the log of today is the one that had the hash ``value`` at ``index``. None where that
+        order was never this master's, or its beginning is trimmed."""
+        agreement = self._site.loop.agreement
+        if agreement is None:
+            return None
+        pieces = await asyncio.to_thread(self._pieces)
+        history = agreement.history
+        while not (history.keeps(index) and history.hash_at(index) == value):
+            piece = next((one for one in pieces if one.hash_at(index) == value), None)
+            if piece is None:
+                return None
+            index, value = piece.after, piece.after_hash
+        return index
+
+    def _pieces(self) -> list[GivenUp]:
+        """Those that can be read."""
+        found: list[GivenUp] = []
+        for path in self._folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(Unavailable):  # GET /txlog/branches names it
+                found.append(_read(path))
+        return found
 
     async def all(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"node", "branches"}``, oldest first: ``view``, ``members``, ``splitRecovery``, ``endedBy`` (the view that

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import pyoxigraph
 
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import content_hash
+from txlog.model.namespaces import MARK, Change, change_key, fold
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Submission
 from txlog.runtime.asked import asked_of
@@ -33,45 +33,7 @@ BODY_BYTES_MAX = 8 << 10
 PREFIX_MAX = 100
 NAME_MAX = 2000
 """Characters of a namespace. Both stay in the memory of every master."""
-_MARK = "namespace "
 _PREFIX = re.compile(PNAME)
-
-
-class Change(NamedTuple):
-    """One change. ``prefix`` is None when all go, ``name`` when this one goes."""
-
-    prefix: str | None
-    name: str | None
-
-
-def change_key(change: Change, unique: str) -> str:
-    """The name of an entry that says this change. ``unique`` holds no space."""
-    verb = "clear" if change.prefix is None else "remove" if change.name is None else "set"
-    return f"{_MARK}{unique} {verb} {change.prefix or ''} {change.name or ''}"
-
-
-def change_of(key: str) -> Change | None:
-    """The inverse of :func:`change_key`; None for the name of a transaction."""
-    if not key.startswith(_MARK):
-        return None
-    _, _, verb, prefix, name = key.split(" ")
-    return Change(None if verb == "clear" else prefix, name if verb == "set" else None)
-
-
-def fold(keys: Iterable[str]) -> dict[str, str]:
-    """Prefix to namespace after these entries, oldest first; others are passed over."""
-    table: dict[str, str] = {}
-    for key in keys:
-        change = change_of(key)
-        if change is None:
-            continue
-        if change.prefix is None:
-            table.clear()
-        elif change.name is None:
-            table.pop(change.prefix, None)
-        else:
-            table[change.prefix] = change.name
-    return table
 
 
 class Namespaces:
@@ -154,14 +116,14 @@ class Namespaces:
 
     def _refuse_other(self, key: str, change: Change) -> None:
         agreement = self._loop.agreement
-        mine, begins = change_key(change, f"key:{key}"), f"{_MARK}key:{key} "
+        mine, begins = change_key(change, f"key:{key}"), f"{MARK}key:{key} "
         for name in () if agreement is None else (*agreement.skips, *agreement.keys.waiting):
             if name.startswith(begins) and name != mine:
                 raise Conflict(f"Idempotency-Key {key[:80]!r} came with another change of namespaces before")
 
 
 def _placed(agreement: Agreement) -> list[tuple[int, str]]:
-    return sorted((index, key) for key, index in agreement.skips.items() if key.startswith(_MARK))
+    return sorted((index, key) for key, index in agreement.skips.items() if key.startswith(MARK))
 
 
 def _prefix(names: Mapping[str, str]) -> str:

@@ -1,0 +1,152 @@
+"""Feeds as text: what is written is read again, and RDF Patch is what its readers expect."""
+
+from __future__ import annotations
+
+import json
+
+import pyoxigraph
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE
+from txlog.model.errors import BadInput, PeerFault
+from txlog.model.namespaces import Change, change_key
+from txlog.wire.feed import BEAT, EVENTS, LINES, PATCH, FeedEvent, entry_event, place_of, read_line, stops_patch, write
+from txlog.wire.pages import PageEntry
+
+HASH = bytes(range(16))
+BEFORE = bytes(16)
+ID = f"7:{HASH.hex()}"
+
+
+def entry(kind: int, payload: bytes, noop: str = "", key: str = "", settled: bool = True) -> FeedEvent:
+    made = PageEntry(7, HASH, "uk-1", 0xC0FFEE, 3, 5 << 16, kind, payload, noop)
+    return entry_event(made, BEFORE, key, settled)
+
+
+def rows(event: FeedEvent) -> list[str]:
+    text = write(event, PATCH).decode()
+    assert text.endswith("\n\n")
+    return text[:-2].split("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "value"),
+    [("0", 0, None), ("17", 17, None), (ID, 7, HASH), (f"3:{ID}", 7, HASH), (ID.upper(), 7, HASH)],
+)
+def test_a_place_has_three_ways_to_be_named(text: str, index: int, value: bytes | None) -> None:
+    found = place_of(text, "from")
+    assert (found.index, found.hash) == (index, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "-1", "1.5", "7:", f"7:{HASH.hex()[:-1]}", f"1:2:3:{HASH.hex()}", "9" * 19, " 7", "7\n", "٣", "7:zz"],
+)
+def test_what_names_no_place_is_said(text: str) -> None:
+    with pytest.raises(BadInput, match="Last-Event-ID="):
+        place_of(text, "Last-Event-ID")
+
+
+def test_an_event_is_one_event_for_browsers() -> None:
+    event = entry(KIND_QUADS, b'A <urn:s> <urn:p> "two\\nlines" .\n')
+    head, data = write(event, EVENTS).decode().split("data: ")
+    assert head == f"id: {ID}\nevent: entry\n"
+    assert data.endswith("\n\n")
+    assert json.loads(data) == {
+        "event": "entry",
+        "id": ID,
+        "previous": f"6:{BEFORE.hex()}",
+        "index": 7,
+        "txid": "uk-1.0000000000c0ffee.3",
+        "stamp": 5 << 16,
+        "kind": "quads",
+        "payload": 'A <urn:s> <urn:p> "two\\nlines" .\n',
+    }
+    assert write(FeedEvent(event="position", id=ID), EVENTS) == f"id: {ID}\n\n".encode(), "remembered, nobody is called"
+
+
+@given(st.text(), st.text(), st.booleans(), st.sampled_from(["entry", "rewound", "gone"]))
+def test_lines_are_read_as_they_were_written(payload: str, key: str, settled: bool, name: str) -> None:
+    event = FeedEvent(event=name, id=ID, payload=payload, key=key, settled=settled, kind="skip")
+    line = write(event, LINES)
+    assert line.count(b"\n") == 1
+    assert read_line("m", line) == event
+
+
+def test_lines_that_are_none_are_named() -> None:
+    assert read_line("m", BEAT[LINES]) is None
+    for broken in (b"{", b"[]", b'{"event": 1, "id": "x"}', b'{"id": "1"}'):
+        with pytest.raises(PeerFault, match="feed"):
+            read_line("m", broken)
+
+
+def test_quads_are_a_patch() -> None:
+    lines = 'D <urn:s> <urn:p> "a\u2028b\u0085c" <urn:g> .\nA <urn:s> <urn:p> "é"@fr .\n'
+    told = rows(entry(KIND_QUADS, lines.encode()))
+    assert told == [
+        f"H id <urn:txlog:log:{ID}> .",
+        f"H prev <urn:txlog:log:6:{BEFORE.hex()}> .",
+        'H transaction "uk-1.0000000000c0ffee.3" .',
+        "TX .",
+        *lines.rstrip("\n").split("\n"),
+        "TC .",
+    ]
+    for row in told[4:-1]:
+        assert len(list(pyoxigraph.parse(row[2:], pyoxigraph.RdfFormat.N_QUADS))) == 1
+
+
+def test_the_first_patch_has_none_before_it() -> None:
+    made = PageEntry(1, HASH, "uk-1", 1, 1, 1, KIND_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n", "")
+    assert "H prev" not in write(entry_event(made, BEFORE, "", True), PATCH).decode()
+
+
+@pytest.mark.parametrize(
+    ("event", "said", "between"),
+    [
+        (entry(KIND_QUADS, b"A <urn:s> <urn:p> 1 .\n", noop="key x.1.2"), 'H noop "key x.1.2" .', []),
+        (entry(KIND_QUADS, b"", settled=False), 'H settled "false" .', []),
+        (
+            entry(KIND_UPDATE, b'DELETE { ?s ?p "\t" }\nWHERE {}'),
+            'H update "DELETE { ?s ?p \\"\\t\\" }\\nWHERE {}" .',
+            [],
+        ),
+        (entry(KIND_SKIP, b"sick", key="uk-1.00.4"), 'H skip "uk-1.00.4" .', []),
+        (entry(KIND_CONFIG, b"", key="mute uk-2"), 'H configuration "mute uk-2" .', []),
+    ],
+)
+def test_what_is_no_quads_changes_nothing_and_says_so(event: FeedEvent, said: str, between: list[str]) -> None:
+    told = rows(event)
+    assert said in told[:-2]
+    assert told[told.index("TX .") + 1 : -1] == between
+
+
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        (Change("ex", "urn:x:"), 'PA "ex" <urn:x:> .'),
+        (Change("ex", None), 'PD "ex" .'),
+        (Change(None, None), None),
+    ],
+)
+def test_prefixes_are_those_of_a_patch(change: Change, row: str | None) -> None:
+    event = entry(KIND_SKIP, b"", key=change_key(change, "n1"))
+    assert event.kind == "namespace"
+    told = rows(event)
+    assert told[told.index("TX .") + 1 : -1] == ([row] if row is not None else [])
+
+
+@pytest.mark.parametrize("name", ["rewound", "gone", "diverged", "closing", "not-quads"])
+def test_what_is_no_entry_is_a_transaction_that_is_aborted(name: str) -> None:
+    previous = f"9:{BEFORE.hex()}" if name == "rewound" else ""
+    told = rows(FeedEvent(event=name, id=ID, previous=previous, message="" if previous else 'why "so"'))
+    assert told[0] == f"H id <urn:txlog:log:{ID}> ."
+    assert told[1] == (f"H rewound <urn:txlog:log:{previous}> ." if previous else f'H {name} "why \\"so\\"" .')
+    assert told[2:] == ["TX .", "TA ."]
+
+
+def test_updates_stop_a_patch_unless_they_do_nothing() -> None:
+    assert stops_patch(entry(KIND_UPDATE, b"CLEAR ALL"))
+    assert not stops_patch(entry(KIND_UPDATE, b"CLEAR ALL", noop="skip"))
+    assert not stops_patch(entry(KIND_QUADS, b""))

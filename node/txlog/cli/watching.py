@@ -1,0 +1,70 @@
+"""``txlog watch``: the log as it grows, for pipes and files."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from txlog.cli.output import DEFAULT_STATE, MasterOption, StateOption, find_cluster, first_answer
+from txlog.client import Follower, MasterClient
+from txlog.model.errors import BadInput
+from txlog.wire.feed import EVENTS, LINES, PATCH, stops_patch, write
+
+
+class Format(Enum):
+    EVENTS = "events"
+    PATCH = "patch"
+    JSON = "json"
+
+
+class Level(Enum):
+    STABLE = "stable"
+    SETTLED = "settled"
+
+
+class Updates(Enum):
+    STOP = "stop"
+    HEADER = "header"
+
+
+_FORMS = {Format.EVENTS: EVENTS, Format.PATCH: PATCH, Format.JSON: LINES}
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(watch)
+
+
+def watch(
+    start: Annotated[
+        str, typer.Option("--from", metavar="POSITION", help="behind it: now, INDEX, or the id of an earlier event")
+    ] = "now",
+    until: Annotated[
+        str | None, typer.Option(metavar="INDEX|now", help="end there", show_default="follow for ever")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="server-sent events, RDF Patch or JSON lines")] = Format.JSON,
+    level: Annotated[Level, typer.Option(help="settled: only what no rejoin moves any more")] = Level.STABLE,
+    updates: Annotated[Updates, typer.Option(help="in RDF Patch: end it, or stand in a header")] = Updates.STOP,
+    state: StateOption = DEFAULT_STATE,
+    master: MasterOption = None,
+) -> None:
+    """Follow the log: every entry once, in order, over any master that answers. Each event has an id; --from ID goes on
+    behind it."""
+    masters = find_cluster(state, master).masters
+    if until == "now":
+        end: int | None = first_answer(masters, MasterClient.status).stable.index
+    elif until is None or (until.isascii() and until.isdecimal() and len(until) < 19):
+        end = int(until) if until is not None else None
+    else:
+        raise BadInput(f"--until {until}: an index of the log, or now")
+    out = sys.stdout.buffer
+    for event in Follower(masters, start, until=end, settled=level is Level.SETTLED):
+        if form is Format.PATCH and updates is Updates.STOP and stops_patch(event):
+            raise BadInput(
+                f"the entry behind {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
+                "--updates header writes it into a header, --format json as it is"
+            )
+        out.write(write(event, _FORMS[form]))
+        out.flush()
