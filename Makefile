@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -120,6 +120,9 @@ faults: native ## kill -9, slow and cut links, lost disks under load (ONLY=kills
 
 soak: native ## faults and splits for MINUTES=30 under load, all strategies; nothing may be lost, doubled or foreign
 	@$(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),30) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+fuzz-api: native ## requests made from the API's own document, against a master (EXAMPLES=100 for each operation)
+	EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/pytest -p no:cacheprovider -s node/tests/server/test_api_by_its_document.py
 
 determinism: native ## what a master accepts does the same in all stores: the W3C's updates and random ones (UPDATES=1000 SEED=n)
 	@$(BIN)/python -m e2e.determinism.run $(if $(UPDATES),--updates $(UPDATES)) $(if $(SEED),--seed $(SEED))

@@ -36,6 +36,7 @@ _READER: Final = (
     ("GET", f"{_ONE}/namespaces/{{prefix}}"),
     ("GET", "/metrics"),
     ("GET", "/txlog/status"),
+    ("GET", "/txlog/openapi.json"),
     ("GET", "/txlog/transactions/{txid}"),
 )
 _WRITER: Final = (

@@ -36,6 +36,10 @@ Response = web.StreamResponse
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 encode_json = msgspec.json.Encoder().encode
 
+API_VERSION = "1.0"
+"""Of what stands below ``/txlog``, as ``/txlog/openapi.json`` says it: the first number changes when something that
+clients rely on goes away."""
+API_HEADER = "TxLog-API-Version"
 _NOTHING: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
@@ -175,8 +179,14 @@ class Door:
             self._patterns.append((pattern, handlers))
 
     async def handle(self, request: Request) -> Response:
-        raw = request.raw_path
-        path = raw.partition("?")[0]
+        path = request.raw_path.partition("?")[0]
+        answer = await self._answer(request, path)
+        # One that is streamed has said it itself; one whose bytes are ready has no map of headers.
+        if _is_ours(path) and not answer.prepared and not isinstance(answer, RawResponse):
+            answer.headers[API_HEADER] = API_VERSION
+        return answer
+
+    async def _answer(self, request: Request, path: str) -> Response:
         try:
             _check_own(request)
             handler = self._exact.get((request.method, path))

@@ -45,6 +45,7 @@ from txlog.server.admin.configuring import Configuring
 from txlog.server.admin.duties import Duties
 from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
+from txlog.server.admin.openapi import OpenApi
 from txlog.server.admin.settings import LiveSettings
 from txlog.server.admin.skipping import Skipping
 from txlog.server.admin.splits import Splits
@@ -187,6 +188,7 @@ class App:
             self.trimming,
             self.settings,
             self.configuring,
+            OpenApi(),
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log, guard)

@@ -30,7 +30,7 @@ from txlog.model.errors import (
 )
 from txlog.protocol.agreement import Agreement
 from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, number_of
+from txlog.runtime.web import API_HEADER, API_VERSION, Request, Response, Route, number_of
 from txlog.server.feed.pages import Pages
 from txlog.wire.feed import (
     BEAT,
@@ -117,8 +117,15 @@ class Watch:
         if wish.until == -1:
             wish = msgspec.structs.replace(wish, until=max(self.end(wish.settled), at.index))
         await self._refuse_update(wish, at)
-        headers = {"Content-Type": wish.form, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        response = web.StreamResponse(headers={**headers, "TxLog-Position": str(at)})
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": wish.form,
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+                "TxLog-Position": str(at),
+                API_HEADER: API_VERSION,
+            }
+        )
         await response.prepare(request)
         if request.method == "HEAD":
             return response

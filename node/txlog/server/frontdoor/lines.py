@@ -24,7 +24,16 @@ from txlog.runtime.asked import Asked, asked_of, check_key
 from txlog.runtime.loop import AwaitedWrite
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import BELOW_APPLIED
-from txlog.runtime.web import RawResponse, Request, Response, Route, begin_body, encode_json
+from txlog.runtime.web import (
+    API_HEADER,
+    API_VERSION,
+    RawResponse,
+    Request,
+    Response,
+    Route,
+    begin_body,
+    encode_json,
+)
 from txlog.server.frontdoor.writes import draw_blank_name, now_text
 from txlog.sparql import Prepared, prepare_lines, prepare_update, refuse_unportable
 
@@ -32,7 +41,7 @@ BATCHES_AHEAD = 4
 """Batches of one request that wait for their level before no more of its body is read."""
 READ_BYTES = 1 << 20
 """A body of known length up to this is read whole before its lines are taken, as one batch."""
-_TYPE = b"Content-Type: application/x-ndjson\r\n"
+_TYPE = f"Content-Type: application/x-ndjson\r\n{API_HEADER}: {API_VERSION}\r\n".encode()
 
 
 class Line(msgspec.Struct):
@@ -88,7 +97,7 @@ class Lines:
 
     async def _stream(self, request: Request, reader: _LineReader, lines: list[bytes], asked: Asked) -> Response:
         """Answers go out while further lines come in: whoever sends without end must be answered without end."""
-        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", API_HEADER: API_VERSION})
         await response.prepare(request)
         batches: deque[Batch] = deque()
         room = asyncio.Semaphore(BATCHES_AHEAD)
