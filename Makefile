@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'

@@ -81,6 +81,11 @@ _ADMIN: Final = (
     ("POST", "/txlog/members/{node}/down"),
     ("POST", "/txlog/views"),
     ("POST", "/txlog/found"),
+    # Reading and changing are one route there, told apart by the body only.
+    ("GET", "/jolokia"),
+    ("POST", "/jolokia"),
+    ("POST", "/jolokia/"),
+    ("GET", "/jolokia/{path*}"),
 )
 _NEEDED: Final = {
     **dict.fromkeys(_READER, Role.READER),

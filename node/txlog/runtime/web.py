@@ -45,7 +45,7 @@ _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
 
 class Route(NamedTuple):
-    """``path`` may hold names in braces, each standing for one segment."""
+    """``path`` may hold names in braces, each standing for one segment; ``{name*}`` at its end for all that follow."""
 
     method: str
     path: str
@@ -175,7 +175,8 @@ class Door:
             if "{" not in path:
                 for method, handler in handlers.items():
                     self._exact[method, path] = handler
-            pattern = re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)) + "$")
+            named = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path))
+            pattern = re.compile(re.sub(r"\\\{(\w+)\\\*\\\}$", r"(?P<\1>.+)", named) + "$")
             self._patterns.append((pattern, handlers))
 
     async def handle(self, request: Request) -> Response:

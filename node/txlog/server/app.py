@@ -43,6 +43,7 @@ from txlog.server.admin.branch import Branch
 from txlog.server.admin.branches import Branches
 from txlog.server.admin.configuring import Configuring
 from txlog.server.admin.duties import Duties
+from txlog.server.admin.jolokia import Jolokia
 from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
 from txlog.server.admin.openapi import OpenApi
@@ -189,6 +190,7 @@ class App:
             self.settings,
             self.configuring,
             OpenApi(),
+            Jolokia(self.site, self.settings, self.configuring),
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log, guard)

@@ -126,18 +126,28 @@ class Configuring:
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """A new master: it is let in once its process runs, reaches the others and has caught up."""
         told = await _told(request, _Add, _ADD)
-        now = self._in_force()
+        return await self.add_master(Master(told.node, told.data_center, told.weight, MEMBER, told.urls))
+
+    async def add_master(self, new: Master) -> Response:
+        """See :meth:`add`."""
+        told, now = new, self._in_force()
         if now.master(told.node) is not None:
             raise Conflict(f"{told.node} is a master of this cluster already")
-        new = Master(told.node, told.data_center, told.weight, MEMBER, told.urls)
         removed = [node for node in now.removed if node != told.node]
         wanted = msgspec.structs.replace(now, masters=[*now.masters, new], removed=removed)
         return await self._change(wanted, f"add {told.node}")
 
     async def alter(self, request: Request, names: Mapping[str, str]) -> Response:
         """Another weight, or muted, or no longer."""
-        told = await _told(request, _Alter, _ALTER)
-        master = self._master(names["node"])
+        return await self.alter_master(names["node"], await _told(request, _Alter, _ALTER))
+
+    async def mute(self, node: str, muted: bool) -> Response:
+        """See :meth:`alter`."""
+        return await self.alter_master(node, _Alter(muted=muted))
+
+    async def alter_master(self, node: str, told: _Alter) -> Response:
+        """See :meth:`alter`."""
+        master = self._master(node)
         if told.muted is not None:
             if master.role == LEAVING:
                 raise Conflict(f"{master.node} is being taken out")
@@ -149,10 +159,14 @@ class Configuring:
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """Out for good. It takes no more work, brings in what it has, then ends by name (``Removed``). One that is not
         in the view can do nothing of that: ``?lost=true`` says that it is gone, with what only it had."""
-        master = self._master(names["node"])
+        return await self.remove_master(names["node"], lost=request.query.get("lost", "false") == "true")
+
+    async def remove_master(self, node: str, *, lost: bool) -> Response:
+        """See :meth:`remove`."""
+        master = self._master(node)
         now, view = self._in_force(), self._site.loop.core.views.accepted
         in_view = view is not None and view.member(master.node) is not None
-        if request.query.get("lost", "false") != "true":
+        if not lost:
             if not in_view:
                 raise Conflict(
                     f"{master.node} is not in the view, so it cannot bring in what only it has; start it, or say "

@@ -64,17 +64,20 @@ class LiveSettings:
             raise BadInput(f"expected {_FORM}: {wrong}") from None
         if not isinstance(told, dict):
             raise BadInput(f"expected {_FORM}")
-        changes = read_changes(told)
+        return json_answer(await self.change(read_changes(told), check=asked == "true"))
+
+    async def change(self, changes: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+        """See :meth:`patch`; ``changes`` as :func:`read_changes` gives them."""
         async with self._turn:
             new = live.changed(self._site.config, self._live, changes, round(time.time(), 3))
             before, after = texts_of(self._live.preferences), texts_of(new.preferences)
             different = [key for key in KEYS if before[key] != after[key]]
             if "splitRecovery" in different:
                 self._may_change_recovery()
-            if asked == "false" and (different or new.settings != self._live.settings):
+            if not check and (different or new.settings != self._live.settings):
                 await self._take(new)
                 self._site.log.info("SettingsChanged", **{key: after[key] for key in different})
-        return json_answer({"changed": different, **self.view()})
+        return {"changed": different, **self.view()}
 
     def _may_change_recovery(self) -> None:
         """Its view took it for granted: nobody may be apart, or on the way to be."""

@@ -1,0 +1,131 @@
+"""The predecessor's bean over HTTP, as its scripts ask: at real masters."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from apart import states
+from master_cluster import Cluster, until
+
+BEAN = "ReplicationCluster:name=ClusterInfo/demo"
+IN_A_PATH = quote(BEAN.replace("/", "!/"), safe="!/:=")
+
+
+async def post(cluster: Cluster, body: Any, at: int = 0) -> Any:
+    return await cluster.post(at, "/jolokia", json.dumps(body), 200)
+
+
+def read(attribute: Any = None, bean: str = BEAN) -> dict[str, Any]:
+    return {"type": "read", "mbean": bean} | ({"attribute": attribute} if attribute is not None else {})
+
+
+async def test_attributes_are_read_in_all_its_ways(three: Cluster) -> None:
+    await until(lambda: states(three) == {"Joined"})
+    told = await three.get(0, f"/jolokia/read/{IN_A_PATH}/NodeID")
+    assert (told["status"], told["value"]) == (200, "uk-1")
+    assert told["request"] == read("NodeID")
+    assert isinstance(told["timestamp"], int)
+    whole = (await three.get(0, f"/jolokia/read/{IN_A_PATH}"))["value"]
+    repository = "/repositories/demo"
+    assert whole["SyncPeers"] == [f"uk-{at + 1} {three.url(at)}{repository}" for at in (1, 2)]
+    assert whole["MasterURL"] == three.url(0) + repository
+    assert (whole["SplitRecovery"], whole["MaxPeerLag"], whole["Mode"]) == ("Smart", "1m", "NORMAL")
+    assert (whole["IsWritable"], whole["ReadOnly"], whole["Status"], whole["NodeStatus"]) == (True, False, 0, [])
+    assert whole["ClusterStatusSummary"].startswith("uk-1: Joined, stable at 0")
+    assert (await post(three, read()))["value"] == whole
+    assert (await post(three, read(bean="ReplicationCluster:name=ClusterInfo")))["value"] == whole
+    assert (await post(three, read(bean="ReplicationCluster:*")))["value"][BEAN] == whole
+    two = {"NodeID": "uk-1", "Mode": "NORMAL"}
+    assert (await post(three, read(["NodeID", "Mode"])))["value"] == two
+    assert (await three.get(0, f"/jolokia/read/{IN_A_PATH}/NodeID,Mode"))["value"] == two
+    assert (await three.get(0, "/jolokia/search/ReplicationCluster:*"))["value"][0] == BEAN
+    assert (await post(three, {"type": "search", "mbean": "java.lang:*"}))["value"] == []
+    listed = (await three.get(0, "/jolokia/list"))["value"]["ReplicationCluster"]["name=ClusterInfo/demo"]
+    assert set(listed["attr"]) == set(whole)
+    assert [name for name, one in listed["attr"].items() if one["rw"]] == ["SplitRecovery", "MaxPeerLag", "Mode"]
+    assert set(listed["op"]) == {"addSyncPeer", "removeSyncPeer"}
+    for path in ("/jolokia", "/jolokia/version"):
+        assert (await three.get(0, path))["value"]["info"] == {"product": "txlog"}
+
+
+async def test_attributes_are_written_and_peers_come_and_go(three: Cluster) -> None:
+    await until(lambda: states(three) == {"Joined"})
+    told = await three.get(0, f"/jolokia/write/{IN_A_PATH}/MaxPeerLag/45s")
+    assert (told["status"], told["value"]) == (200, "1m"), "the value of before"
+    change = {"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": 30_000}
+    added = {"type": "exec", "mbean": BEAN, "operation": "addSyncPeer"}
+    peer = {**added, "arguments": ["us-1", "http://127.0.0.1:9/repositories/demo"]}
+    bulk = await post(three, [change, read("MaxPeerLag"), peer])
+    assert [one["status"] for one in bulk] == [200, 200, 200], bulk
+    assert [one["value"] for one in bulk] == ["45s", "30s", None]
+    configuration = await three.get(1, "/txlog/configuration")
+
+    async def known() -> bool:
+        nonlocal configuration
+        configuration = await three.get(1, "/txlog/configuration")
+        return "us-1" in [m["node"] for m in configuration["masters"]]
+
+    await until(known)
+    new = configuration["masters"][-1]
+    assert (new["dataCenter"], new["urls"]) == ("us", ["http://127.0.0.1:9"])
+    (again,) = await post(three, [peer])
+    assert (again["status"], again["error_type"]) == (409, "txlog.Conflict")
+    muted = {"type": "write", "mbean": BEAN, "attribute": "Mode", "value": "MUTE"}
+    assert (await post(three, muted, at=2))["status"] == 200
+
+    async def is_muted() -> bool:
+        return (await post(three, read("Mode"), at=2))["value"] == "MUTE"
+
+    await until(is_muted)
+    assert (await post(three, read("IsWritable"), at=2))["value"] is False
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "says"),
+    [
+        (read("NumberOfTriples"), 404, "javax.management.AttributeNotFoundException"),
+        (read("NodeID", "java.lang:type=Memory"), 404, "javax.management.InstanceNotFoundException"),
+        ({"type": "read"}, 400, "mbean: expected a text"),
+        ({"type": "dance"}, 400, "one of read, write"),
+        ({}, 400, "one of read, write"),
+        (7, 400, "one of read, write"),
+        (read({"a": 1}), 400, "attribute: a name"),
+        ({"type": "write", "mbean": BEAN, "attribute": "NodeID", "value": "x"}, 404, "cannot be written"),
+        ({"type": "write", "mbean": BEAN, "attribute": "SplitRecovery", "value": "Fast"}, 400, "None, Simple or Smart"),
+        ({"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": []}, 400, "expected a text"),
+        ({"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": True}, 400, "expected a text"),
+        ({"type": "write", "mbean": BEAN, "attribute": "Mode", "value": "LOUD"}, 400, "NORMAL or MUTE"),
+        ({"type": "exec", "mbean": BEAN, "operation": "backup"}, 404, "no operation backup"),
+        ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": ["us-1"]}, 400, "2 arguments"),
+        ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": [1, 2]}, 400, "are text"),
+        ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": ["x", "http://h"]}, 400, "node id"),
+        ({"type": "exec", "mbean": BEAN, "operation": "removeSyncPeer", "arguments": ["us-9"]}, 404, "us-9"),
+    ],
+)
+async def test_refusals_are_answers_with_a_status(one: Cluster, asked: Any, status: int, says: str) -> None:
+    (told,) = await post(one, [asked])
+    assert (told["status"], told["request"]) == (status, asked)
+    assert says in told["error"]
+    assert "value" not in told
+
+
+async def test_what_is_no_request_is_refused(one: Cluster) -> None:
+    for body in ("{", "7", json.dumps([{}] * 201)):
+        assert "expected" in await one.post(0, "/jolokia", body, 400)
+    for path in ("dance", "read", "read/x/y", "exec", f"exec/{IN_A_PATH}", "write//", "%00", "{path*}"):
+        assert (await one.get(0, f"/jolokia/{path}"))["status"] in (400, 404), path
+
+
+async def test_a_page_of_another_site_changes_nothing_by_a_link(one: Cluster) -> None:
+    path = f"/jolokia/write/{IN_A_PATH}/MaxPeerLag/45s"
+    for method, headers in (
+        ("GET", {"Sec-Fetch-Site": "cross-site"}),
+        ("GET", {"Origin": "http://evil.example"}),
+        ("HEAD", {}),
+    ):
+        async with one.session.request(method, one.url(0, path), headers=headers) as answer:
+            assert answer.status == 403, (method, headers)
+    assert (await post(one, read("MaxPeerLag")))["value"] == "1m"

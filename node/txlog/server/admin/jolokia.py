@@ -1,0 +1,324 @@
+"""``/jolokia``: the attributes and operations of the bean that scripts of the predecessor read and call over HTTP,
+as Jolokia 1 speaks (protocol 7): read, write, exec, list, search, version; GET and POST, many requests in one body.
+
+Everything is done by the rooms that do it for ``/txlog``; what has no counterpart is refused by name. As at Jolokia,
+a refusal is HTTP 200 with ``status`` and ``error`` in its body.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from txlog.access import is_foreign
+from txlog.config.preferences import read_changes
+from txlog.model.configuration import MEMBER, MUTED, Master
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import BadInput, Forbidden, NotFound, TxLogError
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, json_answer, read_body
+from txlog.server.admin.configuring import Configuring
+from txlog.server.admin.settings import LiveSettings
+
+PROTOCOL: Final = "7.2"
+DOMAIN: Final = "ReplicationCluster"
+BODY_MAX: Final = 256 << 10
+REQUESTS_MAX: Final = 200
+"""In one body."""
+MODES: Final = ("NORMAL", "MUTE")
+AVAILABLE, READ_ONLY, UNAVAILABLE = 0, 1, 2
+_CHANGES: Final = ("write", "exec")
+_PIECE: Final = re.compile(r"((?:[^/!]|!.)*)(?:/|$)", re.DOTALL)
+_ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")
+
+
+class _NoSuch(NotFound):
+    """``kind``: Java's name for it, which scripts look for."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Jolokia:
+    """``settings`` and ``configuring`` are who carries changes out."""
+
+    def __init__(self, site: Site, settings: LiveSettings, configuring: Configuring) -> None:
+        self._site = site
+        self._settings = settings
+        self._configuring = configuring
+        self._reads: dict[str, tuple[str, str, Callable[[], Any]]] = {
+            "NodeID": ("java.lang.String", "this master's node id", lambda: site.config.node),
+            "MasterURL": ("java.lang.String", "where the others reach it", self._url),
+            "SyncPeers": ("[Ljava.lang.String;", "the other masters: id and URL", self._peers),
+            "SplitRecovery": ("java.lang.String", "None, Simple or Smart", lambda: self._setting("splitRecovery")),
+            "MaxPeerLag": (
+                "java.lang.String",
+                "as 30s; written: also milliseconds",
+                lambda: self._setting("maxPeerLag"),
+            ),
+            "Mode": ("java.lang.String", "NORMAL or MUTE", self._mode),
+            "ReadOnly": ("boolean", "it takes no writes", lambda: not site.ready or self._mode() != MODES[0]),
+            "IsWritable": ("boolean", "it takes writes", lambda: site.ready and self._mode() == MODES[0]),
+            "Status": ("int", "0 available, 1 read-only, 2 unavailable", self._status),
+            "NodeStatus": ("[Ljava.lang.String;", "[ON] or [OFF] and the URL of each worker", self._nodes),
+            "ClusterStatusSummary": ("java.lang.String", "for people", self._summary),
+        }
+        self._writes: dict[str, Callable[[Any], Awaitable[None]]] = {
+            "SplitRecovery": lambda value: self._set("splitRecovery", value),
+            "MaxPeerLag": lambda value: self._set("maxPeerLag", value),
+            "Mode": self._set_mode,
+        }
+        self._operations: dict[str, tuple[list[str], str, Callable[[list[Any]], Awaitable[None]]]] = {
+            "addSyncPeer": (
+                ["id", "url"],
+                "name a new master; its data centre is its id without the number",
+                self._add,
+            ),
+            "removeSyncPeer": (["id"], "take a master out for good, once it has brought in what it has", self._remove),
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """Both spellings of the one bean, with the repository's name and without."""
+        return [f"{DOMAIN}:name=ClusterInfo/{self._site.config.repository}", f"{DOMAIN}:name=ClusterInfo"]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/jolokia", self.get),
+            Route("POST", "/jolokia", self.post),
+            Route("POST", "/jolokia/", self.post),
+            Route("GET", "/jolokia/{path*}", self.get),
+        ]
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``/jolokia/read/BEAN/ATTRIBUTE``, ``write/BEAN/ATTRIBUTE/VALUE``, ``exec/BEAN/OPERATION/ARGUMENT...``,
+        ``list``, ``search/PATTERN``, ``version``; ``!/`` stands for a slash inside a name."""
+        raw = request.raw_path.partition("?")[0].removeprefix("/jolokia").removeprefix("/")
+        pieces = [_ESCAPED.sub(r"\1", piece) for piece in _PIECE.findall(unquote(raw))[:-1] or ["version"]]
+        asked: dict[str, Any] = {"type": pieces[0]}
+        if pieces[0] in ("read", "write"):
+            asked |= dict(zip(("mbean", "attribute", "value"), pieces[1:], strict=False))
+            if pieces[0] == "read" and "," in asked.get("attribute", ""):
+                asked["attribute"] = asked["attribute"].split(",")
+        elif pieces[0] == "exec":
+            asked |= dict(zip(("mbean", "operation"), pieces[1:3], strict=False)) | {"arguments": pieces[3:]}
+        elif pieces[0] == "search":
+            asked |= {"mbean": "/".join(pieces[1:])}
+        if pieces[0] in _CHANGES:
+            self._check_own(request)
+        return json_answer(await self._one(asked))
+
+    def _check_own(self, request: Request) -> None:
+        """A GET that changes something: what protects the others' POST counts for it, too."""
+        headers = request.headers
+        foreign = is_foreign("POST", headers.get("Host"), headers.get("Origin"), headers.get("Sec-Fetch-Site"))
+        if foreign or request.method != "GET":
+            raise Forbidden("a page of another web site, or a HEAD, may change nothing")
+
+    async def post(self, request: Request, _: Mapping[str, str]) -> Response:
+        """One request as JSON, or a list of them, carried out in order."""
+        try:
+            told = msgspec.json.decode(await read_body(request, BODY_MAX))
+        except MALFORMED as wrong:
+            raise BadInput(f'expected {{"type": "read", "mbean": ..., ...}}, or a list of such: {wrong}') from None
+        if isinstance(told, dict):
+            return json_answer(await self._one(told))
+        if not isinstance(told, list) or len(told) > REQUESTS_MAX:
+            raise BadInput(f"expected a request or a list of at most {REQUESTS_MAX}")
+        return json_answer([await self._one(one) for one in told])
+
+    async def _one(self, asked: Any) -> dict[str, Any]:
+        """One request's answer; a refusal is one."""
+        told = {"request": asked, "timestamp": int(time.time())}
+        try:
+            return {**told, "value": await self._value(asked), "status": 200}
+        except TxLogError as wrong:
+            kind = wrong.kind if isinstance(wrong, _NoSuch) else f"txlog.{wrong.name}"
+            return {**told, "status": wrong.status, "error_type": kind, "error": f"{kind} : {wrong}"}
+
+    async def _value(self, asked: Any) -> Any:
+        kind = asked.get("type") if isinstance(asked, dict) else None
+        match kind.lower() if isinstance(kind, str) else kind:
+            case "version":
+                return {"agent": PROTOCOL, "protocol": PROTOCOL, "info": {"product": "txlog"}}
+            case "list":
+                return self._list()
+            case "search":
+                return self._matching(_text(asked, "mbean"))
+            case "read":
+                return self._read(asked)
+            case "write":
+                return await self._write(asked)
+            case "exec":
+                return await self._exec(asked)
+        raise BadInput(f"type {str(kind)[:40]!r}: one of read, write, exec, list, search, version")
+
+    # The bean
+
+    def _matching(self, pattern: str) -> list[str]:
+        found = [name for name in self.names if fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))]
+        domain, _, keys = pattern.partition(":")
+        if not found and keys == "*" and fnmatch.fnmatchcase(DOMAIN, domain):
+            return self.names
+        return found
+
+    def _check_bean(self, asked: dict[str, Any]) -> None:
+        name = _text(asked, "mbean")
+        if name not in self.names:
+            there = " and ".join(self.names)
+            raise _NoSuch("javax.management.InstanceNotFoundException", f"{name[:200]}; there is {there}")
+
+    def _list(self) -> dict[str, Any]:
+        attributes = {
+            name: {"rw": name in self._writes, "type": kind, "desc": text}
+            for name, (kind, text, _) in self._reads.items()
+        }
+        operations = {
+            name: {
+                "args": [{"name": arg, "type": "java.lang.String", "desc": ""} for arg in args],
+                "ret": "void",
+                "desc": text,
+            }
+            for name, (args, text, _) in self._operations.items()
+        }
+        bean = {"desc": "a master of TxLog", "attr": attributes, "op": operations}
+        return {DOMAIN: {name.partition(":")[2]: bean for name in self.names}}
+
+    def _read(self, asked: dict[str, Any]) -> Any:
+        pattern, attribute = _text(asked, "mbean"), asked.get("attribute")
+        if "*" in pattern:
+            return {name: self._attributes(attribute) for name in self._matching(pattern)}
+        self._check_bean(asked)
+        if isinstance(attribute, str) and attribute:
+            return self._attribute(attribute)
+        return self._attributes(attribute)
+
+    def _attributes(self, wanted: Any) -> dict[str, Any]:
+        if not wanted:
+            return {name: self._attribute(name) for name in self._reads}
+        names = [wanted] if isinstance(wanted, str) else wanted
+        if not isinstance(names, list):
+            raise BadInput("attribute: a name, a list of names, or nothing for all")
+        return {str(name): self._attribute(str(name)) for name in names}
+
+    def _attribute(self, name: str) -> Any:
+        found = self._reads.get(name)
+        if found is None:
+            raise _NoSuch(
+                "javax.management.AttributeNotFoundException", f"{name[:80]}; there are {', '.join(self._reads)}"
+            )
+        return found[2]()
+
+    async def _write(self, asked: dict[str, Any]) -> Any:
+        """Answers the value of before, as Jolokia does."""
+        self._check_bean(asked)
+        name = _text(asked, "attribute")
+        before = self._attribute(name)
+        change = self._writes.get(name)
+        if change is None:
+            raise _NoSuch(
+                "javax.management.AttributeNotFoundException",
+                f"{name} cannot be written; these can: {', '.join(self._writes)}",
+            )
+        await change(asked.get("value"))
+        return before
+
+    async def _exec(self, asked: dict[str, Any]) -> None:
+        self._check_bean(asked)
+        name = _text(asked, "operation").partition("(")[0]
+        found = self._operations.get(name)
+        if found is None:
+            there = ", ".join(self._operations)
+            raise _NoSuch("java.lang.IllegalArgumentException", f"no operation {name[:80]}; there are {there}")
+        parameters, _, run = found
+        arguments = asked.get("arguments") or []
+        if not isinstance(arguments, list) or len(arguments) != len(parameters):
+            raise BadInput(f"{name} takes {len(parameters)} arguments: {', '.join(parameters)}")
+        if not all(isinstance(one, str) and one for one in arguments):
+            raise BadInput(f"{name}: {', '.join(parameters)} are text")
+        await run(arguments)
+
+    # Attributes
+
+    def _masters(self) -> list[Master]:
+        now = self._site.loop.core.configuration
+        return list(now.masters) if now is not None else []
+
+    def _urls(self) -> dict[str, str]:
+        told = {m.node: m.urls[0] for m in self._masters() if m.urls}
+        return {**told, **{peer.node: peer.url for peer in self._site.config.peers}}
+
+    def _url(self) -> str:
+        return f"{self._urls().get(self._site.config.node, '')}/repositories/{self._site.config.repository}"
+
+    def _peers(self) -> list[str]:
+        urls, repository = self._urls(), self._site.config.repository
+        return [f"{node} {urls.get(node, '')}/repositories/{repository}" for node in self._site.others]
+
+    def _setting(self, key: str) -> str:
+        return next(str(one["value"]) for one in self._settings.view()["settings"] if one["key"] == key)
+
+    def _mode(self) -> str:
+        mine = next((m for m in self._masters() if m.node == self._site.config.node), None)
+        return MODES[mine is not None and mine.role == MUTED]
+
+    def _status(self) -> int:
+        if not self._site.ready:
+            return UNAVAILABLE
+        return AVAILABLE if self._mode() == MODES[0] else READ_ONLY
+
+    def _nodes(self) -> list[str]:
+        return [
+            f"[{'ON' if worker.state in ('Working', 'Unordered') else 'OFF'}] {worker.url}"
+            for worker in self._site.registry.workers.values()
+        ]
+
+    def _summary(self) -> str:
+        site, place = self._site, self._site.loop.stable_position()
+        lines = [f"{site.config.node}: {site.state}, stable at {place.index} ({place.hash.hex()})"]
+        for worker in site.registry.workers.values():
+            at = worker.position.index if worker.position is not None else "an unknown place"
+            lines.append(f"{worker.name} {worker.url}: {worker.state}, at {at}")
+        return "\n".join(lines)
+
+    # Changes
+
+    async def _set(self, key: str, value: Any) -> None:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str) and key == "maxPeerLag" and _MILLISECONDS.fullmatch(text):
+            text += "ms"
+        if not isinstance(text, str) or not text:
+            raise BadInput(f"{key}: expected a text, got {str(value)[:40]!r}")
+        await self._settings.change(read_changes({key: text}))
+
+    async def _set_mode(self, value: Any) -> None:
+        if value not in MODES:
+            raise BadInput(f"Mode {str(value)[:40]!r}: {' or '.join(MODES)}")
+        if value != self._mode():
+            await self._configuring.mute(self._site.config.node, value == MODES[1])
+
+    async def _add(self, arguments: list[Any]) -> None:
+        node, url = arguments
+        center = node.rpartition("-")[0]
+        if not center:
+            raise BadInput(f"{node[:80]}: a node id as uk-2; its data centre is what stands before the number")
+        address = re.sub(r"(?:/rdf4j-server)?/repositories/[^/]*$", "", url)
+        await self._configuring.add_master(Master(node, center, 1, MEMBER, [address]))
+
+    async def _remove(self, arguments: list[Any]) -> None:
+        await self._configuring.remove_master(arguments[0], lost=False)
+
+
+def _text(asked: dict[str, Any], name: str) -> str:
+    value = asked.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadInput(f"{name}: expected a text")
+    return value
