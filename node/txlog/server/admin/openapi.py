@@ -74,6 +74,19 @@ _SCHEMAS: Final[dict[str, Schema]] = {
         error=_or_null(_TEXT),
         hold=_or_null(_COUNT),
         reportedAt=_or_null({"type": "number"}),
+        divergence=_or_null(_named("Finding")),
+    ),
+    "Finding": _object(
+        kind={"enum": ["counts", "sums", "refusal"]},
+        wrong=_YES,
+        why=_TEXT,
+        graphs=_list(_TEXT),
+        graphCount=_or_null(_COUNT),
+        firstIndex=_COUNT,
+        index=_COUNT,
+        hash=_HASH,
+        fence=_COUNT,
+        right=_list(_TEXT),
     ),
     "Duty": _object(
         id=_TEXT,
@@ -185,6 +198,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
 
 _AFTER: Final = _query("after", {**_COUNT, "maximum": 1 << 62}, "entries behind this index")
 _TIMEOUT: Final = _query("timeout", _SECONDS, "seconds, 5 unless told, 30 at most")
+_FOR_LOOK: Final = _query("for", {"enum": ["look"]}, "beside the other hold, and only for some seconds")
 _CHANGED: Final = {
     "200": _said("in effect", _named("Configuration")),
     "202": _said("it waits for its place in the log", _named("Configuration")),
@@ -289,12 +303,27 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
             tookMs=_or_null({"type": "number"}),
         ),
     ),
+    ("POST", "/txlog/workers/{name}/look"): _operation(
+        "what this worker was seen to hold at one position",
+        {"200": _said("whether it differs from the others", _object(divergence=_or_null(_named("Finding"))))},
+        body=_object(
+            _optional=("graphs",),
+            kind={"enum": ["counts", "sums"]},
+            index=_COUNT,
+            hash=_HASH,
+            fence=_COUNT,
+            quads=_COUNT,
+            fingerprint=_TEXT,
+            graphs=_or_null({"type": "object", "additionalProperties": _TEXT}),
+        ),
+    ),
     ("PUT", "/txlog/holds/{name}"): _operation(
         "ask the pipeline to stop this worker at an index",
         {"200": _said("", _named("Worker"))},
+        _FOR_LOOK,
         body=_object(index=_COUNT),
     ),
-    ("DELETE", "/txlog/holds/{name}"): _operation("let it go on", {"200": _said("", _named("Worker"))}),
+    ("DELETE", "/txlog/holds/{name}"): _operation("let it go on", {"200": _said("", _named("Worker"))}, _FOR_LOOK),
     ("POST", "/txlog/skip/{txid}"): _operation(
         "let every worker pass over a transaction",
         {"200": _said("", _object(txid=_TEXT, skip=_TEXT, state=_TEXT))},
