@@ -321,9 +321,9 @@ async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest
     index = pair.index
     writer = pair.cluster.app(0)._writes._effects
     assert writer is not None
-    monkeypatch.setattr(writer, "_bytes_max", 1000)
+    monkeypatch.setattr(writer, "_bytes_max", 1300)
     answer = await pair.update(CONSTRUCTS["UUID"][0], status=413)
-    assert "one transaction may hold 1000" in answer["body"]
+    assert "one transaction may hold 1300" in answer["body"]
     assert pair.index == index
     await pair.update("INSERT { <urn:x> <urn:id> ?s } WHERE { SELECT ?s { ?s <urn:name> ?n } LIMIT 1 }")
     monkeypatch.setattr(effects, "COPY_BYTES_MAX", 100)

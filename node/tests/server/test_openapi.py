@@ -10,7 +10,7 @@ from typing import Any, Final
 import jsonschema_rs
 import pytest
 from master_cluster import Cluster
-from test_watch import every_kind
+from test_following_the_log import every_kind
 
 from txlog.runtime.web import API_HEADER, API_VERSION
 from txlog.server.admin.openapi import document

@@ -184,7 +184,7 @@ class PipelineConfig(Strict):
         default=3600.0, ge=0, description="between two readings of all that the workers hold; 0: none"
     )
     compare_share: float = Field(
-        default=0.2, gt=0, le=1, description="the part of the time that a store may be at it at most"
+        default=0.1, gt=0, le=1, description="the part of the time that a store may be at it at most"
     )
 
 

@@ -173,9 +173,9 @@ class Comparing:
 
     @contextmanager
     def _met(self, names: Sequence[str]) -> Iterator[None]:
-        """As many of them as possible at one index meanwhile."""
+        """As many of them as possible at one index meanwhile. One alone has nobody to meet: it is not held."""
         try:
-            if self._alone(names):
+            if len(names) > 1 and self._moving(names):
                 until = time.monotonic() + MEET_S
                 index = max(self._indexes(names).values())
                 self._hold(names, index)
@@ -194,7 +194,7 @@ class Comparing:
                     with suppress(TxLogError):
                         master.lift_hold(name, look=True)
 
-    def _alone(self, names: Sequence[str]) -> bool:
+    def _moving(self, names: Sequence[str]) -> bool:
         """Whether anything has to be held: workers of a log that stands still stand at its end anyway."""
         ends = set()
         for master in self._masters:

@@ -16,7 +16,7 @@ import pyoxigraph as ox
 
 _HELD: Final = 1 << 16
 """Literals whose form is remembered, some 100 bytes each."""
-_LITERAL: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
+_LITERAL: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
 # Of a datatype that may have a canonical form, with a language tag in capitals, or with what may be escaped.
 _SUSPECT: Final = re.compile(
     rb'"\^\^<http://www\.w3\.org/2001/XMLSchema#|"@[A-Za-z0-9-]*[A-Z]|[\\\x00-\x09\x0b-\x1f\x7f]'
