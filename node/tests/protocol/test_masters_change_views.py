@@ -152,6 +152,43 @@ def test_rule_27_a_proof_that_nobody_can_vouch_for_is_not_used() -> None:
     assert_same_logs(cluster, 1)
 
 
+def test_rule_27_one_that_has_not_heard_this_process_is_not_vouched_for() -> None:
+    """a hears b at work, and b does not hear that a has started anew: what proves the earlier a down counts there."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    birth, start = cluster.core("b").birth, cluster.core("b").start
+    cluster.cut.add(("a", "b"))
+    cluster.crash("a")
+    down = (cluster.journals["a"].birth, cluster.journals["a"].start)
+    cluster.start("a")
+    cluster.run(300)
+    assert cluster.core("a").peers[0].claim is not None, "a has heard it since"
+    cluster.executors["b"].prove_down("a", *down)
+    run_until_in_view(cluster, "b", within_ms=2500)
+    cluster.submit("b", "x")
+    cluster.run(100)
+    cluster.crash("b")
+    cluster.run(2500)
+    cluster.executors["a"].prove_down("b", birth, start)
+    cluster.run(4000)
+    assert not in_view(cluster, "a")
+    assert cluster.core("a").views.promised > cluster.core("a").views.number, "it has tried"
+    cluster.cut.clear()
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b", within_ms=60_000)
+    assert_same_logs(cluster, 1)
+
+
+def test_rule_27_one_that_has_heard_this_process_is_vouched_for() -> None:
+    """a has started anew and has heard b at work since, and b has heard it."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.crash("a")
+    cluster.start("a")
+    cluster.run(1000)
+    cluster.crash("b")
+    cluster.executors["a"].prove_down("b", cluster.journals["b"].birth, cluster.journals["b"].start)
+    run_until_in_view(cluster, "a", within_ms=2500)
+
+
 # Lost journals
 
 

@@ -19,6 +19,8 @@ class Hearing(Adding):
         assert agreement is not None
         sender = self._peer(peer, post.claim)
         self._note_heard(sender, post.claim)
+        if post.your_start == self.start:  # else it may let this master go for an earlier process, and not know of this
+            self.views.heard_working(sender.origin, post.claim.start)
         if not self.full:
             for run in post.runs:
                 if agreement.hold_foreign(run):
@@ -67,7 +69,6 @@ class Hearing(Adding):
         before = sender.claim
         if before is None or before.start != claim.start:
             self.views.heard_start(sender.origin, claim.start)
-            self.views.heard_working(sender.origin, claim.start)
         if before is None or before.heard != claim.heard:
             self.around.hears(sender.node, [p.node for p in self.peers if claim.heard >> p.slot & 1])
 

@@ -97,6 +97,7 @@ class Posting(Hearing):
             order=order,
             order_hash=order_hash,
             runs=[],
+            your_start=self.views.heard_start_of(peer.origin),
         )
         self._gather()
         self._effects.sends.append(Send(peer.node, post, push))

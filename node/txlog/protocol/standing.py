@@ -248,8 +248,13 @@ class Standing:
         if departure.start < start:
             del self.departures[origin.node]
 
+    def heard_start_of(self, origin: Origin) -> int:
+        """The latest start of it that was heard; 0 for none."""
+        return self._starts.get(origin, 0)
+
     def heard_working(self, origin: Origin, start: int) -> None:
-        """This process of it posts in this view, so it has not let this master go until now."""
+        """This process of it posts in this view, and has heard this process: it has not let this master go until now,
+        and will not for a proof about an earlier process."""
         self._working[origin] = start
 
     def on_leaving(self, leaving: Leaving) -> None:

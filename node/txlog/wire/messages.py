@@ -274,6 +274,8 @@ class Leaving(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     """``ask``: answer with a post of your own. ``answers``: number of the post that this answers, else 0.
+    ``your_start``: the latest start of the receiver that the sender has heard, itself or through others, 0 for none:
+    it takes no proof about an earlier one any more.
     ``order`` is the sender's log behind ``order_after``, the slot of each entry in one byte, ``order_hash`` the chain
     hash at its end: what a master that is behind needs in order to follow (it is sent only what it lacks)."""
 
@@ -289,6 +291,7 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     order: bytes
     order_hash: bytes
     runs: list[Run]
+    your_start: int = 0
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
