@@ -323,3 +323,34 @@ def test_rule_17_a_lost_disk_below_the_foot_while_the_others_have_installed_no_v
     write(cluster, 5)
     assert len({hash_of(cluster, node) for node in "abc"}) == 1
     assert start_of(cluster, "c") == start_of(cluster, "a") > 0
+
+
+def test_rule_17_a_snapshot_is_known_after_a_restart_before_the_view_was_accepted() -> None:
+    """It stands on what it has taken over, and the view that it was to be let in by, which the others have accepted,
+    names it: it reports where it stands, else it would be taken for one below the foot, for ever."""
+    cluster = cluster_with(40)
+    everywhere(cluster, length(cluster))
+    foot = start_of(cluster, "a")
+    write(cluster, 5)
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    cluster.journals["c"] = DiskJournal("c", 77)
+    cluster.start("c")
+    while not cluster.core("c").views.stopped:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.cut |= {("a", "c"), ("b", "c")}  # it has reported; what it should accept does not arrive
+    while any(cluster.core(node).views.installed for node in "ab"):
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    assert start_of(cluster, "c") == foot > 0
+    cluster.crash("c")
+    while any(cluster.core(node).views.change is not None for node in "ab"):
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.cut.clear()
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    write(cluster, 5)
+    assert len({hash_of(cluster, node) for node in "abc"}) == 1
+    assert start_of(cluster, "c") == foot

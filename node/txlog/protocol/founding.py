@@ -135,7 +135,11 @@ class Founding:
         if mine is not None and mine.number == view.number:
             if installed:
                 self.views.learn_installed()
-        elif (mine is None or self.views.unfounded) and not view.has(Origin(self.settings.node, self.birth)):
+            return
+        named = view.has(Origin(self.settings.node, self.birth))
+        if named and mine is None and view.history and not installed:
+            named = False  # it was to be let in, and ended before it accepted: it stands where it stood as a learner
+        if (mine is None or self.views.unfounded) and not named:
             self.cluster = view.cluster_id
             self.views.forget_founding()
 
