@@ -589,6 +589,36 @@ def test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor() -> None:
     assert b.core.views.departures == {}, "it is back"
 
 
+def test_a_leave_counts_although_the_process_is_proved_down_thereafter() -> None:
+    """A proof needs somebody who vouches for it; what c said itself does not. Of a later process it is news."""
+    b = Lone()
+    b.receive("c", wire.Leaving("c", 3, 1, VIEW.number))
+    b.core.prove_down("c", 3, 1)
+    assert b.core.views.departures == {"c": Departure("c", 3, 1, "left")}
+    b.core.prove_down("c", 3, 2)
+    assert b.core.views.departures == {"c": Departure("c", 3, 2, "down")}
+
+
+def test_who_was_heard_through_another_first_is_vouched_for_once_it_is_heard_itself() -> None:
+    """Rule 27: else nobody vouches for a member that was heard at work, and the others wait for it for ever."""
+    b = Lone()
+    relayed = msgspec.structs.replace(post(), relays=[post(node=C).claim])
+    b.receive("a", relayed)
+    later = post(node=C)
+    later = msgspec.structs.replace(later, claim=msgspec.structs.replace(later.claim, number=2))
+    first = b.ask("a", propose([A, B], [DOWN]))
+    assert isinstance(first, Report)
+    assert first.heard == [("a", 1, 1)], "what a relays of it is what a has heard"
+
+    b = Lone()
+    b.receive("a", relayed)
+    b.receive("c", later)
+    b.pass_ms(500)
+    report = b.ask("a", propose([A, B], [DOWN]))
+    assert isinstance(report, Report)
+    assert report.heard == [("a", 1, 1), ("c", 3, 1)]
+
+
 def test_a_leave_of_a_later_view_than_this_master_knows_is_none_here() -> None:
     b = Lone()
     b.receive("c", wire.Leaving("c", 3, 1, (2, 1, "a")))

@@ -38,6 +38,14 @@ PATIENCE_MAX: Final = 8
 NEVER: Final = 1 << 60
 
 
+def _is_more(later: Departure, before: Departure) -> bool:
+    """Whether what is heard now counts instead. A process that has left its view ends next, and is proved down: that
+    says less, since somebody has to vouch for it."""
+    if before.birth == later.birth and before.start == later.start and before.why == "left":
+        return later.why != "down"
+    return before.birth != later.birth or before.start <= later.start
+
+
 def first_configuration(settings: Settings) -> Configuration:
     """What the manifests say; it is that of the cluster until the founding record, and in it."""
     masters = [Master(m.node, m.data_center, m.weight) for m in settings.members]
@@ -255,7 +263,8 @@ class Standing:
     def heard_working(self, origin: Origin, start: int) -> None:
         """This process of it posts in this view, and has heard this process: it has not let this master go until now,
         and will not for a proof about an earlier process."""
-        self._working[origin] = start
+        if start > self._working.get(origin, 0):
+            self._working[origin] = start
 
     def on_leaving(self, leaving: Leaving) -> None:
         """It is durably stopped and ends."""
@@ -295,7 +304,7 @@ class Standing:
             return
         if fits(departure, member, self._starts.get(member.origin, 0)):
             before = self.departures.get(departure.node)
-            if before is None or before.birth != departure.birth or before.start <= departure.start:
+            if before is None or _is_more(departure, before):
                 self.departures[departure.node] = departure
 
     def _held(self, origin: Origin) -> int:
