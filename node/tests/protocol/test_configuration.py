@@ -225,6 +225,30 @@ def test_the_split_mode_follows_in_a_view_of_everybody() -> None:
     run_until_in_view(cluster, "a", "b")
 
 
+def test_new_masters_get_half_of_the_votes_only_when_majority_binds_no_more() -> None:
+    """The log says Continue, the view is still under Majority: while this is pending a, b and c have no majority as it
+    will be, so no view could be changed any more, and d is let in by a view."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.cut |= {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
+    run_until_in_view(cluster, "a", "b")
+    now = configuration(cluster, "a")
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, majority=False)), Accepted)
+    cluster.run(500)
+    now = configuration(cluster, "a")
+    assert not now.majority
+    assert cluster.core("a").views.majority, "c is out, who could go on under the other one"
+    heavy = msgspec.structs.replace(now, masters=[*now.masters, Master("d", "uk", 3)])
+    refused = change(cluster, "a", heavy)
+    assert isinstance(refused, ChangePending)
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.run(500)
+    assert not cluster.core("a").views.majority
+    assert isinstance(change(cluster, "a", heavy), Accepted)
+    begin(cluster, "d", 44)
+    run_until_in_view(cluster, "a", "b", "c", "d")
+
+
 def test_a_half_that_changes_the_weights_alone_is_no_majority() -> None:
     """It could give itself the votes, and the others know nothing of it."""
     cluster = Cluster("abcd", idle_interval_ms=100, majority=True).founded()

@@ -76,6 +76,12 @@ class Configuring(Leaving):
             return ChangePending(f"{pending} changes the configuration and is not in effect yet; one at a time")
         if change.after != now.version:
             return ChangePending(f"it follows version {change.after}, in force is {now.version}: look again")
+        if (self.views.majority or now.majority) and not change.configuration.has_majority(m.node for m in now.masters):
+            # While it is pending, those that there are could change no view, and who is new is in none.
+            return ChangePending(
+                "the new masters would have half of all votes or more while splitMode: Majority binds; "
+                "ask again when the view is under Continue"
+            )
         return None
 
     def _takes_no_writes(self) -> Refused | None:
