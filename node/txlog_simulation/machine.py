@@ -268,6 +268,14 @@ class Machine:
         self.crash("removed")
         self.state = REMOVED
 
+    def named_again(self) -> None:
+        """The side of a split that had named it lost, so it was no master any more and ended by name. Whoever gives
+        that change again starts it again (docs/operations.md)."""
+        if self.state == REMOVED:
+            self.world.met["named again"] += 1
+            self.state = DOWN
+            self.start()
+
     def stop_gently(self, life: int, by_ms: int) -> None:
         """What SIGTERM leads to: no new work, the view is left, then the end; at ``by_ms`` in any case."""
         executor = self.executor

@@ -52,6 +52,8 @@ def _ask(world: World, machine: Machine, core: Core, now: Configuration, fault: 
     if not machine.submit([submission]):
         return False
     world.met[f"asked to {fault.kind}"] += 1
+    if fault.kind == "add":
+        world.machines[world.plan.late].named_again()
     if fault.kind == "mute":
         world.at(world.now_ms + fault.lasts_ms + 150, unmute, world, fault.a, NAMES[fault.b])
     return True

@@ -34,6 +34,47 @@ def test_no_violation_and_every_listed_fault_is_met() -> None:
     assert [name for name in LISTED if not met[name]] == []
 
 
+def test_a_master_whose_naming_lost_with_its_side_of_a_split_is_started_again_when_it_is_named_again() -> None:
+    """It ended by name, since the log does without it; the second naming counts, and the others wait for it."""
+    plan = replace(
+        draw(60157, "members"),
+        masters=4,
+        centres=(0, 0, 0, 0),
+        weights=(1, 1, 1, 1),
+        round_timeout_ms=300,
+        idle_interval_ms=200,
+        near_ms=1,
+        far_ms=1,
+        jitter_ms=0,
+        loss=0.0,
+        repeat=0.0,
+        reorder=False,
+        disk_ms=0,
+        clock_offsets_ms=(0, 0, 0, 0),
+        clock_rates=(1.0, 1.0, 1.0, 1.0),
+        supervised=False,
+        proofs=0.0,
+        majority=False,
+        max_peer_lag_ms=300,
+        strategy="Simple",
+        safety_ms=1600,
+        links=(),
+        late=3,
+        work=(Work(257, 2, 1, False, False, False), Work(320, 2, 1, False, False, False)),
+        faults=(
+            Fault(409, "partition", 1, 2, 500, 12),
+            Fault(564, "add", 3, 1, 10, 11),
+            Fault(659, "cut", 1, 2, 30, 34),
+            Fault(694, "isolate", 1, 2, 500, 25),
+            Fault(847, "mute", 1, 2, 300, 26),
+            Fault(1457, "add", 0, 3, 50, 35),
+        ),
+    )
+    result = run(plan)
+    assert result.met["named again"] == 1
+    assert not result.violations
+
+
 DIGESTS = """
 from txlog_simulation.plan import draw
 from txlog_simulation.world import run
