@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
 CHANGE_RECORDS = ("Promised", "ViewAccepted", "ViewInstalled", "Left", "Ceiling")
 CHANGE_STEPS = ("append", "begin_sync", "run", "end_sync", "send", "release")
+KINDS_OF_CHANGE = {
+    "left": "leave",
+    "down": "down",
+    "lost": "loss",
+    "silent": "silence",
+    "ordered": "order",
+    "removed": "removal",
+}
+"""What is counted, by the reason of a departure; every reason of ``wire.messages.Departure`` stands here."""
 CHANGE_FAULTS = ("crash-at-change", "cut-at-change", "slow-at-change")
 
 
@@ -75,9 +84,8 @@ def judge_change(world: World, views: Coordinating, record: Record) -> None:
             here = {m.node for m in view.members}
             backups = [m.name for m in world.machines if m.name in here and len(m.worker.backups) > 1]
             world.views.split(before, view, bool(backups))
-    words = {"left": "leave", "down": "down", "lost": "loss", "silent": "silence"}
     for why in sorted({one.why for one in change.gone}):
-        met[f"view of {words[why]}"] += 1
+        met[f"view of {KINDS_OF_CHANGE[why]}"] += 1
     known = {n.number: n.apart_at for r in change.reports.values() if (n := r.view) is not None}
     if any(one.why == "silent" for one in change.gone) and known.get(view.history[-1], -1) >= 0:
         met["nested split"] += 1

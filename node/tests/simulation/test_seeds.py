@@ -204,3 +204,12 @@ def test_a_chain_of_four_with_a_majority_agrees_on_who_is_there() -> None:
     assert result.met["lasting cut"] == 1
     assert result.violations == []
     assert result.judged
+
+
+def test_a_branch_that_does_without_a_removed_master_of_another_branch_is_judged() -> None:
+    """One side removes and adds masters while the other does not hear of it; whoever brings them together says
+    ``removed`` of a member that only the other side still has."""
+    result = run(draw(31_967))
+    assert result.violations == []
+    assert result.met["view of removal"] == 1
+    assert result.judged
