@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -214,6 +215,35 @@ def test_rule_19_a_member_that_is_silent_holds_what_it_lacks() -> None:
     verdict = trim(cluster, "a", backup)
     assert ("master", "c") in [(one.kind, one.name) for one in verdict.holders]
     assert verdict.cut <= at
+
+
+def test_rule_19_a_member_whose_old_disk_lies_below_the_foot_counts_for_nothing() -> None:
+    """Neither does it end who has trimmed the log and has heard nothing of this member since its own start."""
+    cluster = Cluster("ab", journal=DiskJournal, idle_interval_ms=100).founded()
+    cluster.crash("b")
+    image = deepcopy(cluster.journals["b"].files)
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b")
+    write(cluster, 40, "a")
+    trim(cluster, "a", place(cluster, BACKUP, length(cluster)))
+    foot = start_of(cluster, "a")
+    assert foot > 0
+    for node in "ab":
+        cluster.crash(node)
+    cluster.journals["b"].files = image
+    for node in "ab":
+        cluster.start(node)
+    while not cluster.core("a").founding.admitted:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.submit("a", "one more")
+    cluster.run(3000)
+    assert length(cluster, "b") < foot
+    assert "BelowFoot" in cluster.faults["a"]
+    (of_b,) = [peer for peer in cluster.core("a").peers if peer.node == "b"]
+    assert of_b.claim is None
+    assert of_b.fault is None, "a claim from before it came by, on its way since, is none"
+    assert length(cluster) == foot, "nothing is ordered without it"
 
 
 def test_what_shall_be_kept_in_any_case_is_kept() -> None:

@@ -91,6 +91,7 @@ class Hearing(Adding):
                 f"{peer.node} holds seq {claim.held[self.slot]} of this master, "
                 f"whose journal ends at {agreement.own.held}",
             )
+        self._check_reaches_foot(peer, claim)
         restarted = peer.claim is not None and claim.start > peer.claim.start
         news = peer.take(claim, now.mono)
         if restarted and direct:
@@ -100,6 +101,21 @@ class Hearing(Adding):
             agreement.last_stamp = max(agreement.last_stamp, claim.counter)
             self._rounds.news()
         return news
+
+    def _check_reaches_foot(self, peer: Peer, claim: Claim) -> None:
+        """What was trimmed every member had come by on its disk (rule 19). A process that has heard nothing of this
+        member yet cannot see by rule 9 that such a claim says less; it must neither count nor be sent what is gone. It
+        may be a late one, so it is no lasting fault of this peer."""
+        agreement = self.agreement
+        assert agreement is not None
+        start = agreement.history.start
+        if peer.claim is None and claim.log_index < start:
+            raise PeerFault(
+                peer.node,
+                "BelowFoot",
+                f"start {claim.start} post {claim.number} claims a log of {claim.log_index}; it had come by {start}, "
+                "where the log here begins: its disk is older than its word; it must not vote",
+            )
 
     def _take_relayed(self, claim: Claim, now: Now) -> None:
         agreement = self.agreement
