@@ -602,10 +602,11 @@ def test_a_leave_counts_although_the_process_is_proved_down_thereafter() -> None
 def test_who_was_heard_through_another_first_is_vouched_for_once_it_is_heard_itself() -> None:
     """Rule 27: else nobody vouches for a member that was heard at work, and the others wait for it for ever."""
     b = Lone()
-    relayed = msgspec.structs.replace(post(), relays=[post(node=C).claim])
+    mine = b.core.start
+    relayed = msgspec.structs.replace(post(), relays=[post(node=C).claim], your_start=mine)
     b.receive("a", relayed)
     later = post(node=C)
-    later = msgspec.structs.replace(later, claim=msgspec.structs.replace(later.claim, number=2))
+    later = msgspec.structs.replace(later, claim=msgspec.structs.replace(later.claim, number=2), your_start=mine)
     first = b.ask("a", propose([A, B], [DOWN]))
     assert isinstance(first, Report)
     assert first.heard == [("a", 1, 1)], "what a relays of it is what a has heard"
