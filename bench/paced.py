@@ -53,19 +53,19 @@ class Paced:
         """For so long, then until the last answer, or ``patience_s``. ``at``: what is done after so many seconds; the
         load stands still while it runs, so longer work belongs into a thread."""
         epoll = select.epoll()
-        todo = deque(sorted((at or {}).items(), key=lambda one: one[0]))
+        planned = deque(sorted((at or {}).items(), key=lambda one: one[0]))
         total, sent, clock = int(self.rate * seconds), 0, time.perf_counter
         began = clock()
         try:
             while len(self.wrong) < TOO_WRONG:
                 now = clock() - began
-                while todo and todo[0][0] <= now:
-                    todo.popleft()[1]()
+                while planned and planned[0][0] <= now:
+                    planned.popleft()[1]()
                 while sent < total and (due := sent / self.rate) <= now:
                     self._waiting.append((due, self.masters[sent % len(self.masters)]))
                     sent += 1
                 self._send_waiting(epoll)
-                if sent == total and not self._busy and not self._waiting and not todo:
+                if sent == total and not self._busy and not self._waiting and not planned:
                     return
                 if now > seconds + patience_s:
                     self.lost += len(self._busy) + len(self._waiting)
