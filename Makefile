@@ -48,6 +48,7 @@ test: install-dev ## all tests, on the real components
 	$(BIN)/pytest -n 3 -m "not kubernetes"
 
 test-kubernetes: install-dev ## resources, operator and charts on a real API server (the first time its programs are built: 10 minutes)
+	@test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python -m e2e.cluster.programs
 	$(BIN)/pytest -m kubernetes
 
 crds: install ## the resources' definitions for Kubernetes, from the models that read manifests
