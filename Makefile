@@ -45,7 +45,7 @@ types: install-dev ## mypy, strict
 
 test: install-dev ## all tests, on the real components
 	$(MAKE) --no-print-directory -j2 native lint types
-	$(BIN)/pytest -n 3 -m "not kubernetes"
+	$(BIN)/pytest -n 4 -m "not kubernetes"
 
 test-kubernetes: install-dev ## resources, operator and charts on a real API server (the first time its programs are built: 10 minutes)
 	@test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python -m e2e.cluster.programs

@@ -1,15 +1,16 @@
-"""How the tests share two cores. Those that start a JVM or a whole cluster wait more than they work: two rows of them
+"""How the tests share two cores. Those that start a JVM or a whole cluster wait more than they work: three rows of them
 run beside all the rest."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 HEAVY = ("pytest.mark.cluster", "pytest.mark.spark")
+ROWS = 3
 
 
 @cache
@@ -20,11 +21,17 @@ def is_heavy(file: str) -> bool:
 
 
 class BesideEachOther(LoadScopeScheduling):
-    """A file's tests run in one process, so that its fixtures are made once; so do the heavy files of a folder."""
+    """A file's tests run in one process, so that its fixtures are made once; so do the heavy files of a row, dealt out
+    in turn: no more of them at once than there are rows."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return f"heavy {file.partition('/')[0]}" if is_heavy(file) else file
+        return f"heavy {self._heavy.index(file) % ROWS}" if is_heavy(file) else file
+
+    @cached_property
+    def _heavy(self) -> list[str]:
+        files = {nodeid.partition("::")[0] for nodeid in self.collection or ()}
+        return sorted(file for file in files if is_heavy(file))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BesideEachOther:
