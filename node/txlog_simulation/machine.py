@@ -13,7 +13,7 @@ from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
 from txlog.model.errors import Conflict, PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added, Held, Record, Recovered, ViewAccepted
+from txlog.model.records import Added, Held, Record, Recovered, Trimmed, ViewAccepted
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.protocol.trimming import Place
@@ -217,11 +217,11 @@ class Machine:
     def forge(self, above: int) -> bool:
         """Put another log in the place of this one: two neighbours above an index exchanged, hashes and all. No crash
         does this; a restored folder of another branch does."""
-        forged = forged_records(self.written, above) if not self.mirror.foot else None
+        records = [*self.written, *self.pending]
+        trimmed = self.mirror.foot or any(isinstance(record, Trimmed) for record in self.pending)
+        forged = forged_records(records, above) if not trimmed else None
         if forged is None or self.origin is None or not self.rest(sealed=False):
             return False
-        forged = forged_records(self.written, above)
-        assert forged is not None
         self.disk.rewrite(forged, self.origin.birth, self.last_seen[1])
         self.forged = True
         return True

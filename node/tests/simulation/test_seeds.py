@@ -213,3 +213,9 @@ def test_a_branch_that_does_without_a_removed_master_of_another_branch_is_judged
     assert result.violations == []
     assert result.met["view of removal"] == 1
     assert result.judged
+
+
+def test_a_log_that_is_being_trimmed_is_not_exchanged_for_a_whole_one() -> None:
+    """The folder of another branch is made of all records; here the trim was written and not yet durable."""
+    result = run(draw(42048))
+    assert not result.violations
