@@ -44,6 +44,20 @@ def test_another_system_ahead_is_a_miss(galera: float, code: int, capsys: pytest
     assert found["c64_over_galera"] == round(8_000 / galera, 2)
 
 
+def test_a_round_in_which_nothing_was_acknowledged_is_a_miss(capsys: pytest.CaptureFixture[str]) -> None:
+    turns = [turn(GALERA, C64, per_s, 1.0) for per_s in (3_000.0, 3_000.0, 0.0)]
+    report = Report("peers")
+    say(report, [turn(TXLOG, C64, 8_000.0, 1.0), *turns], [3000.0], 3)
+    assert report.end() == 1
+    assert "galera c64: writes are acknowledged: none in its time" in capsys.readouterr().err
+
+
+def test_a_disk_without_room_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(run, "ROOM_PER_ROUND", 1 << 60)
+    assert run.main(["--rounds", "1"]) == 1
+    assert "make room" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("ours", "code"), [(1.5, 0), (1.6, 1)])
 def test_latency_may_be_half_as_much_again_as_etcds(ours: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     ended, found = said([turn(ETCD, C1, 900.0, 1.0), turn(TXLOG, C1, 500.0, ours)], capsys)

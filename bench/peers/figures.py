@@ -95,6 +95,9 @@ def say(report: Report, done: list[Turn], syncs: list[float], rounds: int) -> No
             [[system.name, system.durable, system.ordered] for system in systems],
         )
     )
+    for turn in done:
+        if not turn.found.per_s:
+            report.must(f"{turn.system.name} {turn.case.name}: writes are acknowledged", False, "none in its time")
     _figures(report, cases, systems, rows)
     report.figure("fsync_per_s", median(syncs), 0)
     report.figure("rounds", rounds)

@@ -39,6 +39,8 @@ from bench.peers.systems import (
 from bench.report import Report, console
 
 CACHE: Final = Path("build/peers")
+ROOM_PER_ROUND: Final = 3 << 30
+"""Bytes that all systems write in a round, and some more: a full disk ends as zeros of whoever met it first."""
 Chosen = TypeVar("Chosen")
 
 
@@ -86,6 +88,10 @@ def _chosen(parser: argparse.ArgumentParser, what: str, said: str, known: dict[s
 
 
 def _measure(options: argparse.Namespace, folder: Path, report: Report) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < ROOM_PER_ROUND * options.rounds:
+        wanted = f"{ROOM_PER_ROUND * options.rounds >> 30} GiB"
+        raise CannotMeasure(f"{folder} has {free >> 30} GiB free; {options.rounds} rounds want {wanted}: make room")
     programs = go_programs(CACHE / "bin")
     done: list[Turn] = []
     syncs: list[float] = []
