@@ -156,5 +156,5 @@ cluster-down: $(VENV)/.go ## end them; nothing is left
 image: $(VENV)/.go ## the image, built from the Dockerfile without a registry; as root
 	@$(CLUSTER) needs && $(BIN)/python -m e2e.cluster.image
 
-e2e: $(VENV)/.go ## TxLog on real Kubernetes: two clusters, the image, faults (ONLY=e2e/kubernetes/test_....py); as root
+e2e: $(VENV)/.go ## TxLog on real Kubernetes: all tiers; two clusters, the image, faults (ONLY=e2e/kubernetes/test_....py); as root
 	@trap '$(CLUSTER) down' EXIT; $(BIN)/python -m e2e.kubernetes.run $(ONLY)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from e2e.cluster import control
+from e2e.cluster import control, stock
 from e2e.cluster.node import Node, run, wait_for
 from e2e.cluster.places import PODS, CannotRun
 
@@ -32,6 +31,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 def join(node: Node, programs: Path, images: Sequence[Path]) -> None:
     """Containers run on it, and the API server calls it Ready. ``images``: archives that it has."""
     _network(node)
+    _stock(node, images)
     (node.folder / "containerd.toml").write_text(CONTAINERD)
     node.start("containerd", "containerd", "-c", str(node.folder / "containerd.toml"))
     _control_groups(node)
@@ -70,12 +70,24 @@ def is_ready(node: Node, programs: Path) -> bool:
 
 def import_image(node: Node, archive: Path) -> None:
     """Once for each content of the archive."""
-    state = archive.stat()
-    told = hashlib.sha256(f"{archive}{state.st_size}{state.st_mtime_ns}".encode()).hexdigest()[:16]
-    done = node.folder / f"image-{told}"
+    done = _has(node, archive)
     if not done.exists():
         node.run("ctr", "-n", "k8s.io", "images", "import", str(archive))
         done.touch()
+
+
+def _has(node: Node, archive: Path) -> Path:
+    """A file that is there when the node has the image."""
+    return node.folder / f"image-{stock.mark(archive)}"
+
+
+def _stock(node: Node, images: Sequence[Path]) -> None:
+    """A node that starts for the first time has the images; one that comes back has what it had."""
+    folder = node.own("/var/lib/containerd")
+    if images and not any(folder.iterdir()):
+        stock.give(folder, images)
+        for image in images:
+            _has(node, image).touch()
 
 
 def _version(node: Node) -> bool:

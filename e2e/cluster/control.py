@@ -165,8 +165,16 @@ def _as(file: Path) -> list[str]:
     return [f"--{what}kubeconfig={file}" for what in ("", "authentication-", "authorization-")]
 
 
+PUBLIC: Final = "example.net"
+"""The domain of the examples' masters. In the world its names are the work of whoever runs the data centres."""
+MASTER: Final = r"^txlog-(uk|us)-([0-9]+)\.example\.net\.$"
+SERVED: Final = "catalogue-{{ index .Match 2 }}.catalogue-masters.graphs.svc.{{ index .Match 1 }}.local."
+"""Where the master lies when ``examples/two-data-centres`` is applied in the namespace ``graphs``."""
+
+
 def start_dns(node: Node, programs: Path, peers: Mapping[str, int]) -> None:
-    """Names of this data centre and, by theirs, of ``peers`` (name to number). All others do not exist."""
+    """Names of this data centre, of ``peers`` (name to number) by theirs, and of the examples' masters. All others do
+    not exist."""
     site = node.site
     at = f"bind {site.host(1)}"
     told = f"""{site.domain} in-addr.arpa {{
@@ -181,6 +189,25 @@ def start_dns(node: Node, programs: Path, peers: Mapping[str, int]) -> None:
     for name, number in peers.items():
         peer = Site(name, number)
         told += f"{peer.domain} {{\n  {at}\n  forward . {peer.host(1)}\n}}\n"
+    told += f"""{PUBLIC} {{
+  {at}
+  errors
+  template IN A {PUBLIC} {{
+    match "{MASTER}"
+    answer "{{{{ .Name }}}} 1 IN CNAME {SERVED}"
+    upstream
+    fallthrough
+  }}
+  template ANY ANY {PUBLIC} {{
+    match "{MASTER}"
+    rcode NOERROR
+    fallthrough
+  }}
+  template ANY ANY {{
+    rcode NXDOMAIN
+  }}
+}}
+"""
     told += f". {{\n  {at}\n  template ANY ANY {{\n    rcode NXDOMAIN\n  }}\n}}\n"
     file = site.folder / "Corefile"
     file.write_text(told)

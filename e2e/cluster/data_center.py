@@ -10,7 +10,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from e2e.cluster import agent, control
+from e2e.cluster import agent, control, stock
 from e2e.cluster.node import Node, unplug, wait_for
 from e2e.cluster.places import BRIDGE, NUMBERS, ROOT, CannotRun, Site
 
@@ -122,6 +122,7 @@ class DataCenter:
         for node in nodes:
             agent.leave_control_groups(node)
         shutil.rmtree(self.site.folder, ignore_errors=True)
+        stock.forget()
 
 
 def _ways(other: Site) -> list[str]:

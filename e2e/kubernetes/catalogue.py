@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from e2e.cluster import image
 from e2e.cluster.places import ROOT
-from e2e.kubernetes.manifests import MASTERS, cluster, token
+from e2e.kubernetes.manifests import MASTERS, TOKEN, cluster, token
 from e2e.kubernetes.sides import NAME, NAMESPACE, Side, until
 from e2e.logs import effects_in_log
 from txlog.client import MasterClient
@@ -20,36 +20,59 @@ SETTLED_S: Final = 90.0
 
 
 class Catalogue:
-    """``written``: every transaction that was acknowledged; none may be lost."""
+    """``written``: every transaction that was acknowledged; none may be lost. ``counts``: how many masters each data
+    centre has now."""
 
     def __init__(self, sides: Mapping[str, Side]) -> None:
         self.sides = dict(sides)
+        self.counts = dict(MASTERS)
         self.written: list[str] = []
 
     # -- its life
 
     def install(self, **spec: Any) -> None:
         """The operator by its chart, then the resource, as a user does it."""
-        with ThreadPoolExecutor(len(self.sides)) as pool:
-            list(pool.map(lambda name: self._install(name, spec), self.sides))
 
-    def _install(self, name: str, spec: Mapping[str, Any]) -> None:
+        def one(name: str) -> None:
+            self._operator(name)
+            self.sides[name].kubectl("apply", "-f", "-", input_text=json.dumps(token()))
+            self.change(name, **spec)
+
+        self._in_each(one)
+
+    def install_examples(self) -> None:
+        """The same with ``examples/two-data-centres`` as they are, in the words of ``docs/kubernetes.md``."""
+
+        def one(name: str) -> None:
+            side = self.sides[name]
+            self._operator(name)
+            side.kubectl("create", "secret", "generic", f"{NAME}-peer-token", f"--from-literal=token={TOKEN}")
+            side.kubectl("apply", "-f", str(ROOT / "examples" / "two-data-centres" / f"{name}.yaml"))
+
+        self._in_each(one)
+
+    def _in_each(self, act: Callable[[str], None]) -> None:
+        with ThreadPoolExecutor(len(self.sides)) as pool:
+            list(pool.map(act, self.sides))
+
+    def _operator(self, name: str) -> None:
         side = self.sides[name]
         repository, _, tag = image.NAME.rpartition(":")
         values = {"image.repository": repository, "image.tag": tag, "image.pullPolicy": "Never"}
         told = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
         chart = str(ROOT / "charts" / "txlog-operator")
         side.helm("upgrade", "--install", OPERATOR, chart, "--create-namespace", "--wait", "--timeout", "120s", *told)
-        side.kubectl("apply", "-f", "-", input_text=json.dumps(token()))
-        self.change(name, **spec)
 
     def change(self, name: str, **spec: Any) -> None:
         """Apply the resource of a data centre again. :class:`CannotRun` with the API server's words when it refuses."""
         self.sides[name].kubectl("apply", "-f", "-", input_text=json.dumps(cluster(name, **spec)))
 
+    def patch(self, side: str, **spec: Any) -> None:
+        """As ``kubectl patch`` does. :class:`CannotRun` with the API server's words when it refuses."""
+        self.sides[side].kubectl("patch", "txl", NAME, "--type=merge", "-p", json.dumps({"spec": spec}))
+
     def remove(self) -> None:
-        with ThreadPoolExecutor(len(self.sides)) as pool:
-            list(pool.map(_remove, self.sides.values()))
+        self._in_each(lambda name: _remove(self.sides[name]))
 
     # -- looking
 
@@ -68,6 +91,11 @@ class Catalogue:
         """Until the condition says so: ``False Apart``, or the beginning of it."""
         until(f"{kind} of {side} is {words}", 60, lambda: self.condition(side, kind).startswith(words))
 
+    def worker_state(self, side: str, worker: str) -> str:
+        """As the masters of its data centre know it."""
+        with MasterClient(self.sides[side].master(1), 5.0) as master:
+            return next(each.state for each in master.workers() if each.name == worker)
+
     def wait_preference(self, side: str, key: str, value: str) -> None:
         until(f"the masters of {side} have {key} {value}", 60, lambda: self.preferences(side, key) == {value})
 
@@ -80,12 +108,12 @@ class Catalogue:
         return {f"{name}-{index}": str(side.status(index).birth) for name, side, index in self._each()}
 
     def _each(self) -> list[tuple[str, Side, int]]:
-        return [(name, side, index) for name, side in self.sides.items() for index in range(1, MASTERS[name] + 1)]
+        return [(name, side, index) for name, side in self.sides.items() for index in range(1, self.counts[name] + 1)]
 
     def preferences(self, side: str, key: str) -> set[str]:
         """What the masters of a data centre prefer."""
         found: set[str] = set()
-        for index in range(1, MASTERS[side] + 1):
+        for index in range(1, self.counts[side] + 1):
             with MasterClient(self.sides[side].master(index), 5.0) as master:
                 found.update(str(one["value"]) for one in master.settings()["settings"] if one["key"] == key)
         return found
@@ -126,7 +154,7 @@ class Catalogue:
                     status = master.status()
                     ends.add((status.stable.index, status.stable.hash, status.queue.transactions))
             (end,) = ends if len(ends) == 1 else [None]
-            places = {name: side.position() for name, side in self.sides.items()}
+            places = {(name, at): side.position(at) for name, side in self.sides.items() for at in side.workers()}
             if end is None or end[2] or set(places.values()) != {end[0]}:
                 raise KeyError(f"masters {ends}, stores {places}")
             return end[0]
@@ -134,7 +162,7 @@ class Catalogue:
         return until("one log, executed everywhere", seconds, looked)
 
     def digests_equal(self) -> bool:
-        found = [side.digest() for side in self.sides.values()]
+        found = [side.digest(at) for side in self.sides.values() for at in side.workers()]
         return not any(one.differs_from(found[0]) for one in found)
 
     def lost(self) -> list[str]:
@@ -152,9 +180,18 @@ class Catalogue:
 
     def apart(self, deaf: bool) -> None:
         """The data centres lose each other, or have each other again."""
+        self.deaf("uk", "us", deaf)
+        self.deaf("us", "uk", deaf)
+
+    def deaf(self, one: str, other: str, deaf: bool) -> None:
+        """``one`` no longer hears ``other``, or does again."""
+        self.sides[one].center.deaf_to(self.sides[other].center.site, deaf)
+
+    def distance(self, delay_ms: float, jitter_ms: float = 0, loss_percent: float = 0) -> None:
+        """Each way between them; 0 takes it away."""
         uk, us = self.sides["uk"].center, self.sides["us"].center
-        uk.deaf_to(us.site, deaf)
-        us.deaf_to(uk.site, deaf)
+        uk.far_from(us.site, delay_ms, jitter_ms, loss_percent)
+        us.far_from(uk.site, delay_ms, jitter_ms, loss_percent)
 
 
 def _remove(side: Side) -> None:

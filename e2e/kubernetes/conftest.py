@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -81,10 +81,20 @@ def _start(centers: dict[str, DataCenter]) -> None:
 @pytest.fixture(scope="module")
 def catalogue(sides: dict[str, Side]) -> Iterator[Catalogue]:
     """A TxLog cluster over both that is Ready, and whose stores apply."""
+    yield from _installed(sides, lambda found: found.install(splitRecovery="None"))
+
+
+@pytest.fixture(scope="module")
+def examples(sides: dict[str, Side]) -> Iterator[Catalogue]:
+    """The same by the manifests of ``examples/two-data-centres``, as they are."""
+    yield from _installed(sides, Catalogue.install_examples)
+
+
+def _installed(sides: dict[str, Side], install: Callable[[Catalogue], None]) -> Iterator[Catalogue]:
     found = Catalogue(sides)
     try:
         began = time.monotonic()
-        found.install(splitRecovery="None")
+        install(found)
         found.wait_ready()
         FIGURES.ready_s = max(FIGURES.ready_s or 0, round(time.monotonic() - began, 1))
         found.wait_working()

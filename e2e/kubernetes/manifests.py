@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any, Final
 
 from e2e.kubernetes.sides import NAME, NAMESPACE
@@ -12,23 +13,23 @@ TOKEN_SECRET: Final = "peer-token"
 TOKEN: Final = "a token that only masters know, 0123456789"
 
 
+def peers(masters: Mapping[str, int]) -> list[dict[str, Any]]:
+    """``masters``: how many each data centre has."""
+    return [
+        {"name": name, "masters": count, "address": f"{NAME}-{{index}}.{NAME}-masters.{NAMESPACE}.svc.{name}.local"}
+        for name, count in masters.items()
+    ]
+
+
 def cluster(data_center: str, **spec: Any) -> dict[str, Any]:
     """Small enough for two cores; a split is called one after seconds."""
-    peers = [
-        {
-            "name": name,
-            "masters": masters,
-            "address": f"{NAME}-{{index}}.{NAME}-masters.{NAMESPACE}.svc.{name}.local",
-        }
-        for name, masters in MASTERS.items()
-    ]
     return {
         "apiVersion": "txlog.io/v1alpha1",
         "kind": "TxLogCluster",
         "metadata": {"name": NAME, "namespace": NAMESPACE},
         "spec": {
             "dataCenter": data_center,
-            "peers": peers,
+            "peers": peers(MASTERS),
             "maxPeerLag": "4s",
             "security": {"peerTokenSecretRef": {"name": TOKEN_SECRET}},
             "masters": {"storage": {"size": "1Gi"}},

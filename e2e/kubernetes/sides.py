@@ -28,6 +28,8 @@ NAME: Final = "catalogue"
 MASTER_PORT: Final = 7300
 WORKER_PORT: Final = 7878
 LOOK_S: Final = 0.2
+AT_ONCE: Final = ("--grace-period=0", "--force", "--wait=false")
+"""How a pod is deleted that is to be gone as if its node had forgotten it."""
 T = TypeVar("T")
 
 
@@ -45,11 +47,15 @@ def until(what: str, seconds: float, look: Callable[[], T]) -> T:
             if found:
                 return found
             seen = found
-        except (TxLogError, CannotRun, KeyError, IndexError) as not_now:
+        except (TxLogError, CannotRun, KeyError, IndexError, StopIteration) as not_now:
             seen = not_now
         if time.monotonic() >= deadline:
             raise NotYet(f"{what}: not within {seconds:g} s; last: {seen!r}")
         time.sleep(LOOK_S)
+
+
+def _stays(pod: dict[str, Any]) -> bool:
+    return "deletionTimestamp" not in pod["metadata"]
 
 
 class Side:
@@ -87,7 +93,7 @@ class Side:
         return [
             name
             for name, pod in self.pods(component).items()
-            if "deletionTimestamp" not in pod["metadata"]
+            if _stays(pod)
             and any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
         ]
 
@@ -106,15 +112,37 @@ class Side:
         return self.kubectl("exec", pod, "--", *command)
 
     def operator(self) -> str:
-        """Its pod."""
+        """Its pod; after a kill the next one."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/name=txlog-operator"
-        (pod,) = [each for each in self.api.items(path) if "deletionTimestamp" not in each["metadata"]]
-        return str(pod["metadata"]["name"])
+
+        def looked() -> str:
+            return next(str(each["metadata"]["name"]) for each in self.api.items(path) if _stays(each))
+
+        return until(f"{self.name} has an operator", 60, looked)
 
     def operator_mb(self) -> float:
         """What it holds in memory."""
         told = self.execute(self.operator(), "grep", "VmRSS", "/proc/1/status").split()
         return round(int(told[1]) / 1024, 1)
+
+    def operator_cpu_s(self) -> float:
+        """Seconds of processor that it has used since it started."""
+        told = self.execute(self.operator(), "cat", "/proc/1/stat").rpartition(")")[2].split()
+        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+
+    def kill_operator(self) -> None:
+        """Its pod ends without a word; another one follows."""
+        self.kubectl("delete", "pod", self.operator(), *AT_ONCE)
+
+    def columns(self) -> dict[str, str]:
+        """What ``kubectl get`` shows of the cluster."""
+        header, row = self.kubectl("get", "txl").splitlines()
+        return dict(zip(header.split(), row.split(), strict=False))
+
+    def works(self, kind: str, **spec: str) -> list[dict[str, Any]]:
+        """Resources of a kind (``txlogbackups``, ``txlogrestores``) whose spec says so."""
+        found = self.api.items(f"/apis/txlog.io/v1alpha1/namespaces/{NAMESPACE}/{kind}")
+        return [each for each in found if spec.items() <= each["spec"].items()]
 
     def logs(self, pod: str) -> list[str]:
         """All that its container said since it started."""
@@ -153,6 +181,10 @@ class Side:
         with HttpTransport(self.store(index), 60.0) as transport, transport.stream(adapter.snapshot()) as answer:
             assert answer.status == 200, answer.status
             return digest(answer.chunks)
+
+    def workers(self) -> range:
+        """Indices of its stores."""
+        return range(1, len(self.pods("worker")) + 1)
 
     def position(self, index: int = 1) -> int:
         """Of a store, asked of itself."""

@@ -9,3 +9,16 @@ def insert(what: str) -> str:
 
 def said(what: str) -> str:
     return f"SELECT ?s {{ <urn:e2e:{what}> <urn:e2e:says> ?s }}"
+
+
+LONDON = "<urn:e2e:london> <urn:e2e:population>"
+
+
+def change(people: int) -> str:
+    """What both sides of a split say of the same thing: the order of the log decides."""
+    old, new = f"{LONDON} ?old", f"{LONDON} {people}"
+    return f"DELETE {{ {old} }} INSERT {{ {new} }} WHERE {{ OPTIONAL {{ {old} }} }}"
+
+
+def population() -> str:
+    return f"SELECT ?p {{ {LONDON} ?p }}"

@@ -1,0 +1,102 @@
+"""One split of the data centres from its beginning to its end, step by step, as a user would see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from e2e.cluster.places import CannotRun
+from e2e.kubernetes.catalogue import READY_S, Catalogue
+from e2e.kubernetes.figures import FIGURES
+from e2e.kubernetes.sides import Side, until
+from e2e.kubernetes.words import change, insert, population, said
+
+BACKUP_S: Final = 120.0
+"""For a backup with the start of its pod, on a busy machine."""
+REFUSED: Final = {"Smart": "Simple", "Simple": "none", "None": "smart"}
+"""What somebody asks for instead during a split."""
+
+
+def split(catalogue: Catalogue, how: str, name: str) -> Iterator[str]:
+    """``how``: ``Smart``, ``Simple``, ``None``; ``name``: tells what this one writes from what others do. Gives each
+    step's name when it has been reached; what is wrong is an assertion."""
+    asked = f"{name} {how}"
+    for side in catalogue.sides:
+        catalogue.write(side, insert(f"{name}-before-in-{side}"), "synced")
+    before = {side: len(each.works("txlogbackups", why="split")) for side, each in catalogue.sides.items()}
+    yield "whole"
+
+    with FIGURES.taking(f"{asked}: from the cut until both go on alone"):
+        catalogue.apart(True)
+        for side in catalogue.sides:
+            catalogue.write(side, insert(f"{name}-alone-in-{side}"), "accepted")
+        yield "cut"
+        if how != "None":
+            for side in catalogue.sides:
+                _backed_up(catalogue, side, before[side], ("Running", "Done"))
+            yield "backing up"
+        catalogue.wait_state("Isolated", BACKUP_S)
+    yield "apart"
+
+    for number, (side, each) in enumerate(catalogue.sides.items()):
+        catalogue.write(side, insert(f"{name}-later-in-{side}"), "applied")
+        if how != "None":
+            catalogue.write(side, change(9_000_000 + number), "applied")
+            _backed_up(catalogue, side, before[side], ("Done",))
+        assert each.read(said(f"{name}-later-in-{side}")) == [[f"{name}-later-in-{side}"]]
+        catalogue.wait_condition(side, "HistoryConsistent", "False Apart")
+        catalogue.wait_condition(side, "PeersReachable", "False")
+        catalogue.wait_condition(side, "Ready", "False")
+        _wait_columns(each, "False", "0/1", "Isolated")
+        with pytest.raises(CannotRun, match="splitRecovery"):
+            catalogue.patch(side, splitRecovery=REFUSED[how])
+    answers = {side: each.read(population()) for side, each in catalogue.sides.items()}
+    assert how == "None" or answers == {"uk": [["9000000"]], "us": [["9000001"]]}
+    yield "refused"
+
+    with FIGURES.taking(f"{asked}: from the healed link until both are Ready and equal"):
+        catalogue.apart(False)
+        yield "healed"
+        catalogue.wait_state("Joined", READY_S)
+        yield "joined"
+        catalogue.wait_settled(READY_S)
+        for side in catalogue.sides:
+            catalogue.wait_condition(side, "HistoryConsistent", "True OneLog")
+        catalogue.wait_ready()
+    yield "one again"
+
+    for side, each in catalogue.sides.items():
+        _wait_columns(each, "True", "1/1", "Joined")
+        if how == "None":
+            assert len(each.works("txlogbackups", why="split")) == before[side], "nobody goes back, so nobody backs up"
+    assert catalogue.digests_equal()
+    assert not catalogue.lost()
+    for side in catalogue.sides:
+        catalogue.write(side, insert(f"{name}-after-in-{side}"), "applied")
+
+
+def _backed_up(catalogue: Catalogue, side: str, before: int, states: tuple[str, ...]) -> None:
+    """Its data centre has one more backup of a split, that far."""
+
+    def looked() -> bool:
+        found = catalogue.sides[side].works("txlogbackups", why="split")
+        seen = [each.get("status", {}).get("state") for each in found]
+        if sum(state in states for state in seen) <= before:
+            raise KeyError(f"backups of splits, {before} of them from before: {seen}")
+        return True
+
+    until(f"the backup of {side} is {' or '.join(states)}", BACKUP_S, looked)
+
+
+def _wait_columns(side: Side, ready: str, peers: str, state: str) -> None:
+    wanted = {"READY": ready, "PEERS": peers, "STATE": state}
+
+    def looked() -> bool:
+        shown = side.columns()
+        if not wanted.items() <= shown.items():
+            raise KeyError(str(shown))
+        return True
+
+    until(f"kubectl get shows {wanted} in {side.name}", 30, looked)
