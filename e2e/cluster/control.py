@@ -195,7 +195,6 @@ def start_dns(node: Node, programs: Path, peers: Mapping[str, int]) -> None:
   template IN A {PUBLIC} {{
     match "{MASTER}"
     answer "{{{{ .Name }}}} 1 IN CNAME {SERVED}"
-    upstream
     fallthrough
   }}
   template ANY ANY {PUBLIC} {{
