@@ -1,7 +1,11 @@
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "server"))  # an authority, and what it issues
 from control_plane import ROOT, ControlPlane, running
 
 

@@ -1,10 +1,14 @@
 """The part of the kubelet, played: each pod of a master becomes a process on this machine, on a loopback address of its
-own, and what becomes of the process is written into the pod's status."""
+own, and what becomes of the process is written into the pod's status. Its Secrets are folders whose files are links,
+turned at once to what a changed Secret holds, as the kubelet does it; without them a pod waits."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
+import ssl
 import subprocess
 import sys
 import time
@@ -15,6 +19,9 @@ from typing import Any
 from txlog.operator.build import Object
 from txlog.operator.kube import KINDS, ApiError, Kube
 from txlog.operator.status import time_text
+
+FOLDERS = ("peer_tls_folder", "tls_folder")
+FILES = ("peer_token_file", "users_file", "own_token_file")
 
 
 class Container:
@@ -49,6 +56,7 @@ class Kubelet:
         self._before: dict[str, dict[str, Any]] = {}
         self._restarts: dict[str, int] = {}
         self._told: dict[str, Any] = {}
+        self._mounted: dict[Path, str] = {}
         self.held: set[str] = set()
 
     def kill(self, pod: str) -> None:
@@ -80,6 +88,8 @@ class Kubelet:
         if "deletionTimestamp" in meta:
             await self._end(pod, key)
             return
+        if not await self._mount(pod):
+            return
         if key not in self._now:
             self._now[key] = await self._start(pod)
         elif self._now[key].process.poll() is not None and meta["name"] not in self.held:
@@ -99,6 +109,23 @@ class Kubelet:
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         await self._kube._write("DELETE", path, body, "application/json")
 
+    async def _mount(self, pod: Object) -> bool:
+        """Whether everything is there that its volumes name."""
+        for volume in pod["spec"]["volumes"]:
+            if "secret" not in volume:
+                continue
+            secret = await self._kube.get("Secret", self._namespace, volume["secret"]["secretName"])
+            if secret is None:
+                return False
+            folder = self._folder / pod["metadata"]["name"] / "volumes" / volume["name"]
+            if self._mounted.get(folder) != secret["metadata"]["resourceVersion"]:
+                _turn(folder, {key: base64.b64decode(value) for key, value in secret.get("data", {}).items()})
+                self._mounted[folder] = secret["metadata"]["resourceVersion"]
+        return True
+
+    def log(self, pod: str) -> str:
+        return (self._folder / f"{pod}.log").read_text()
+
     def _ip(self, pod: Object) -> str:
         return f"{self._net}.{pod['metadata']['labels']['apps.kubernetes.io/pod-index']}"
 
@@ -111,20 +138,24 @@ class Kubelet:
         told = json.loads(found["data"][f"uk-{index}.json"])
         home = self._folder / name
         home.mkdir(exist_ok=True)
-        token = self._folder / "token"
-        token.write_text("shared\n")
         said = home / "termination-log"
         for peer in told["peers"]:
-            peer["url"] = f"http://{self._net}.{peer['node'].rpartition('-')[2]}:7300"
-        told |= {"host": self._ip(pod), "journal_folder": str(home / "journal"), "peer_token_file": str(token)}
-        told |= {"identity_file": str(said)}
+            port = peer["url"].rpartition(":")[2]
+            peer["url"] = f"http://{self._net}.{peer['node'].rpartition('-')[2]}:{port}"
+        told |= {"host": self._ip(pod), "journal_folder": str(home / "journal"), "identity_file": str(said)}
+        (container,) = pod["spec"]["containers"]
+        mounted = {Path(mount["mountPath"]): home / "volumes" / mount["name"] for mount in container["volumeMounts"]}
+        told |= {field: str(mounted[Path(told[field])]) for field in FOLDERS if field in told}
+        told |= {
+            field: str(mounted[Path(told[field]).parent] / Path(told[field]).name) for field in FILES if field in told
+        }
         (home / "config.json").write_text(json.dumps(told))
         command = [sys.executable, "-m", "txlog.server", "--config", str(home / "config.json")]
         return Container(command, said, self._folder / f"{name}.log")
 
     async def _say(self, pod: Object, key: str) -> None:
         container = self._now[key]
-        ready = "True" if await asyncio.to_thread(_ready, self._ip(pod)) else "False"
+        ready = "True" if await asyncio.to_thread(_ready, self._ip(pod), pod) else "False"
         state = container.state()
         status = {
             "phase": "Running",
@@ -148,9 +179,28 @@ class Kubelet:
             self._told[key] = status
 
 
-def _ready(ip: str) -> bool:
+def _turn(folder: Path, files: dict[str, bytes]) -> None:
+    """All of them at once: each is a link into ``..data``, which is turned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    new = folder / f"..{time.time_ns()}"
+    new.mkdir()
+    for name, content in files.items():
+        (new / name).write_bytes(content)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"..data/{name}")
+    turned = folder / "..data_tmp"
+    turned.symlink_to(new.name)
+    os.replace(turned, folder / "..data")
+
+
+def _ready(ip: str, pod: Object) -> bool:
+    """As the probe says; whose certificate it is, the kubelet does not ask."""
+    probe = pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(f"http://{ip}:7300/health/ready", timeout=1) as answer:
+        url = f"{probe.get('scheme', 'HTTP').lower()}://{ip}:7300{probe['path']}"
+        with urllib.request.urlopen(url, timeout=1, context=anybody) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 from golden import AROUND, EXAMPLES, FOLDER, expected
 
+from txlog.client.credentials import TOKEN_FILE
+from txlog.client.trust import CA_FILE
 from txlog.config.cluster import TxLogCluster
 from txlog.config.manifest import load_manifests
 from txlog.config.process import NodeConfig, PipelineConfig
-from txlog.operator.build import Around, Object, objects
+from txlog.operator.build import Around, Object, jobs, objects
+from txlog.operator.build.common import door_url
 from txlog.operator.names import SET_MAX, Names, bounded
+from txlog.operator.refusing import refusals
 
 LONGEST = "a" * 50
 
@@ -113,6 +117,8 @@ def test_one_more_master_restarts_nobody() -> None:
         {"durability": {"default": "synced"}},
         {"workers": {"replicas": 2}},
         {"image": "other"},
+        {"security": {"users": {"secretRef": {"name": "people"}}}},
+        {"security": {"peerTlsSecretRef": {"name": "among-masters"}}},
         {"masters": {"resources": {"limits": {"memory": "1Gi"}}}},
         {"peers": [{"name": "uk", "masters": 2, "address": "other-{index}.example.net"}]},
     ],
@@ -127,6 +133,109 @@ def test_a_master_that_leaves_runs_until_it_has_left() -> None:
     assert one("StatefulSet", "catalogue", found)["spec"]["replicas"] == 3
     told = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", found)["data"]["uk-3.json"])
     assert [peer.node for peer in told.peers] == ["uk-1", "uk-2", "uk-3", "us-1"]
+
+
+SECURED: dict[str, Any] = {
+    "tlsSecretRef": {"name": "door"},
+    "peerTlsSecretRef": {"name": "among-masters"},
+    "users": {"secretRef": {"name": "people"}},
+}
+
+
+def volume(pod: Object, name: str) -> Object:
+    return next(each for each in pod["spec"]["volumes"] if each["name"] == name)
+
+
+def test_a_secured_master_reads_each_secret_in_a_folder_of_its_own() -> None:
+    found = objects(cluster(security=SECURED), AROUND)
+    template = masters_set(cluster(security=SECURED))["spec"]["template"]
+    (master,) = template["spec"]["containers"]
+    mounts = {mount["name"]: mount for mount in master["volumeMounts"]}
+    told = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", found)["data"]["uk-1.json"])
+    for name, secret, folders in (
+        ("tls", "door", {told.tls_folder}),
+        ("peer-tls", "among-masters", {told.peer_tls_folder}),
+        ("users", "people", {told.users_file and told.users_file.parent, told.own_token_file.parent}),  # type: ignore[union-attr]
+    ):
+        assert volume(template, name)["secret"] == {"secretName": secret}
+        assert {str(folder) for folder in folders} == {mounts[name]["mountPath"]}
+        assert mounts[name]["readOnly"] is True
+        assert "subPath" not in mounts[name], "what is in a part of a Secret is not renewed"
+    assert {probe["httpGet"]["scheme"] for key, probe in master.items() if key.endswith("Probe")} == {"HTTPS"}
+
+
+def test_secured_masters_meet_at_a_port_of_their_own() -> None:
+    peers = [
+        {"name": "uk", "masters": 2, "address": "uk-{index}.example.net"},
+        {"name": "us", "masters": 1, "address": "us.example.net:7309"},
+    ]
+    found = objects(cluster(security=SECURED, peers=peers), AROUND)
+    told = NodeConfig.model_validate_json(one("ConfigMap", "catalogue-masters", found)["data"]["uk-1.json"])
+    assert (told.port, told.peer_port) == (7300, 7301)
+    assert [peer.url for peer in told.peers] == [
+        "http://catalogue-1.catalogue-masters.graphs.svc:7301",
+        "http://catalogue-2.catalogue-masters.graphs.svc:7301",
+        "http://us.example.net:7309",
+    ]
+    other = cluster(security=SECURED, peers=[{"name": name, "masters": 1, "address": name} for name in ("uk", "us")])
+    config = one("ConfigMap", "catalogue-masters", objects(other, AROUND))
+    told = NodeConfig.model_validate_json(config["data"]["uk-1.json"])
+    assert told.peers[1].url == "http://us:7301", "where an address names no port"
+    hosts, clients = (each for each in found[:3] if each["kind"] == "Service")
+    assert [port["port"] for port in hosts["spec"]["ports"]] == [7300, 7301]
+    assert [port["port"] for port in clients["spec"]["ports"]] == [7300]
+    (rule,) = one("NetworkPolicy", "catalogue-masters", found)["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [7300, 7301]
+
+
+def test_who_asks_masters_gets_a_token_and_an_authority_and_no_key() -> None:
+    given = cluster(security=SECURED)
+    found = objects(given, AROUND)
+    made = [one("Job", "catalogue-pipeline", found), jobs.job(given, AROUND, "one", jobs.backup_command("b", "manual"))]
+    for each in made:
+        pod = each["spec"]["template"]
+        (container,) = pod["spec"]["containers"]
+        env = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert (env[TOKEN_FILE], env[CA_FILE]) == ("/etc/txlog-own/own-token", "/etc/txlog-own/ca.crt")
+        assert "/etc/txlog-own" in {mount["mountPath"] for mount in container["volumeMounts"]}
+        sources = [source["secret"] for source in volume(pod, "own")["projected"]["sources"]]
+        assert [(source["name"], [item["key"] for item in source["items"]]) for source in sources] == [
+            ("people", ["own-token"]),
+            ("door", ["ca.crt"]),
+        ]
+        # Nothing else of these Secrets is in there.
+        assert not [v for v in pod["spec"]["volumes"] if v.get("secret", {}).get("secretName") in ("door", "people")]
+    told = PipelineConfig.model_validate_json(one("ConfigMap", "catalogue-pipeline", found)["data"]["pipeline.json"])
+    assert told.masters[0] == "https://catalogue-1.catalogue-masters.graphs.svc:7300"
+
+
+@pytest.mark.parametrize("only", ["peerTlsSecretRef", "users"])
+def test_each_of_them_alone_changes_what_it_must(only: str) -> None:
+    given = cluster(security={only: SECURED[only]})
+    assert refusals(given) == []
+    pod = masters_set(given)["spec"]["template"]
+    names = {each["name"] for each in pod["spec"]["volumes"]}
+    assert names & {"users", "tls", "peer-tls"} == {{"peerTlsSecretRef": "peer-tls", "users": "users"}[only]}
+    (master,) = pod["spec"]["containers"]
+    assert "scheme" not in master["readinessProbe"]["httpGet"]
+    env = one("Job", "catalogue-pipeline", objects(given, AROUND))["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert ("TXLOG_TOKEN_FILE" in [each["name"] for each in env]) == (only == "users")
+    assert "TXLOG_CA_FILE" not in [each["name"] for each in env]
+
+
+def test_half_of_tls_is_refused() -> None:
+    (said,) = refusals(cluster(security={"tlsSecretRef": {"name": "door"}}))
+    assert said.startswith("spec.security.tlsSecretRef needs peerTlsSecretRef")
+
+
+def test_masters_of_other_data_centres_are_asked_where_their_doors_are() -> None:
+    plain = cluster()
+    us = plain.spec.peers[1]
+    assert door_url(plain, us, 1) == "http://us.example.net:7301"
+    secured = cluster(security=SECURED, peers=[{"name": name, "masters": 1, "address": name} for name in ("uk", "us")])
+    assert door_url(secured, secured.spec.peers[1], 1) == "https://us:7300"
+    # Where its own port leads to the masters' door, nobody knows where clients go in.
+    assert door_url(cluster(security=SECURED), us, 1) is None
 
 
 def test_where_somebody_else_runs_the_stores_there_are_none() -> None:

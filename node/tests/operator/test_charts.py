@@ -89,6 +89,7 @@ def test_the_api_server_takes_all_of_it(plane: ControlPlane, namespace: str, tmp
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "high",
         "imagePullSecrets": [{"name": "mine"}],
+        "readSecrets": ["door"],
     }
     doors = {"ingress": {"enabled": True, "host": "a.example.net", "className": "x", "tlsSecret": "t"}}
     doors |= {"expose": {"enabled": True, "annotations": {"dns": "uk-{index}"}}, "peerToken": {"value": "shared"}}
@@ -118,6 +119,17 @@ def test_no_rule_reads_secrets_or_is_for_everything(tmp_path: Path) -> None:
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
 
 
+def test_secrets_are_read_by_name_and_only_where_somebody_says_so(tmp_path: Path) -> None:
+    role = next(each for each in rendered(OPERATOR, tmp_path, readSecrets=["door", "people"]) if each["kind"] == "Role")
+    (rule,) = [rule for rule in role["rules"] if "secrets" in rule["resources"]]
+    assert rule == {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "resourceNames": ["door", "people"],
+        "verbs": ["get"],
+    }
+
+
 def test_a_data_centre_by_chart_is_one_that_the_operator_takes(tmp_path: Path) -> None:
     found = rendered(CLUSTER, tmp_path, name="catalogue", **UK)
     assert kinds(found) == {"TxLogCluster"}
@@ -135,3 +147,11 @@ def test_each_master_of_this_data_centre_gets_a_door(tmp_path: Path) -> None:
     assert [each["metadata"]["name"] for each in doors] == ["catalogue-1", "catalogue-2"]
     assert [each["metadata"]["annotations"]["dns"] for each in doors] == ["uk-1", "uk-2"]
     assert doors[0]["spec"]["selector"]["apps.kubernetes.io/pod-index"] == "1"
+    assert [port["port"] for port in doors[0]["spec"]["ports"]] == [7300]
+
+
+def test_doors_of_masters_with_certificates_lead_to_where_masters_meet(tmp_path: Path) -> None:
+    spec = {**UK["spec"], "security": {"peerTlsSecretRef": {"name": "among-masters"}}}
+    found = rendered(CLUSTER, tmp_path, spec=spec, expose={"enabled": True})
+    door = next(each for each in found if each["kind"] == "Service")
+    assert [(port["port"], port["targetPort"]) for port in door["spec"]["ports"]] == [(7300, "http"), (7301, "peers")]

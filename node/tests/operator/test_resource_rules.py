@@ -53,6 +53,7 @@ def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
         ({"workers": {"external": [{"url": "ftp://a"}]}}, "spec.workers.external[0].url"),
         ({"pipeline": {"mode": "local", "executors": 2}}, "no executors with mode: local"),
         ({"backup": {"target": {}}}, "either s3 or folder"),
+        ({"security": {"tlsSecretRef": {"name": "a"}}}, "tlsSecretRef needs peerTlsSecretRef"),
         ({"repositry": "x"}, "repositry"),
     ],
 )  # fmt: skip
@@ -81,6 +82,30 @@ def test_what_was_founded_with_stays(plane: ControlPlane, namespace: str, change
     after = copy.deepcopy(before)
     after["spec"] |= change
     assert said in applied(plane, after)
+
+
+PEER_TLS = {"peerTlsSecretRef": {"name": "a"}}
+USERS = {"users": {"secretRef": {"name": "a"}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({}, PEER_TLS, "cannot come or go while masters run"),
+        (PEER_TLS, {}, "cannot come or go while masters run"),
+        (PEER_TLS, {**PEER_TLS, "tlsSecretRef": {"name": "b"}}, "cannot come or go while masters run"),
+        (USERS, {}, "users cannot be taken away while masters run"),
+        (PEER_TLS, {"peerTlsSecretRef": {"name": "other"}}, ""),
+        ({}, USERS, ""),
+    ],
+)
+def test_what_masters_understand_each_other_by_does_not_come_or_go(
+    plane: ControlPlane, namespace: str, before: dict[str, Any], after: dict[str, Any], said: str
+) -> None:
+    assert applied(plane, resource(namespace, security=before)) == ""
+    found = applied(plane, resource(namespace, security=after))
+    assert said in found
+    assert bool(found) == bool(said)
 
 
 def test_defaults_are_filled_in(plane: ControlPlane, namespace: str) -> None:

@@ -157,8 +157,6 @@ def test_what_is_not_valid_is_said_and_what_was_goes_on() -> None:
     [
         ({"pipeline": {"mode": "executors"}}, "spec.pipeline.mode"),
         ({"security": {"tlsSecretRef": {"name": "a"}}}, "spec.security.tlsSecretRef"),
-        ({"security": {"peerTlsSecretRef": {"name": "a"}}}, "spec.security.peerTlsSecretRef"),
-        ({"security": {"users": {"secretRef": {"name": "a"}}}}, "spec.security.users"),
         (
             {"workers": {"external": [{"url": "http://a", "secretRef": {"name": "a"}}]}},
             "spec.workers.external[0].secretRef",

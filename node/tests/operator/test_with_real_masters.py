@@ -1,18 +1,27 @@
 """The operator and real masters: API server and controllers are real, the kubelet is played."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import base64
+import http.client
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certifying import Authority
 from control_plane import ControlPlane
 from playing_kubelet import Kubelet
 from test_keeping_true import becomes
 from test_resource_rules import resource
 
-from txlog.client import MasterClient
+from txlog.access import hash_token
+from txlog.client import MasterClient, Write
+from txlog.client.credentials import Credentials
+from txlog.model.durability import Durability
+from txlog.model.errors import Unauthorized
 from txlog.operator.build import Object
 from txlog.operator.keeper import Keeper, Pace, Settings
 from txlog.operator.kube import Kube
@@ -36,6 +45,15 @@ class Site:
     def master(self, index: int) -> MasterClient:
         return MasterClient(f"http://{self.net}.{index}:7300", 5.0)
 
+    def secured(self, index: int, authority: Authority, token: str | None) -> MasterClient:
+        return MasterClient(
+            f"https://{self.net}.{index}:7300",
+            5.0,
+            tls=ssl.create_default_context(cadata=authority.pem.decode()),
+            credentials=Credentials.of_token(token) if token else Credentials(None),
+            name=f"catalogue-{index}.catalogue-masters.{self.namespace}.svc",
+        )
+
     async def status(self) -> Object:
         found = await self.kube.get("TxLogCluster", self.namespace, "catalogue")
         return found.get("status", {}) if found else {}
@@ -56,22 +74,31 @@ class Site:
         return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
 
 
+def secret(namespace: str, name: str, files: Mapping[str, bytes]) -> Object:
+    data = {key: base64.b64encode(content).decode() for key, content in files.items()}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
 NETS = iter(f"127.77.{at}" for at in range(1, 255))
 
 
 @pytest.fixture
 async def site(plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Site]:
     kube, net = Kube(plane.place), next(NETS)
+    await kube.apply(secret(namespace, "catalogue-peer-token", {"token": b"shared\n"}))
     kubelet = Kubelet(kube, namespace, tmp_path, net)
     found = Site(kube, namespace, kubelet, net)
     tasks = [asyncio.create_task(kubelet.run()), asyncio.create_task(found.keeper.run())]
-    yield found
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    kubelet.stop()
-    await kube.close()
+    try:
+        yield found
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await kube.close()
+    finally:
+        kubelet.stop()
 
 
 async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
@@ -157,3 +184,114 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     reasons = [each["reason"] for each in await site.kube.list("Event", site.namespace)]
     assert {"Tell", "Prove", "NameMaster", "TakeOut", "Restart"} <= set(reasons)
     assert reasons.count("Restart") == 2
+
+
+OWN = "txlog_the-operators-and-the-pipelines"
+READER, WRITER = "txlog_a-reader", "txlog_a-writer"
+
+
+def people(*lines: str) -> dict[str, bytes]:
+    return {"users": "".join(f"{line}\n" for line in lines).encode(), "own-token": OWN.encode()}
+
+
+def certificate(authority: Authority, folder: Path, *names: str) -> dict[str, bytes]:
+    made = authority.issue(folder, *names)
+    return {file.name: file.read_bytes() for file in made.iterdir()}
+
+
+async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(site: Site, tmp_path: Path) -> None:
+    authority, namespace, kube = Authority(), site.namespace, site.kube
+    host = f"*.catalogue-masters.{namespace}.svc"
+    writer = f"loader writer {hash_token(WRITER)}"
+    security = {
+        "tlsSecretRef": {"name": "door"},
+        "peerTlsSecretRef": {"name": "peers"},
+        "users": {"secretRef": {"name": "people"}},
+    }
+
+    async def says(status: str, *words: str) -> bool:
+        told = {each["type"]: each for each in (await site.status()).get("conditions", [])}
+        found = told.get("SpecValid", {})
+        return found.get("status") == status and all(word in found["message"] for word in words)
+
+    # Each Secret that is not there, or lacks something, is named, and nothing is made meanwhile.
+    await site.want(2, security=security)
+    await becomes(lambda: says("False", "tlsSecretRef: the Secret door is not there", "the Secret people is not there"))
+    await kube.apply(secret(namespace, "people", {"users": f"{writer}\n".encode()}))
+    await kube.apply(secret(namespace, "peers", certificate(authority, tmp_path / "other", "uk-1")))
+    await becomes(lambda: says("False", "the Secret people lacks own-token", "expected the DNS name uk-2"))
+    assert await kube.list("StatefulSet", namespace) == []
+
+    await kube.apply(secret(namespace, "people", people(writer)))
+    await kube.apply(secret(namespace, "peers", certificate(authority, tmp_path / "peers", "uk-1", "uk-2")))
+    await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
+    await becomes(site.ready("2/2"), 90)
+    assert (await site.condition("SpecValid"))[0] == "True"
+    pods = await site.pods()
+
+    # Who shows nothing gets in nowhere, and nobody without TLS; masters take masters alone at their port.
+    def refused() -> None:
+        with site.secured(1, authority, None) as nobody, pytest.raises(Unauthorized):
+            nobody.status()
+        plain = http.client.HTTPConnection(f"{site.net}.1", 7300, timeout=5)
+        plain.request("GET", "/txlog/status")
+        assert plain.getresponse().status == 400
+        stranger = ssl.create_default_context(cadata=authority.pem.decode())
+        stranger.check_hostname = False
+        answered = b""
+        with suppress(OSError), socket.create_connection((f"{site.net}.1", 7301), 5) as sock:
+            shaken = stranger.wrap_socket(sock)
+            shaken.sendall(b"GET /txlog/status HTTP/1.1\r\nHost: a\r\n\r\n")
+            answered = shaken.recv(1)
+        assert answered == b""
+        assert "NoCertificate" in site.kubelet.log("catalogue-1")
+
+    await asyncio.to_thread(refused)
+
+    def write(token: str, number: int) -> bool:
+        with site.secured(2, authority, token) as master:
+            insert = Write(f"INSERT DATA {{ <urn:s:{number}> <urn:p> <urn:o> }}")
+            (answer,) = master.submit([insert], Durability.SYNCED)
+        return answer.error is None
+
+    assert await asyncio.to_thread(write, WRITER, 1)
+    with pytest.raises(Unauthorized):
+        await asyncio.to_thread(write, READER, 2)
+
+    # What a Secret holds anew counts for pods that run on: certificates at both doors, and who may come in.
+    def serial(index: int) -> str:
+        return ssl.get_server_certificate((f"{site.net}.{index}", 7300), timeout=5)
+
+    before = [await asyncio.to_thread(serial, index) for index in (1, 2)]
+    await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
+    await kube.apply(secret(namespace, "peers", certificate(authority, tmp_path / "peers", "uk-1", "uk-2")))
+    await kube.apply(secret(namespace, "people", people(writer, f"other writer {hash_token(READER)}")))
+
+    async def renewed() -> bool:
+        now = [await asyncio.to_thread(serial, index) for index in (1, 2)]
+        return all(new != old for new, old in zip(now, before, strict=True))
+
+    await becomes(renewed)
+
+    async def let_in() -> bool:
+        with suppress(Unauthorized):
+            return await asyncio.to_thread(write, READER, 3)
+        return False
+
+    await becomes(let_in)
+
+    async def read_by_both() -> bool:
+        """The door's and the peers', by each."""
+        return all(site.kubelet.log(pod).count('"CertificatesRead"') >= 2 for pod in pods)
+
+    await becomes(read_by_both)
+    await becomes(site.ready("2/2"))
+
+    # A Secret that has become wrong changes nothing but what is said of it.
+    await kube.apply(secret(namespace, "door", {"ca.crt": authority.pem}))
+    await becomes(lambda: says("False", "the Secret door lacks tls.crt and tls.key"))
+    assert await asyncio.to_thread(write, WRITER, 4)
+    assert await site.is_ready("2/2")
+    await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
+    await becomes(lambda: says("True"))
+    assert await site.pods() == pods

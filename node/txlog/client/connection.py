@@ -32,9 +32,23 @@ class Reply(NamedTuple):
     body: bytes
 
 
+class _Named(http.client.HTTPSConnection):
+    """To an address whose certificate must name another host: a pod by its IP address."""
+
+    def __init__(self, host: str, port: int | None, name: str, timeout: float, context: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._name = name
+        self._tls = context
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
 class Connection:
     """``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not the whole answer).
-    ``credentials``: what it shows, ``tls``: whom it believes; by default what the environment names."""
+    ``credentials``: what it shows, ``tls``: whom it believes; by default what the environment names. ``name``: the host
+    that a certificate must name, where that is not the URL's."""
 
     def __init__(
         self,
@@ -44,6 +58,7 @@ class Connection:
         connect_s: float = 2.0,
         tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
+        name: str | None = None,
     ) -> None:
         parts = urlsplit(url)
         assert parts.scheme in ("http", "https"), f"a master's URL begins with http:// or https://: {url!r}"
@@ -55,6 +70,7 @@ class Connection:
         self._connect_s = min(connect_s, timeout_s)
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
         self._tls = tls
+        self._name = name
         self._http = http.client.HTTPConnection(self._host, self._port)  # never opened: see _connect
 
     def _unopened(self) -> http.client.HTTPConnection:
@@ -62,6 +78,8 @@ class Connection:
         if not self._secure:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
         context = self._tls or Trust.of_environment().context()
+        if self._name is not None:
+            return _Named(self._host, self._port, self._name, self._connect_s, context)
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._connect_s, context=context)
 
     def close(self) -> None:

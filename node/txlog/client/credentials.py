@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from txlog.model.errors import Unauthorized
 
@@ -26,6 +26,13 @@ class Credentials:
         self._headers: Mapping[str, str] = _NOTHING
 
     @classmethod
+    def of_token(cls, token: str) -> Self:
+        """That one, from no file. ``ValueError`` for what no header can carry."""
+        found = cls(None)
+        found._headers = _bearer(token)
+        return found
+
+    @classmethod
     def of_environment(cls) -> Credentials:
         named = os.environ.get(TOKEN_FILE)
         return cls(Path(named) if named else None)
@@ -33,17 +40,21 @@ class Credentials:
     def headers(self) -> Mapping[str, str]:
         """To be sent with a request. :class:`Unauthorized` when the file cannot be read or holds no token."""
         if self._file is None:
-            return _NOTHING
+            return self._headers
         try:
             found = self._file.stat()
             mark = (found.st_mtime_ns, found.st_ino, found.st_size)
             if mark != self._mark:
-                token = self._file.read_text("ascii").strip()
-                if not token or not token.isprintable() or " " in token:
-                    raise ValueError
-                self._headers, self._mark = {"Authorization": f"Bearer {token}"}, mark
+                self._headers, self._mark = _bearer(self._file.read_text("ascii")), mark
         except OSError as wrong:
             raise Unauthorized(f"{TOKEN_FILE}={self._file}: {wrong.strerror}") from None
         except ValueError:
             raise Unauthorized(f"{TOKEN_FILE}={self._file}: expected a token, a line of ASCII without spaces") from None
         return self._headers
+
+
+def _bearer(text: str) -> Mapping[str, str]:
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError
+    return {"Authorization": f"Bearer {token}"}

@@ -11,6 +11,7 @@ import msgspec
 
 from txlog.client.answers import Doorbell, HoldAnswer, Status, Transaction, Worker, WorkerReport, Write, Written
 from txlog.client.connection import Connection
+from txlog.client.credentials import Credentials
 from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Unavailable
@@ -34,10 +35,20 @@ class MasterClient:
     otherwise the master's own error."""
 
     def __init__(
-        self, url: str, timeout_s: float = 10.0, *, connect_s: float = 2.0, tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        timeout_s: float = 10.0,
+        *,
+        connect_s: float = 2.0,
+        tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
+        name: str | None = None,
     ) -> None:
+        """``tls``, ``credentials``, ``name``: as :class:`~txlog.client.connection.Connection` has them."""
         self._timeout_s = timeout_s
-        self._connection = Connection(url, timeout_s=timeout_s, connect_s=connect_s, tls=tls)
+        self._connection = Connection(
+            url, timeout_s=timeout_s, connect_s=connect_s, tls=tls, credentials=credentials, name=name
+        )
 
     @property
     def url(self) -> str:

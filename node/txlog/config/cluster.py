@@ -21,6 +21,8 @@ from txlog.model.durability import Durability
 API_VERSION = "txlog.io/v1alpha1"
 KIND = "TxLogCluster"
 PEER_PORT = 7300
+SECURED_PEER_PORT = 7301
+"""Where masters with certificates meet, unless an address names a port."""
 MASTERS_MAX = 64
 """Masters of all data centres together; each exchanges posts with every other."""
 
@@ -72,7 +74,8 @@ class Peer(Shape):
     masters: int = Field(ge=1, le=MASTERS_MAX, strict=True)
     address: str = Field(
         pattern=ADDRESS,
-        description="host or host:port, {index} counts the masters from 1; port 7300 unless given. "
+        description="host or host:port, {index} counts the masters from 1; port 7300 unless given, with "
+        "security.peerTlsSecretRef 7301. "
         "`txlog up` puts loopback ports in its place",
     )
     vote_weight: int = Field(default=1, ge=0, le=1000, strict=True, description="of each of its masters")
@@ -91,10 +94,10 @@ class Peer(Shape):
         """The node ids, in order of precedence."""
         return [f"{self.name}-{index}" for index in range(1, self.masters + 1)]
 
-    def address_of(self, index: int) -> str:
-        """``host:port`` of the master of that index (from 1)."""
+    def address_of(self, index: int, port: int = PEER_PORT) -> str:
+        """``host:port`` of the master of that index (from 1); ``port`` where the address names none."""
         host = self.address.replace("{index}", str(index))
-        return host if ":" in host else f"{host}:{PEER_PORT}"
+        return host if ":" in host else f"{host}:{port}"
 
 
 class Log(Shape):
@@ -239,22 +242,50 @@ class Users(Shape):
     """Who may read, write and administer: `txlog user`, docs/security.md."""
 
     secret_ref: SecretRef = Field(
-        description="its key `users` is the file of users; `txlog up` reads secrets/<name>/users of its state folder"
+        description="its key `users` is the file of users; `txlog up` reads secrets/<name>/users of its state folder. "
+        "On Kubernetes it has a second key, `own-token`: what TxLog's own processes show, the same in all data centres"
     )
 
 
 class Security(Shape):
-    """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. ``users`` acts with ``txlog up``;
-    without it everybody may do everything. ``tlsSecretRef`` (clients) and ``peerTlsSecretRef`` (masters among
-    each other) act with ``txlog up``, which makes certificates where none are given; on Kubernetes they are refused."""
+    """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. Without ``users`` everybody may do
+    everything. ``tlsSecretRef`` (clients) and ``peerTlsSecretRef`` (masters among each other): ``txlog up`` makes
+    certificates where none are given; on Kubernetes the Secrets must be there."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.tlsSecretRef) || has(self.peerTlsSecretRef)",
+                "tlsSecretRef needs peerTlsSecretRef beside it: what clients send would go on to other masters plainly",
+            ),
+            (
+                "has(self.tlsSecretRef) == has(oldSelf.tlsSecretRef)"
+                " && has(self.peerTlsSecretRef) == has(oldSelf.peerTlsSecretRef)",
+                "tlsSecretRef and peerTlsSecretRef cannot come or go while masters run: those with and those without"
+                " would not understand each other; delete the resource in all data centres (volumes stay), and apply"
+                " it anew",
+            ),
+            (
+                "!has(oldSelf.users) || has(self.users)",
+                "users cannot be taken away while masters run, which would let nobody in who shows nothing; delete the"
+                " resource (volumes stay), and apply it anew",
+            ),
+        )
+    )
     peer_token_secret_ref: SecretRef | None = Field(
         default=None,
         description="its key `token` is what the masters of all data centres show each other; unless given, the Secret "
         "<metadata.name>-peer-token",
     )
-    tls_secret_ref: SecretRef | None = None
-    peer_tls_secret_ref: SecretRef | None = None
+    tls_secret_ref: SecretRef | None = Field(
+        default=None,
+        description="its keys `tls.crt`, `tls.key`, `ca.crt`: clients are spoken to with TLS; needs peerTlsSecretRef",
+    )
+    peer_tls_secret_ref: SecretRef | None = Field(
+        default=None,
+        description="its keys `tls.crt`, `tls.key` and `ca.crt`: masters know each other by certificates, whose DNS "
+        "names are their node ids; they meet at port 7301 then. In all data centres, or in none",
+    )
     users: Users | None = None
 
 

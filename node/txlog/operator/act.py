@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.client import MasterClient
 from txlog.model.errors import ChangePending, TxLogError
 from txlog.operator.actions import Action, Apply, NameMaster, Prove, Remove, Report, Restart, Say, TakeOut, Tell
 from txlog.operator.kube import Kube
+from txlog.operator.securing import Access
 
 log = logging.getLogger("txlog.operator")
 
@@ -21,13 +21,15 @@ CHANGE_S: Final = 30.0
 Failed = tuple[Action, TxLogError]
 
 
-async def act(kube: Kube, namespace: str, actions: Sequence[Action]) -> tuple[list[Action], list[Failed]]:
-    """What was done, and what was not and why."""
+async def act(
+    kube: Kube, namespace: str, actions: Sequence[Action], access: Access
+) -> tuple[list[Action], list[Failed]]:
+    """What was done, and what was not and why. Masters are told by ``access``."""
     done: list[Action] = []
     failed: list[Failed] = []
     for action in actions:
         try:
-            await _do(kube, namespace, action)
+            await _do(kube, namespace, action, access)
             done.append(action)
             log.info("%s", action)
         except ChangePending as wait:
@@ -38,7 +40,7 @@ async def act(kube: Kube, namespace: str, actions: Sequence[Action]) -> tuple[li
     return done, failed
 
 
-async def _do(kube: Kube, namespace: str, action: Action) -> None:
+async def _do(kube: Kube, namespace: str, action: Action, access: Access) -> None:
     match action:
         case Apply():
             await kube.apply(action.wanted)
@@ -49,12 +51,12 @@ async def _do(kube: Kube, namespace: str, action: Action) -> None:
         case Say():
             await kube.put_status(action.found, action.status)
         case _:
-            await asyncio.to_thread(_tell, action)
+            await asyncio.to_thread(_tell, action, access)
 
 
-def _tell(action: Tell | Prove | NameMaster | TakeOut | Report) -> None:
+def _tell(action: Tell | Prove | NameMaster | TakeOut | Report, access: Access) -> None:
     wait_s = CHANGE_S if isinstance(action, NameMaster | TakeOut) else ANSWER_S
-    with MasterClient(action.url, wait_s) as master:
+    with access.client(action.url, wait_s) as master:
         match action:
             case Tell():
                 master.change_settings(dict(action.changes))

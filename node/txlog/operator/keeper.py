@@ -27,6 +27,7 @@ from txlog.operator.names import bounded
 from txlog.operator.observe import observe
 from txlog.operator.plan import make_plan
 from txlog.operator.refusing import read
+from txlog.operator.securing import Access, Securing
 
 log = logging.getLogger("txlog.operator")
 
@@ -70,6 +71,7 @@ class Keeper:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._securing = Securing(kube)
         self._wake = asyncio.Event()
         self._said: list[str] = []
         self.turns = 0
@@ -106,12 +108,10 @@ class Keeper:
         if found is None or "deletionTimestamp" in found["metadata"]:
             return True  # what was made of it is collected with it
         before = status.read_status(found)
-        cluster, problems = read(found)
-        if cluster is None:
-            cluster = await self._accepted()
+        cluster, access, problems = await self._read(found)
         if cluster is None:
             return await self._say_invalid(found, before, problems)
-        seen = await observe(self._kube, cluster, self._clock)
+        seen = await observe(self._kube, cluster, access, self._clock)
         situation = diagnose(seen)
         now = status.make_status(cluster, _generation(found), seen, situation, problems, before)
         around = Around(
@@ -122,7 +122,8 @@ class Keeper:
         )
         # What was seen is kept before anything is done about it.
         await self._write(found, before, now)
-        done, failed = await act(self._kube, self._namespace, make_plan(cluster, around, seen, situation))
+        plan = make_plan(cluster, around, seen, situation)
+        done, failed = await act(self._kube, self._namespace, plan, access.knowing(seen.names))
         await self._tell(found, before, now, done, failed)
         self._metrics.told(self._namespace, self._name, now)
         return self._is_well(now, situation, done, failed)
@@ -132,6 +133,20 @@ class Keeper:
     ) -> bool:
         ready = next(each.status for each in now.conditions if each.type == "Ready")
         return ready == "True" and situation is Situation.JOINED and not done and not failed
+
+    async def _read(self, found: Object) -> tuple[TxLogCluster | None, Access, list[str]]:
+        """What is kept true: the newest manifest, or, while something is wrong with it or with its Secrets, the last
+        one that was right; how its masters are spoken with; and what is wrong."""
+        cluster, problems = read(found)
+        if cluster is not None:
+            access, problems = await self._securing.look(cluster)
+            if not problems:
+                return cluster, access, problems
+        cluster = await self._accepted()
+        if cluster is None:
+            return None, Access(), problems
+        access, _ = await self._securing.look(cluster)
+        return cluster, access, problems
 
     async def _accepted(self) -> TxLogCluster | None:
         """The last valid one of this resource."""

@@ -53,6 +53,7 @@ class Resource:
 KINDS: Final[Mapping[str, Resource]] = {
     "ConfigMap": Resource("v1", "configmaps"),
     "Service": Resource("v1", "services"),
+    "Secret": Resource("v1", "secrets"),
     "Pod": Resource("v1", "pods"),
     "Event": Resource("v1", "events"),
     "PersistentVolumeClaim": Resource("v1", "persistentvolumeclaims"),

@@ -75,6 +75,8 @@ class Observation:
     schedules: tuple[Object, ...] = ()
     jobs: Mapping[str, Pod] = field(default_factory=dict)
     listeners: Mapping[str, tuple[str, Heard | None]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """By URL, the host that the certificate of a master must name; empty where they speak plainly."""
 
     @property
     def heard(self) -> dict[str, Heard]:

@@ -15,11 +15,12 @@ from txlog.operator.build import jobs as of_jobs
 from txlog.operator.build import masters as of_masters
 from txlog.operator.build import pipeline as of_pipeline
 from txlog.operator.build import workers as of_workers
-from txlog.operator.build.common import MASTER_PORT, Object
+from txlog.operator.build.common import MASTER_PORT, Object, door_url, scheme
 from txlog.operator.kube import Kube
 from txlog.operator.names import GROUP, Names
 from txlog.operator.observation import Ended, Heard, Observation, Pod
 from txlog.operator.plan import OWNED, index_of
+from txlog.operator.securing import Access
 
 ANSWER_S: Final = 2.0
 CONNECT_S: Final = 1.0
@@ -30,9 +31,11 @@ NOTHING: Final[dict[str, Any]] = {}
 T = TypeVar("T")
 
 
-async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] = time.time) -> Observation:
-    """Everything at once. :class:`~txlog.operator.kube.ApiError` when the API server cannot be asked: without it
-    nothing can be done either."""
+async def observe(
+    kube: Kube, cluster: TxLogCluster, access: Access, clock: Callable[[], float] = time.time
+) -> Observation:
+    """Everything at once; masters are asked by ``access``. :class:`~txlog.operator.kube.ApiError` when the API server
+    cannot be asked: without it nothing can be done either."""
     names, namespace = Names(cluster), cluster.metadata.namespace
     ours = {"app.kubernetes.io/name": "txlog", "app.kubernetes.io/instance": cluster.metadata.name}
     kinds = ("Pod", *OWNED, *KEPT)
@@ -50,8 +53,11 @@ async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] 
     nodes = [f"{cluster.data_center}-{index}" for index in range(1, count + 1)]
     mine = _pods(pods, of_masters.COMPONENT)
     masters = {node: pod for node in nodes if (pod := mine.get(names.master_pod(index_of(node)))) is not None}
-    urls = {node: _url(pod.ip) for node, pod in masters.items() if pod.ip}
-    answers = await ask_all(urls)
+    urls = {node: _url(scheme(cluster), pod.ip) for node, pod in masters.items() if pod.ip}
+    secured = scheme(cluster) == "https"
+    hosts = {url: names.master_host(index_of(node)) for node, url in urls.items()} if secured else {}
+    access = access.knowing(hosts)
+    answers = await ask_all(urls, access)
     heard = {node: answers.get(node) for node in nodes}
     return Observation(
         now=clock(),
@@ -64,28 +70,34 @@ async def observe(kube: Kube, cluster: TxLogCluster, clock: Callable[[], float] 
         works=(*backups, *restores),
         schedules=tuple(schedules),
         jobs={**_pods(pods, of_jobs.COMPONENT, "job-name"), **_pods(pods, of_jobs.DUTY, "job-name")},
-        listeners=await _listeners(cluster, masters, heard, urls),
+        listeners=await _listeners(cluster, masters, heard, urls, access),
+        names=hosts,
     )
 
 
-def _url(ip: str) -> str:
-    return f"http://{f'[{ip}]' if ':' in ip else ip}:{MASTER_PORT}"
+def _url(how: str, ip: str) -> str:
+    return f"{how}://{f'[{ip}]' if ':' in ip else ip}:{MASTER_PORT}"
 
 
 async def _listeners(
-    cluster: TxLogCluster, pods: Mapping[str, Pod], heard: Mapping[str, Heard | None], urls: Mapping[str, str]
+    cluster: TxLogCluster,
+    pods: Mapping[str, Pod],
+    heard: Mapping[str, Heard | None],
+    urls: Mapping[str, str],
+    access: Access,
 ) -> dict[str, tuple[str, Heard | None]]:
     """All masters, while somebody is gone for certain and not back: they may wait for it."""
     gone = [end for pod in pods.values() for end in pod.ended if not _is_back(heard.get(end.node), end)]
     if not gone:
         return {}
     others = {
-        node: f"http://{peer.address_of(index)}"
+        node: url
         for peer in cluster.spec.peers
         if peer.name != cluster.data_center
         for index, node in enumerate(peer.nodes, 1)
+        if (url := door_url(cluster, peer, index)) is not None
     }
-    answers = await ask_all(others)
+    answers = await ask_all(others, access)
     found = {node: (url, heard[node]) for node, url in urls.items()}
     return found | {node: (url, answers[node]) for node, url in others.items()}
 
@@ -97,17 +109,17 @@ def _is_back(heard: Heard | None, ended: Ended) -> bool:
 # -- masters
 
 
-async def ask_all(urls: Mapping[str, str]) -> dict[str, Heard | None]:
+async def ask_all(urls: Mapping[str, str], access: Access) -> dict[str, Heard | None]:
     """By node id. None for one that does not answer, or answers as another one."""
-    answers = await asyncio.gather(*(asyncio.to_thread(ask, url) for url in urls.values()))
+    answers = await asyncio.gather(*(asyncio.to_thread(ask, url, access) for url in urls.values()))
     return {
         node: answer if answer is not None and answer.status.node == node else None
         for node, answer in zip(urls, answers, strict=True)
     }
 
 
-def ask(url: str) -> Heard | None:
-    with MasterClient(url, ANSWER_S, connect_s=CONNECT_S) as client:
+def ask(url: str, access: Access) -> Heard | None:
+    with access.client(url, ANSWER_S, CONNECT_S) as client:
         try:
             status = client.status()
         except TxLogError:

@@ -23,7 +23,7 @@ from txlog.operator.actions import (
     Tell,
 )
 from txlog.operator.build import Around, Object, jobs, objects, pipeline
-from txlog.operator.build.common import labels
+from txlog.operator.build.common import labels, meeting_address
 from txlog.operator.diagnose import APART, Situation
 from txlog.operator.names import GROUP, Names, digest
 from txlog.operator.observation import Heard, Observation
@@ -197,7 +197,7 @@ def _named(cluster: TxLogCluster, seen: Observation) -> Iterator[Action]:
     own = cluster.own_peer
     new = next((node for node in own.nodes if node not in known), None)
     if new is not None:
-        address = f"http://{own.address_of(index_of(new))}"
+        address = f"http://{meeting_address(cluster, own, index_of(new))}"
         yield NameMaster(seen.urls[asked], new, own.name, address, own.vote_weight)
 
 

@@ -29,13 +29,13 @@ def read(found: Object) -> tuple[TxLogCluster | None, list[str]]:
 
 
 def refusals(cluster: TxLogCluster) -> list[str]:
-    spec, later = cluster.spec, "does not act on Kubernetes yet; leave it out"
-    asked = {
-        "spec.security.tlsSecretRef": spec.security.tls_secret_ref,
-        "spec.security.peerTlsSecretRef": spec.security.peer_tls_secret_ref,
-        "spec.security.users": spec.security.users,
-    }
-    found = [f"{field} {later}" for field, value in asked.items() if value is not None]
+    spec = cluster.spec
+    found = []
+    if spec.security.tls_secret_ref is not None and spec.security.peer_tls_secret_ref is None:
+        found.append(
+            "spec.security.tlsSecretRef needs peerTlsSecretRef beside it: what clients send would go on to"
+            " other masters plainly"
+        )
     if spec.pipeline.mode == "executors":
         found.append("spec.pipeline.mode: executors does not act on Kubernetes yet; expected local")
     if spec.backup is not None and spec.backup.target.folder is not None and not spec.backup.target.folder.claim_name:
@@ -46,7 +46,7 @@ def refusals(cluster: TxLogCluster) -> list[str]:
         found.append(f"spec.workers.engine: {spec.workers.engine} does not run on Kubernetes yet; name it as external")
     for at, worker in enumerate(spec.workers.external or []):
         if worker.secret_ref is not None:
-            found.append(f"spec.workers.external[{at}].secretRef {later}")
+            found.append(f"spec.workers.external[{at}].secretRef does not act on Kubernetes yet; leave it out")
     return found
 
 

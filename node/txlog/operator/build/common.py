@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from txlog.config.cluster import Resources, TxLogCluster
+from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, Peer, Resources, TxLogCluster
 from txlog.config.process import LastSeen
 from txlog.config.values import quantity_text
 from txlog.operator.names import GROUP, Names
@@ -15,7 +15,9 @@ from txlog.operator.names import GROUP, Names
 Object = dict[str, Any]
 """One object of Kubernetes."""
 
-MASTER_PORT: Final = 7300
+MASTER_PORT: Final = PEER_PORT
+MEETING_PORT: Final = SECURED_PEER_PORT
+"""Of a master with certificates for the others; nothing else is answered there."""
 WORKER_PORT: Final = 7878
 USER: Final = 1000
 """Of every process; its volumes belong to the group of this number."""
@@ -23,6 +25,14 @@ CONFIG: Final = Path("/etc/txlog")
 TOKEN: Final = Path("/etc/txlog-peers")
 DATA: Final = Path("/var/lib/txlog")
 SECRETS: Final = Path("/etc/txlog-secrets")
+OWN: Final = Path("/etc/txlog-own")
+"""What processes that ask masters are given: what they show, and whom they believe."""
+TOKEN_FILE: Final = "TXLOG_TOKEN_FILE"
+CA_FILE: Final = "TXLOG_CA_FILE"
+"""As :mod:`txlog.client` reads them."""
+USERS_KEY: Final = "users"
+OWN_TOKEN_KEY: Final = "own-token"
+AUTHORITY_KEY: Final = "ca.crt"
 MANAGER: Final = "txlog-operator"
 
 
@@ -131,11 +141,62 @@ def claim(name: str, size: int, storage_class: str | None, template: Mapping[str
     }
 
 
+def scheme(cluster: TxLogCluster) -> str:
+    """How clients speak to its masters."""
+    return "https" if cluster.spec.security.tls_secret_ref is not None else "http"
+
+
+def is_secured(cluster: TxLogCluster) -> bool:
+    """Whether masters know each other by certificates, and meet at a port of their own."""
+    return cluster.spec.security.peer_tls_secret_ref is not None
+
+
 def master_urls(cluster: TxLogCluster) -> list[str]:
     """Of this data centre's masters, from inside this Kubernetes cluster."""
     names = Names(cluster)
     count = cluster.own_peer.masters
-    return [f"http://{names.master_host(index)}:{MASTER_PORT}" for index in range(1, count + 1)]
+    return [f"{scheme(cluster)}://{names.master_host(index)}:{MASTER_PORT}" for index in range(1, count + 1)]
+
+
+def meeting_address(cluster: TxLogCluster, peer: Peer, index: int) -> str:
+    """``host:port`` where masters of other data centres come to that one."""
+    return peer.address_of(index, MEETING_PORT if is_secured(cluster) else MASTER_PORT)
+
+
+def door_url(cluster: TxLogCluster, peer: Peer, index: int) -> str | None:
+    """Where that master of another data centre takes requests, as far as the manifest says it: its address, or, where
+    that leads to the masters' own port, port 7300 of the same host. None when the address names a port of its own."""
+    if not is_secured(cluster):
+        return f"{scheme(cluster)}://{peer.address_of(index)}"
+    return None if ":" in peer.address else f"{scheme(cluster)}://{peer.address_of(index)}"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a container is given so that masters let it in, and so that it knows them: nothing where they ask for
+    nothing. Of the certificates' Secret it gets the authority alone, of the users' its own token."""
+
+    env: list[Object] = field(default_factory=list)
+    mounts: list[Object] = field(default_factory=list)
+    volumes: list[Object] = field(default_factory=list)
+
+
+def own_access(cluster: TxLogCluster) -> Own:
+    security, env, sources = cluster.spec.security, [], []
+    if security.users is not None:
+        env.append({"name": TOKEN_FILE, "value": str(OWN / OWN_TOKEN_KEY)})
+        sources.append(_one_key(security.users.secret_ref.name, OWN_TOKEN_KEY))
+    if security.tls_secret_ref is not None:
+        env.append({"name": CA_FILE, "value": str(OWN / AUTHORITY_KEY)})
+        sources.append(_one_key(security.tls_secret_ref.name, AUTHORITY_KEY))
+    if not sources:
+        return Own()
+    mount = {"name": "own", "mountPath": str(OWN), "readOnly": True}
+    return Own(env, [mount], [{"name": "own", "projected": {"sources": sources}}])
+
+
+def _one_key(secret: str, key: str) -> Object:
+    return {"secret": {"name": secret, "items": [{"key": key, "path": key}]}}
 
 
 def worker_url(cluster: TxLogCluster, index: int) -> str:

@@ -20,6 +20,7 @@ from txlog.operator.build.common import (
     labels,
     made,
     master_urls,
+    own_access,
     pod_spec,
 )
 from txlog.operator.names import Names
@@ -84,9 +85,9 @@ def duty_command(*way: str) -> list[str]:
 
 def job(cluster: TxLogCluster, around: Around, name: str, command: Sequence[str]) -> Object:
     component = DUTY if command[2] == DUTY_PROGRAM else COMPONENT
-    names, backup = Names(cluster), cluster.spec.backup
-    mounts = [{"name": "config", "mountPath": str(CONFIG), "readOnly": True}, TMP]
-    volumes: list[Object] = [{"name": "config", "configMap": {"name": names.jobs}}]
+    names, backup, own = Names(cluster), cluster.spec.backup, own_access(cluster)
+    mounts = [{"name": "config", "mountPath": str(CONFIG), "readOnly": True}, *own.mounts, TMP]
+    volumes: list[Object] = [{"name": "config", "configMap": {"name": names.jobs}}, *own.volumes]
     if backup is None:
         mounts.append({"name": "backups", "mountPath": str(BACKUPS)})
         volumes.append({"name": "backups", "persistentVolumeClaim": {"claimName": names.split_backups}})
@@ -102,7 +103,7 @@ def job(cluster: TxLogCluster, around: Around, name: str, command: Sequence[str]
         around,
         component,
         [*command, f"--answer={ANSWER}"],
-        env=[{"name": "HOME", "value": "/tmp"}],
+        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
         terminationMessagePath=ANSWER,
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,

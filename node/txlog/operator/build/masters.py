@@ -13,16 +13,22 @@ from txlog.operator.build.common import (
     CONFIG,
     DATA,
     MASTER_PORT,
+    MEETING_PORT,
+    OWN_TOKEN_KEY,
     TMP,
     TOKEN,
+    USERS_KEY,
     Around,
     Object,
     claim,
     container,
+    is_secured,
     labels,
     made,
+    meeting_address,
     pod_spec,
     resources_of,
+    scheme,
     selector,
     worker_url,
 )
@@ -30,6 +36,9 @@ from txlog.operator.names import GROUP, Names, digest
 
 COMPONENT: Final = "master"
 TOKEN_KEY: Final = "token"
+USERS: Final = Path("/etc/txlog-users")
+TLS: Final = Path("/etc/txlog-tls")
+PEER_TLS: Final = Path("/etc/txlog-peer-tls")
 IDENTITY: Final = Path("/dev/termination-log")
 """Each container has its own, and its end shows it: that proves which process is gone."""
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
@@ -73,8 +82,8 @@ def config_of(cluster: TxLogCluster, node: str, around: Around) -> NodeConfig:
 
     def url_of(peer: Peer, index: int) -> str:
         if peer.name == cluster.data_center:
-            return f"http://{names.master_host(index)}:{MASTER_PORT}"
-        return f"http://{peer.address_of(index)}"
+            return f"http://{names.master_host(index)}:{MEETING_PORT if is_secured(cluster) else MASTER_PORT}"
+        return f"http://{meeting_address(cluster, peer, index)}"
 
     return node_config(
         cluster,
@@ -87,7 +96,34 @@ def config_of(cluster: TxLogCluster, node: str, around: Around) -> NodeConfig:
         host="0.0.0.0",
         last_seen=around.last_seen.get(node),
         identity_file=IDENTITY,
+        **_security_of(cluster),
     )
+
+
+def _security_of(cluster: TxLogCluster) -> dict[str, Any]:
+    """What a master's configuration says of it."""
+    security, found = cluster.spec.security, dict[str, Any]()
+    if security.users is not None:
+        found |= {"users_file": USERS / USERS_KEY, "own_token_file": USERS / OWN_TOKEN_KEY}
+    if security.tls_secret_ref is not None:
+        found["tls_folder"] = TLS
+    if security.peer_tls_secret_ref is not None:
+        found |= {"peer_tls_folder": PEER_TLS, "peer_port": MEETING_PORT}
+    return found
+
+
+def _secret_volumes(cluster: TxLogCluster) -> list[tuple[str, Path, str]]:
+    """Name, folder and Secret of each. Whole folders, never single files of them: what is in those is not renewed."""
+    security = cluster.spec.security
+    token, users = security.peer_token_secret_ref, security.users
+    found = [("peer-token", TOKEN, token.name if token else Names(cluster).peer_token)]
+    if users is not None:
+        found.append(("users", USERS, users.secret_ref.name))
+    if security.tls_secret_ref is not None:
+        found.append(("tls", TLS, security.tls_secret_ref.name))
+    if security.peer_tls_secret_ref is not None:
+        found.append(("peer-tls", PEER_TLS, security.peer_tls_secret_ref.name))
+    return found
 
 
 def restart_hash(cluster: TxLogCluster, around: Around) -> str:
@@ -144,8 +180,7 @@ def stateful_set(cluster: TxLogCluster, around: Around) -> Object:
 
 
 def _pod(cluster: TxLogCluster, around: Around) -> Object:
-    names = Names(cluster)
-    token = cluster.spec.security.peer_token_secret_ref
+    names, secrets = Names(cluster), _secret_volumes(cluster)
     command = ["python", "-m", "txlog.server", f"--config={CONFIG}/{cluster.data_center}-$(TXLOG_INDEX).json"]
     master = container(
         cluster,
@@ -153,24 +188,24 @@ def _pod(cluster: TxLogCluster, around: Around) -> Object:
         COMPONENT,
         command,
         env=[_field("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")],
-        ports=[{"name": "http", "containerPort": MASTER_PORT}],
+        ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster)],
         resources=resources_of(cluster.spec.masters.resources),
-        startupProbe=_probe("startup", periodSeconds=1, failureThreshold=600),
-        livenessProbe=_probe("live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
-        readinessProbe=_probe("ready", periodSeconds=1, timeoutSeconds=2, failureThreshold=2),
+        startupProbe=_probe(cluster, "startup", periodSeconds=1, failureThreshold=600),
+        livenessProbe=_probe(cluster, "live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        readinessProbe=_probe(cluster, "ready", periodSeconds=1, timeoutSeconds=2, failureThreshold=2),
         lifecycle={"preStop": {"exec": {"command": ["sleep", str(DRAIN_S)]}}},
         terminationMessagePath=str(IDENTITY),
         terminationMessagePolicy="File",
         volumeMounts=[
             {"name": "journal", "mountPath": str(DATA)},
             {"name": "config", "mountPath": str(CONFIG), "readOnly": True},
-            {"name": "peer-token", "mountPath": str(TOKEN), "readOnly": True},
+            *({"name": name, "mountPath": str(folder), "readOnly": True} for name, folder, _ in secrets),
             TMP,
         ],
     )
     volumes = [
         {"name": "config", "configMap": {"name": names.master_hosts}},
-        {"name": "peer-token", "secret": {"secretName": token.name if token else names.peer_token}},
+        *({"name": name, "secret": {"secretName": secret}} for name, _, secret in secrets),
     ]
     return pod_spec(
         [master],
@@ -192,8 +227,15 @@ def stop_s(cluster: TxLogCluster) -> int:
     return max(STOP_S_MIN, math.ceil(cluster.spec.leave_timeout / 1000 + STOP_MASTER_S) + DRAIN_S)
 
 
-def _probe(kind: str, **times: int) -> Object:
-    return {"httpGet": {"path": f"/health/{kind}", "port": "http"}, **times}
+def _probe(cluster: TxLogCluster, kind: str, **times: int) -> Object:
+    """The kubelet looks at no certificate: it may be anybody's."""
+    speaks = {"scheme": "HTTPS"} if scheme(cluster) == "https" else {}
+    return {"httpGet": {"path": f"/health/{kind}", "port": "http", **speaks}, **times}
+
+
+def _ports(cluster: TxLogCluster) -> list[tuple[str, int]]:
+    """Of a pod, by name: that of clients, and where masters with certificates meet."""
+    return [("http", MASTER_PORT), *([("peers", MEETING_PORT)] if is_secured(cluster) else [])]
 
 
 def _field(name: str, path: str) -> Object:
@@ -203,9 +245,9 @@ def _field(name: str, path: str) -> Object:
 def services(cluster: TxLogCluster, around: Around) -> list[Object]:
     """One for names, which peers need before anybody is ready; one for clients."""
     names = Names(cluster)
-    ports = [{"name": "http", "port": MASTER_PORT, "targetPort": "http"}]
-    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports}
-    hosts = {"clusterIP": "None", "publishNotReadyAddresses": True, **select}
+    ports = [{"name": name, "port": port, "targetPort": name} for name, port in _ports(cluster)]
+    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports[:1]}
+    hosts = {"clusterIP": "None", "publishNotReadyAddresses": True, **select, "ports": ports}
     return [
         made(cluster, around, "v1", "Service", names.master_hosts, COMPONENT, spec=hosts),
         made(cluster, around, "v1", "Service", names.clients, COMPONENT, spec={"type": "ClusterIP", **select}),

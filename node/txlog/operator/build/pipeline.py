@@ -17,6 +17,7 @@ from txlog.operator.build.common import (
     labels,
     made,
     master_urls,
+    own_access,
     pod_spec,
     resources_of,
     worker_url,
@@ -63,20 +64,22 @@ def job(cluster: TxLogCluster, around: Around) -> Object:
 
 
 def _pod(cluster: TxLogCluster, around: Around, config: str) -> Object:
+    own = own_access(cluster)
     driver = container(
         cluster,
         around,
         COMPONENT,
         ["python", "-m", "txlog.pipeline", f"--config={CONFIG}/{FILE}"],
         workingDir=str(SCRATCH),
-        env=[{"name": "HOME", "value": "/tmp"}, {"name": "SPARK_LOCAL_IP", "value": "127.0.0.1"}],
+        env=[{"name": "HOME", "value": "/tmp"}, {"name": "SPARK_LOCAL_IP", "value": "127.0.0.1"}, *own.env],
         resources=resources_of(cluster.spec.pipeline.resources),
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
             {"name": "config", "mountPath": str(CONFIG), "readOnly": True},
             {"name": "scratch", "mountPath": str(SCRATCH)},
+            *own.mounts,
             TMP,
         ],
     )
     volumes = [{"name": "config", "configMap": {"name": config}}, {"name": "scratch", "emptyDir": {}}]
-    return pod_spec([driver], volumes, restartPolicy="OnFailure", terminationGracePeriodSeconds=STOP_S)
+    return pod_spec([driver], [*volumes, *own.volumes], restartPolicy="OnFailure", terminationGracePeriodSeconds=STOP_S)
