@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
@@ -86,11 +88,20 @@ class ManualClock:
 
 
 class LossyTransport:
-    """Loses the answer to chosen update requests, counted from 1; those in ``late`` are not even delivered yet."""
+    """Loses the answer to chosen update requests, counted from 1; those in ``late`` are not even delivered yet.
+    ``update_path``: where the store takes updates."""
 
-    def __init__(self, url: str, *, answer_lost: set[int] = frozenset(), late: set[int] = frozenset()) -> None:  # type: ignore[assignment]
+    def __init__(
+        self,
+        url: str,
+        *,
+        answer_lost: Collection[int] = (),
+        late: Collection[int] = (),
+        update_path: str = "/update",
+    ) -> None:
         self._http = HttpTransport(url)
         self.url = url
+        self.update_path = update_path
         self.answer_lost, self.late = answer_lost, late
         self.updates = 0
         self.waiting: list[WorkerRequest] = []
@@ -98,7 +109,7 @@ class LossyTransport:
 
     def send(self, request: WorkerRequest) -> WorkerResponse:
         self.sent.append(request)
-        if request.path != "/update":
+        if request.path != self.update_path:
             return self._http.send(request)
         self.updates += 1
         if self.updates in self.late:

@@ -1,21 +1,48 @@
-"""Whatever is lost, repeated, killed or restored: every entry is in the worker once, and the marker tells the truth."""
+"""Whatever is lost, repeated, killed or restored: every entry is in the worker once, and the marker tells the truth. On
+a real store of every engine; what is about locks, on those that have them.
+"""
 
 from __future__ import annotations
 
 import random
 import shutil
 import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import pytest
+from engines import ALL, LOCKING, SERIAL
 from log_in_memory import COUNT, LossyTransport, ManualClock, MemoryLog
-from oxigraph_process import ADAPTER, OxigraphProcess
+from store_process import StoreProcess, swift_folder
 
 from txlog.apply import Held, Outcome, State, apply_up_to
+from txlog.workers import OxigraphAdapter
 from txlog.workers.base import MarkerPosition, Unreachable
 from txlog.workers.transport import HttpTransport
 
 
-def counter(worker: OxigraphProcess) -> list[str]:
+@pytest.fixture(scope="module", params=ALL)
+def running(request: pytest.FixtureRequest) -> Iterator[StoreProcess]:
+    with swift_folder() as folder:
+        process: StoreProcess = request.param(folder / "worker")
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def worker(running: StoreProcess) -> StoreProcess:
+    running.clear()
+    return running
+
+
+locking = pytest.mark.parametrize("running", LOCKING, indirect=True)
+
+
+def lossy(worker: StoreProcess, *, answer_lost: Collection[int] = (), late: Collection[int] = ()) -> LossyTransport:
+    return LossyTransport(worker.url, answer_lost=answer_lost, late=late, update_path=worker.update_path)
+
+
+def counter(worker: StoreProcess) -> list[str]:
     return worker.select("SELECT ?v { <urn:counter> <urn:value> ?v }")
 
 
@@ -27,47 +54,47 @@ def counting_log(count: int) -> MemoryLog:
     return log
 
 
-def assert_at(worker: OxigraphProcess, log: MemoryLog, index: int) -> None:
+def assert_at(worker: StoreProcess, log: MemoryLog, index: int) -> None:
     """The only thing of ours in the worker is the marker of this index."""
     system = worker.system()
     assert [(m.position.index, m.position.hash) for m in system.markers] == [(index, log.hashes[index])]
     assert not system.claims
 
 
-def test_from_nothing_to_the_end_and_again(worker: OxigraphProcess) -> None:
+def test_from_nothing_to_the_end_and_again(worker: StoreProcess) -> None:
     log = counting_log(30)
-    first = apply_up_to(ADAPTER, worker.transport, log, 31, epoch=3)
+    first = apply_up_to(worker.adapter, worker.transport, log, 31, epoch=3)
     assert (first.state, first.applied, first.error) == (State.WORKING, 31, None)
     assert first.position is not None
     assert first.position.position.epoch == 3
-    again = apply_up_to(ADAPTER, worker.transport, log, 31)
+    again = apply_up_to(worker.adapter, worker.transport, log, 31)
     assert (again.state, again.applied, again.position) == (State.WORKING, 0, first.position)
     assert counter(worker) == ["30"]
     assert_at(worker, log, 31)
 
 
-def test_a_replayed_batch_changes_nothing(worker: OxigraphProcess) -> None:
+def test_a_replayed_batch_changes_nothing(worker: StoreProcess) -> None:
     log = counting_log(20)
-    old = apply_up_to(ADAPTER, worker.transport, log, 5).position
-    apply_up_to(ADAPTER, worker.transport, log, 15)
-    replayed = apply_up_to(ADAPTER, worker.transport, log, 15, cached=old)
+    old = apply_up_to(worker.adapter, worker.transport, log, 5).position
+    apply_up_to(worker.adapter, worker.transport, log, 15)
+    replayed = apply_up_to(worker.adapter, worker.transport, log, 15, cached=old)
     assert (replayed.state, replayed.applied) == (State.WORKING, 0)
-    further = apply_up_to(ADAPTER, worker.transport, log, 21, cached=old)
+    further = apply_up_to(worker.adapter, worker.transport, log, 21, cached=old)
     assert (further.state, further.applied) == (State.WORKING, 6)
     assert counter(worker) == ["20"]
     assert_at(worker, log, 21)
 
 
-def test_a_wrong_cached_position_is_not_believed_even_with_nothing_to_do(worker: OxigraphProcess) -> None:
+def test_a_wrong_cached_position_is_not_believed_even_with_nothing_to_do(worker: StoreProcess) -> None:
     log = counting_log(5)
-    apply_up_to(ADAPTER, worker.transport, log, 3)
-    outcome = apply_up_to(ADAPTER, worker.transport, log, 6, cached=MarkerPosition(log.position(6), 0))
+    apply_up_to(worker.adapter, worker.transport, log, 3)
+    outcome = apply_up_to(worker.adapter, worker.transport, log, 6, cached=MarkerPosition(log.position(6), 0))
     assert (outcome.state, outcome.applied) == (State.WORKING, 3)
     assert counter(worker) == ["5"]
 
 
-def test_two_appliers_at_once_on_one_worker(worker: OxigraphProcess) -> None:
-    log = counting_log(600)
+def test_two_appliers_at_once_on_one_worker(worker: StoreProcess) -> None:
+    log = counting_log(600 // worker.slow)
     faults: list[Outcome] = []
     start = threading.Barrier(2)
 
@@ -80,7 +107,7 @@ def test_two_appliers_at_once_on_one_worker(worker: OxigraphProcess) -> None:
             while cached is None or cached.position.index < log.end:
                 upto = min(log.end, (cached.position.index if cached else 0) + chance.randint(1, 25))
                 outcome = apply_up_to(
-                    ADAPTER,
+                    worker.adapter,
                     transport,
                     log,
                     upto,
@@ -99,20 +126,20 @@ def test_two_appliers_at_once_on_one_worker(worker: OxigraphProcess) -> None:
     for thread in threads:
         thread.join(100)
     assert not faults
-    assert counter(worker) == ["600"]
+    assert counter(worker) == [str(log.end - 1)]
     assert_at(worker, log, log.end)
 
 
-def test_two_appliers_at_once_on_an_empty_worker(worker: OxigraphProcess) -> None:
+def test_two_appliers_at_once_on_an_empty_worker(worker: StoreProcess) -> None:
     log = counting_log(3)
-    for _ in range(25):
+    for _ in range(-(-25 // worker.slow)):
         start = threading.Barrier(2)
         outcomes: list[Outcome] = []
 
         def applier(upto: int, start: threading.Barrier = start, outcomes: list[Outcome] = outcomes) -> None:
             with HttpTransport(worker.url) as transport:
                 start.wait()
-                outcomes.append(apply_up_to(ADAPTER, transport, log, upto))
+                outcomes.append(apply_up_to(worker.adapter, transport, log, upto))
 
         threads = [threading.Thread(target=applier, args=(upto,)) for upto in (2, 4)]
         for thread in threads:
@@ -122,20 +149,20 @@ def test_two_appliers_at_once_on_an_empty_worker(worker: OxigraphProcess) -> Non
         assert [o.state for o in outcomes] == [State.WORKING] * 2
         assert counter(worker) == ["3"]
         assert_at(worker, log, 4)
-        assert worker.update("DROP ALL").ok
+        worker.clear()
 
 
-def test_kill_9_of_the_worker_in_a_stream(worker: OxigraphProcess) -> None:
+def test_kill_9_of_the_worker_in_a_stream(worker: StoreProcess) -> None:
     log = MemoryLog()
-    for n in range(20_000):
+    for n in range(20_000 // worker.slow):
         log.add(f"<urn:s:{n}> <urn:p> <urn:o> <urn:g:{n % 3}> .")
     held: Held | None = None
-    for seed in range(6):
+    for seed in range(6 if worker.slow == 1 else 2):
         chance = random.Random(seed)
         killer = threading.Timer(chance.uniform(0.02, 0.4), worker.process.kill)
         killer.start()
         outcome = apply_up_to(
-            ADAPTER,
+            worker.adapter,
             worker.transport,
             log,
             log.end,
@@ -151,109 +178,138 @@ def test_kill_9_of_the_worker_in_a_stream(worker: OxigraphProcess) -> None:
         markers = worker.system().markers
         index = markers[0].position.index if markers else 0
         assert len(markers) <= 1
-        assert len(worker.quads()) == index
+        assert len(worker.data()) == index
         if outcome.state is State.UNREACHABLE:
             assert outcome.applied <= index
     # And the next one goes on at once: nobody else can have the lock that the killed request left.
-    rest = apply_up_to(ADAPTER, worker.transport, log, log.end, budget_s=60, held=held)
+    rest = apply_up_to(worker.adapter, worker.transport, log, log.end, budget_s=60, held=held)
     assert rest.state is State.WORKING
-    assert len(worker.quads()) == log.end
+    assert len(worker.data()) == log.end
     assert_at(worker, log, log.end)
 
 
-def test_a_worker_restored_from_an_older_copy_of_its_folder(worker: OxigraphProcess, tmp_path: Path) -> None:
+def test_a_worker_restored_from_an_older_copy_of_its_folder(worker: StoreProcess, tmp_path: Path) -> None:
     log = counting_log(50)
-    apply_up_to(ADAPTER, worker.transport, log, 20)
+    apply_up_to(worker.adapter, worker.transport, log, 20)
     worker.kill()
     shutil.copytree(worker.folder, tmp_path / "copy")
     worker.start()
-    newest = apply_up_to(ADAPTER, worker.transport, log, 40).position
+    newest = apply_up_to(worker.adapter, worker.transport, log, 40).position
     worker.kill()
     shutil.rmtree(worker.folder)
     shutil.copytree(tmp_path / "copy", worker.folder)
     worker.start()
-    outcome = apply_up_to(ADAPTER, worker.transport, log, 51, cached=newest)
+    outcome = apply_up_to(worker.adapter, worker.transport, log, 51, cached=newest)
     assert (outcome.state, outcome.applied) == (State.WORKING, 31)
     assert counter(worker) == ["50"]
     assert_at(worker, log, 51)
 
 
-def test_a_request_without_an_answer_that_was_carried_out(worker: OxigraphProcess) -> None:
+def test_a_request_without_an_answer_that_was_carried_out(worker: StoreProcess) -> None:
     log = counting_log(40)
-    for lost in range(1, 8):
-        transport = LossyTransport(worker.url, answer_lost={lost})
+    for lost in range(1, 8 if worker.slow == 1 else 5):
+        transport = lossy(worker, answer_lost={lost})
         outcome = apply_up_to(
-            ADAPTER, transport, log, log.end, merge_max_transactions=10, takeover_s=0.05, clock=ManualClock()
+            worker.adapter, transport, log, log.end, merge_max_transactions=10, takeover_s=0.05, clock=ManualClock()
         )
         held = outcome.held
         clock = ManualClock()
         while outcome.state is State.UNREACHABLE or outcome.error:
-            outcome = apply_up_to(ADAPTER, worker.transport, log, log.end, held=held, takeover_s=0.05, clock=clock)
+            outcome = apply_up_to(
+                worker.adapter, worker.transport, log, log.end, held=held, takeover_s=0.05, clock=clock
+            )
             held = outcome.held
         assert outcome.state is State.WORKING
         assert counter(worker) == ["40"]
         assert_at(worker, log, log.end)
-        assert worker.update("DROP ALL").ok
+        worker.clear()
 
 
-def test_a_request_without_an_answer_that_is_still_under_way(worker: OxigraphProcess) -> None:
+@pytest.mark.parametrize("running", SERIAL, indirect=True)
+def test_a_request_that_comes_late_to_an_engine_without_locks(worker: StoreProcess) -> None:
+    log = counting_log(12)
+    transport = lossy(worker, late={1})
+    assert apply_up_to(worker.adapter, transport, log, 5).state is State.UNREACHABLE
+    assert apply_up_to(worker.adapter, worker.transport, log, 8).applied == 8
+    assert transport.deliver() == [500], "the guard refuses it"
+    assert_at(worker, log, 8)
+    assert counter(worker) == ["7"]
+
+
+def test_an_update_that_it_refuses_alone_blocks_it_by_name(worker: StoreProcess) -> None:
+    log = counting_log(2)
+    bad = log.update("LOAD <urn:nowhere>")
+    log.update(COUNT)
+    outcome = apply_up_to(worker.adapter, worker.transport, log, log.end)
+    assert (outcome.state, outcome.applied) == (State.BLOCKED, 3)
+    assert outcome.refused is not None
+    assert outcome.refused.txid == bad.txid
+    assert counter(worker) == ["2"]
+    assert_at(worker, log, 3)
+
+
+@locking
+def test_a_request_without_an_answer_that_is_still_under_way(worker: StoreProcess) -> None:
     log = counting_log(10)
-    apply_up_to(ADAPTER, worker.transport, log, 5)
+    apply_up_to(worker.adapter, worker.transport, log, 5)
     clock = ManualClock()
-    transport = LossyTransport(worker.url, late={2})  # the claim passes, the batch hangs
-    lost = apply_up_to(ADAPTER, transport, log, 8, clock=clock)
+    transport = lossy(worker, late={2})  # the claim passes, the batch hangs
+    lost = apply_up_to(worker.adapter, transport, log, 8, clock=clock)
     assert (lost.state, lost.position) == (State.UNREACHABLE, None)
     # Whoever comes now with another batch waits: both together could not be told apart from one of them.
-    waiting = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock)
+    waiting = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock)
     assert waiting.state is State.WORKING
     assert waiting.error is not None
     assert "another applier" in waiting.error
     assert waiting.applied == 0
     assert transport.deliver() == [204]
-    done = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=waiting.held)
+    done = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock, held=waiting.held)
     assert (done.state, done.error, done.applied) == (State.WORKING, None, 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
 
-def test_our_own_request_that_takes_longer_than_any_takeover(worker: OxigraphProcess) -> None:
+@locking
+def test_our_own_request_that_takes_longer_than_any_takeover(worker: StoreProcess) -> None:
     log = counting_log(10)
-    apply_up_to(ADAPTER, worker.transport, log, 5)
+    apply_up_to(worker.adapter, worker.transport, log, 5)
     clock = ManualClock()
-    transport = LossyTransport(worker.url, late={2})
-    outcome = apply_up_to(ADAPTER, transport, log, 8, clock=clock)
+    transport = lossy(worker, late={2})
+    outcome = apply_up_to(worker.adapter, transport, log, 8, clock=clock)
     for _ in range(10):  # the connection says that it is not over: no takeover, however long it lasts
-        outcome = apply_up_to(ADAPTER, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
+        outcome = apply_up_to(worker.adapter, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
         assert (outcome.state, outcome.applied) == (State.WORKING, 0)
         assert outcome.held is not None
         assert outcome.held.ours
     assert transport.deliver() == [204]
-    outcome = apply_up_to(ADAPTER, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
+    outcome = apply_up_to(worker.adapter, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
     assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
 
-def test_our_own_request_that_never_happened(worker: OxigraphProcess) -> None:
+@locking
+def test_our_own_request_that_never_happened(worker: StoreProcess) -> None:
     log = counting_log(10)
-    transport = LossyTransport(worker.url, late={2})
-    lost = apply_up_to(ADAPTER, transport, log, 8)
+    transport = lossy(worker, late={2})
+    lost = apply_up_to(worker.adapter, transport, log, 8)
     transport.waiting.clear()  # the worker died before it read it
-    outcome = apply_up_to(ADAPTER, transport, log, 11, held=lost.held)
+    outcome = apply_up_to(worker.adapter, transport, log, 11, held=lost.held)
     assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, 11)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
 
-def test_an_applier_that_died_is_taken_over_and_cannot_come_back(worker: OxigraphProcess) -> None:
+@locking
+def test_an_applier_that_died_is_taken_over_and_cannot_come_back(worker: StoreProcess) -> None:
     log = counting_log(10)
-    apply_up_to(ADAPTER, worker.transport, log, 5)
+    apply_up_to(worker.adapter, worker.transport, log, 5)
     clock = ManualClock()
-    transport = LossyTransport(worker.url, late={2})
-    apply_up_to(ADAPTER, transport, log, 8, clock=clock)
+    transport = lossy(worker, late={2})
+    apply_up_to(worker.adapter, transport, log, 8, clock=clock)
     held: Held | None = None
     for _ in range(20):
-        outcome = apply_up_to(ADAPTER, worker.transport, log, 11, clock=clock, held=held, takeover_s=5)
+        outcome = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock, held=held, takeover_s=5)
         held = outcome.held
         if outcome.error is None:
             break
@@ -266,43 +322,42 @@ def test_an_applier_that_died_is_taken_over_and_cannot_come_back(worker: Oxigrap
     assert_at(worker, log, 11)
 
 
-def test_a_takeover_that_came_too_early_steps_back(worker: OxigraphProcess) -> None:
+@locking
+def test_a_takeover_that_came_too_early_steps_back(worker: StoreProcess) -> None:
     """The request of an owner that seemed dead lands together with the takeover."""
     log = counting_log(10)
-    apply_up_to(ADAPTER, worker.transport, log, 5)
-    slow = LossyTransport(worker.url, late={2})
-    apply_up_to(ADAPTER, slow, log, 8)
+    apply_up_to(worker.adapter, worker.transport, log, 5)
+    slow = lossy(worker, late={2})
+    apply_up_to(worker.adapter, slow, log, 8)
 
     class Together(LossyTransport):
         def send(self, request):  # type: ignore[no-untyped-def]
             if b":5:" in request.body and b":1:0>" in request.body and slow.waiting:
-                # What two overlapping requests leave behind on this engine: the writes of both.
+                # What two overlapping requests leave behind on such an engine: the writes of both.
                 assert slow.deliver() == [204]
-                after = worker.system().markers[0]
-                raised = MarkerPosition(log.position(5), 1)
-                create = ADAPTER.drop_marker(raised).body.decode().replace("DROP", "CREATE")
+                assert worker.system().markers[0].position.index == 8
                 self.sent.append(request)
-                assert after.position.index == 8
-                return self._http.send(type(request)(request.method, request.path, request.headers, create.encode()))
+                return worker.plant(MarkerPosition(log.position(5), 1))
             return super().send(request)
 
-    outcome = apply_up_to(ADAPTER, Together(worker.url), log, 11, takeover_s=0.0)
+    together = Together(worker.url, update_path=worker.update_path)
+    outcome = apply_up_to(worker.adapter, together, log, 11, takeover_s=0.0)
     assert (outcome.state, outcome.applied) == (State.WORKING, 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
 
-def test_a_worker_that_is_not_there(worker: OxigraphProcess) -> None:
+def test_a_worker_that_is_not_there(worker: StoreProcess) -> None:
     log = counting_log(3)
-    apply_up_to(ADAPTER, worker.transport, log, 2)
+    apply_up_to(worker.adapter, worker.transport, log, 2)
     worker.kill()
-    outcome = apply_up_to(ADAPTER, worker.transport, log, 4)
+    outcome = apply_up_to(worker.adapter, worker.transport, log, 4)
     assert (outcome.state, outcome.position, outcome.applied) == (State.UNREACHABLE, None, 0)
     worker.start()
-    assert apply_up_to(ADAPTER, worker.transport, log, 4, held=outcome.held).applied == 2
+    assert apply_up_to(worker.adapter, worker.transport, log, 4, held=outcome.held).applied == 2
 
 
-def test_an_error_of_the_log_is_passed_on_and_leaves_no_lock(worker: OxigraphProcess) -> None:
+def test_an_error_of_the_log_is_passed_on_and_leaves_no_lock(worker: StoreProcess) -> None:
     class Broken(MemoryLog):
         def page(self, after, upto, max_bytes, unordered=()):  # type: ignore[no-untyped-def]
             if self.asked == 1:
@@ -313,13 +368,13 @@ def test_an_error_of_the_log_is_passed_on_and_leaves_no_lock(worker: OxigraphPro
     for n in range(10):
         log.add(f"<urn:s:{n}> <urn:p> <urn:o> .")
     try:
-        apply_up_to(ADAPTER, worker.transport, log, 10, page_max_bytes=100)
+        apply_up_to(worker.adapter, worker.transport, log, 10, page_max_bytes=100)
     except ConnectionError:
         pass
     else:
         raise AssertionError("the log's fault is not the worker's")
-    assert 0 < len(worker.quads()) < 10
-    assert_at(worker, log, len(worker.quads()))
+    assert 0 < len(worker.data()) < 10
+    assert_at(worker, log, len(worker.data()))
 
 
 def test_unreachable_is_an_outcome_never_an_error() -> None:
@@ -331,4 +386,4 @@ def test_unreachable_is_an_outcome_never_an_error() -> None:
 
             raise Unreachable(self.url, "away", Fate.NOT_SENT)
 
-    assert apply_up_to(ADAPTER, Gone(), counting_log(1), 2).state is State.UNREACHABLE
+    assert apply_up_to(OxigraphAdapter(), Gone(), counting_log(1), 2).state is State.UNREACHABLE

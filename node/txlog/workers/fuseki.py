@@ -14,37 +14,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlencode
 
 from txlog.workers.base import (
-    CAPABILITIES,
     SYSTEM,
-    Capabilities,
-    Counted,
     Loading,
     Lock,
     MarkerPosition,
     Operation,
     ProbeStep,
-    SystemGraphs,
-    UnexpectedAnswer,
     Verdict,
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.canonical import canonical_lines, cleaned
-from txlog.workers.naming import loading_name, marker_name, state_name, system_of
-from txlog.workers.netting import JOIN, grouped, update_texts
+from txlog.workers.canonical import canonical_lines
+from txlog.workers.marked import ANYTHING, TRIP, TRIPLE, MarkedAdapter, enter
+from txlog.workers.naming import marker_name, state_name
+from txlog.workers.netting import JOIN, update_texts
+from txlog.workers.protocol import NOT_OURS, TRUE
 
-_UPDATE: Final = {"Content-Type": "application/sparql-update"}
-_TERM: Final = f"<{SYSTEM}>"
-_TRIPLE: Final = f"{_TERM} {_TERM} {_TERM}"
-_TRIP: Final = f"<{SYSTEM}:trip>"
-_FAIL: Final = f"INSERT {{ }} WHERE {{ GRAPH {_TRIP} {{ ?s ?p ?service }} SERVICE ?service {{ ?a ?b ?c }} }}"
-_NOT_OURS: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
-_ANYTHING: Final = "{ ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } }"
 _DENIED: Final = b"SERVICE execution disabled"
 _WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')
 _WORTH_A_LOOK: Final = re.compile(r"\b(?:COPY|MOVE|ADD)\b|\^\^|[0-9]*\.[0-9]", re.IGNORECASE)
@@ -61,7 +50,6 @@ _TEXT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SIMPLE: Final = re.compile(r"[^\"'\\\n]*")
-_SYSTEM_LINE: Final = f"{_TERM} ".encode()
 
 
 def _given(lines: bytes) -> bytes:
@@ -110,85 +98,18 @@ def _named(graph: str) -> str:
     return graph if graph == "DEFAULT" else f"GRAPH {graph}"
 
 
-def _trip(condition: str) -> list[str]:
-    """Operations that fail, and with them the request, where ``condition`` has a solution."""
-    insert = f"INSERT {{ GRAPH {_TRIP} {{ {_TERM} {_TERM} {_TRIP} }} }} WHERE {{ {condition} }}"
-    return [insert, _FAIL]
-
-
-def _leave(name: str) -> list[str]:
-    """Fails unless that graph of ours is there; takes it away."""
-    absent = f"FILTER NOT EXISTS {{ GRAPH <{name}> {{ {_TRIPLE} }} }}"
-    return [*_trip(absent), f"DELETE DATA {{ GRAPH <{name}> {{ {_TRIPLE} }} }}"]
-
-
-def _enter(name: str) -> str:
-    return f"INSERT DATA {{ GRAPH <{name}> {{ {_TRIPLE} }} }}"
-
-
-_ONLY_IF_EMPTY: Final = _trip(f"{{ SELECT * {{ {_ANYTHING} }} LIMIT 1 }}")
-
-
-def _update(texts: Sequence[str]) -> WorkerRequest:
-    return WorkerRequest("POST", "/update", _UPDATE, JOIN.join(texts).encode())
-
-
-def _ask(text: str, accept: str = "text/csv") -> WorkerRequest:
-    headers = {"Content-Type": "application/sparql-query", "Accept": accept}
-    return WorkerRequest("POST", "/query", headers, text.encode())
-
-
-def _rows(asked: str, response: WorkerResponse) -> list[str]:
-    """The only column of a CSV result."""
-    if response.status != 200:
-        raise UnexpectedAnswer(asked, response)
-    return response.body.decode().split("\r\n")[1:-1]
-
-
-def _ask_in(asked: str, response: WorkerResponse) -> bool:
-    rows = _rows(asked, response)
-    if rows not in (["true"], ["false"]):
-        raise UnexpectedAnswer(asked, response)
-    return rows == ["true"]
-
-
-class FusekiAdapter:
+class FusekiAdapter(MarkedAdapter):
     """See the module. Holds nothing."""
 
-    @property
-    def engine(self) -> str:
-        return "fuseki"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES["fuseki"]
+    engine = "fuseki"
+    fail = f"INSERT {{ }} WHERE {{ GRAPH {TRIP} {{ ?s ?p ?service }} SERVICE ?service {{ ?a ?b ?c }} }}"
 
     @property
     def tokens(self) -> int:
         return 1
 
-    # -- position
-
-    def read_system(self) -> WorkerRequest:
-        return _ask(f"SELECT ?g {{ GRAPH ?g {{ {_TRIPLE} }} }}")
-
-    def system_in(self, response: WorkerResponse) -> SystemGraphs:
-        return self.system_of(_rows("reading the marker", response))
-
-    def system_of(self, names: Iterable[str]) -> SystemGraphs:
-        return system_of(names)
-
-    def is_at(self, marker: MarkerPosition) -> WorkerRequest:
-        return _ask(f"ASK {{ GRAPH <{marker_name(marker)}> {{ {_TRIPLE} }} }}")
-
-    def is_at_in(self, response: WorkerResponse) -> bool:
-        return _ask_in("confirming the marker", response)
-
-    def is_empty(self) -> WorkerRequest:
-        return _ask(f"ASK {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s ?p ?o }} {_NOT_OURS} }} }}")
-
-    def is_empty_in(self, response: WorkerResponse) -> bool:
-        return not _ask_in("looking for foreign data", response)
+    def given(self, lines: bytes) -> bytes:
+        return _given(lines)
 
     # -- apply
 
@@ -202,9 +123,9 @@ class FusekiAdapter:
         token: int = 0,
         release: bool = False,
     ) -> WorkerRequest:
-        texts = _ONLY_IF_EMPTY if expected is None else _leave(state_name(expected))
+        texts = self.trip(ANYTHING) if expected is None else self.leave(state_name(expected))
         given = [_portable(text) for text in update_texts(operations, _given)]
-        return _update([*texts, *given, _enter(state_name(new))])
+        return self._update([*texts, *given, enter(state_name(new))])
 
     def verdict(self, response: WorkerResponse) -> Verdict:
         if response.ok:
@@ -216,24 +137,23 @@ class FusekiAdapter:
     # There is no lock to hold: the guard is enough where updates are serial. Whoever asks for one has it.
 
     def claim(self, token: int) -> WorkerRequest:
-        return _ask("ASK {}")
+        return self._ask(TRUE)
 
     def claims_of(self, token: int) -> frozenset[str]:
         return frozenset()
 
     def unclaim(self, token: int) -> WorkerRequest:
-        return _ask("ASK {}")
+        return self._ask(TRUE)
 
     def renew(self, token: int, new: int) -> WorkerRequest:
-        return _ask("ASK {}")
+        return self._ask(TRUE)
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         if found is None:
-            return _ask("ASK {}")
-        return _update([*_leave(marker_name(found)), _enter(marker_name(found._replace(fence=found.fence + 1)))])
-
-    def drop_marker(self, marker: MarkerPosition) -> WorkerRequest:
-        return _update(_leave(marker_name(marker)))
+            return self._ask(TRUE)
+        return self._update(
+            [*self.leave(marker_name(found)), enter(marker_name(found._replace(fence=found.fence + 1)))]
+        )
 
     # -- reading
 
@@ -250,105 +170,34 @@ class FusekiAdapter:
         if not asked and union:
             asked = [("default-graph-uri", graph) for graph in self.capabilities.union_of]
         asked += [("named-graph-uri", graph) for graph in named_graphs]
-        headers = {"Content-Type": "application/sparql-query", "Accept": accept}
-        return WorkerRequest("POST", "/query" + (f"?{urlencode(asked)}" if asked else ""), headers, text.encode())
-
-    def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
-        if graphs is None:
-            where = f"{{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s ?p ?o }} {_NOT_OURS} }}"
-        else:
-            where = " UNION ".join("{ ?s ?p ?o }" if g is None else f"{{ GRAPH <{g}> {{ ?s ?p ?o }} }}" for g in graphs)
-        return _ask(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
-
-    def size_in(self, response: WorkerResponse) -> int:
-        return int(_rows("counting statements", response)[0])
-
-    def counts(self) -> WorkerRequest:
-        return _ask(f"SELECT ?g (COUNT(?s) AS ?n) {{ {_ANYTHING} }} GROUP BY ?g")
-
-    def counts_in(self, response: WorkerResponse) -> Counted:
-        rows = [row.rpartition(",") for row in _rows("counting statements by graph", response)]
-        try:
-            counts = {graph.strip('"'): int(count) for graph, _, count in rows}
-        except ValueError:
-            raise UnexpectedAnswer("counting statements by graph", response) from None
-        ours = [name for name in counts if name.startswith(SYSTEM)]
-        return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
+        return self._asked(text, accept, asked)
 
     def contexts(self) -> WorkerRequest:
-        return _ask(f"SELECT ?g {{ GRAPH ?g {{ }} {_NOT_OURS} }}")
-
-    def contexts_in(self, response: WorkerResponse) -> list[str]:
-        return _rows("listing named graphs", response)
-
-    def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
-        which = "default" if graph is None else urlencode({"graph": graph})
-        return WorkerRequest("GET", f"/data?{which}", {"Accept": accept})
-
-    def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
-        return WorkerRequest("GET", "/data", {"Accept": accept})
-
-    def cleaned(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        return cleaned(chunks, _SYSTEM_LINE)
-
-    def everything(self) -> WorkerRequest:
-        # One query sees one moment.
-        text = (
-            f"SELECT ?g ?s ?p ?o {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s ?p ?o }} {_NOT_OURS} }} "
-            f"UNION {{ GRAPH ?g {{ {_TRIPLE} }} }} }}"
-        )
-        return _ask(text, "text/tab-separated-values")
-
-    # -- loading
-
-    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
-        return _update([*_ONLY_IF_EMPTY, _enter(loading_name(loading))])
-
-    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
-        names = [marker_name(marker) for marker in found.markers] + [loading_name(each) for each in found.loading]
-        return _update([*(text for name in names for text in _leave(name)), _enter(loading_name(loading))])
-
-    def empty(self) -> WorkerRequest:
-        return _update(["DROP ALL"])
-
-    def is_loading(self, loading: Loading) -> WorkerRequest:
-        return _ask(f"ASK {{ GRAPH <{loading_name(loading)}> {{ {_TRIPLE} }} }}")
-
-    def load(self, quads: bytes) -> WorkerRequest:
-        return WorkerRequest("POST", "/data", {"Content-Type": "application/n-quads"}, _given(quads))
-
-    def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
-        if not quads:
-            return _ask("ASK {}")  # graphs without quads do not exist here
-        lines = _given(b"\n".join(quads)).split(b"\n")
-        return _update([f"DELETE DATA {{{grouped(lines)}}}"])
-
-    def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
-        return _update([*_leave(loading_name(loading)), _enter(marker_name(new))])
+        return self._select(f"SELECT ?g {{ GRAPH ?g {{ }} {NOT_OURS} }}")
 
     # -- registration
 
     def probe_requests(self) -> Sequence[ProbeStep]:
         scratch = f"{SYSTEM}:probe"
-        insert = f"INSERT DATA {{ GRAPH <{scratch}> {{ {_TRIPLE} }} }}"
-        nothing_left = _ask(f"SELECT ?s {{ GRAPH <{scratch}> {{ ?s ?p ?o }} }}")
-        clear = _update([f"DROP SILENT GRAPH <{scratch}>"])
+        insert = f"INSERT DATA {{ GRAPH <{scratch}> {{ {TRIPLE} }} }}"
+        nothing_left = self._select(f"SELECT ?s {{ GRAPH <{scratch}> {{ ?s ?p ?o }} }}")
+        clear = self._update([f"DROP SILENT GRAPH <{scratch}>"])
         not_atomic = "it keeps a part of a request whose last operation failed; a crash would lose the position"
         union = (
-            f"ASK {{ GRAPH <{scratch}> {{ {_TRIPLE} }} FILTER NOT EXISTS {{ {_TRIPLE} }} }}",
+            f"ASK {{ GRAPH <{scratch}> {{ {TRIPLE} }} FILTER NOT EXISTS {{ {TRIPLE} }} }}",
             "UnionDefaultGraph",
             "its default graph is the union of all graphs: take tdb2:unionDefaultGraph out (queries ask for the union)",
         )
         return (
             ProbeStep(
-                _ask("ASK {}"),
+                self._ask(TRUE),
                 (200,),
                 "NotAWorker",
                 "it does not answer SPARQL queries at query; the URL of a data set looks like http://host:3030/name",
             ),
             ProbeStep(clear, (200, 204), "NotAWorker", "it takes no updates at update"),
             ProbeStep(
-                _update([insert, *_leave(f"{scratch}:absent")]),
+                self._update([insert, *self.leave(f"{scratch}:absent")]),
                 (500,),
                 "NoGuard",
                 "a request for another marker does not fail; an apply could not be guarded",
@@ -356,11 +205,11 @@ class FusekiAdapter:
             ),
             ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
             ProbeStep(
-                _update([*_trip("FILTER(false)"), insert]),
+                self._update([*self.trip("FILTER(false)"), insert]),
                 (200, 204),
                 "NoGuard",
                 "a request that should pass fails: it asks other addresses; set arq:httpServiceAllowed to false",
             ),
-            ProbeStep(_ask(union[0]), (200,), union[1], union[2], holds=b"true"),
+            ProbeStep(self._ask(union[0]), (200,), union[1], union[2], holds=b"true"),
             ProbeStep(clear, (200, 204), "NotAWorker", "it cannot remove the probe's graph"),
         )

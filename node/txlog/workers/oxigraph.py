@@ -15,30 +15,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlencode
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.workers.base import (
-    CAPABILITIES,
     SYSTEM,
-    Capabilities,
-    Counted,
     Loading,
     Lock,
     MarkerPosition,
     Operation,
     ProbeStep,
     SystemGraphs,
-    UnexpectedAnswer,
     Verdict,
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.naming import loading_name, marker_name, state_name, system_of
+from txlog.workers.naming import loading_name, marker_name, state_name
 from txlog.workers.netting import JOIN, grouped, update_texts
-
-_UPDATE = {"Content-Type": "application/sparql-update"}
-_QUERY = {"Content-Type": "application/sparql-query", "Accept": "text/csv"}
+from txlog.workers.protocol import N_QUADS, NOT_OURS, TRUE, TSV, SparqlAdapter
 
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
@@ -58,7 +51,6 @@ _ONLY_IF_EMPTY = (
     f"DROP GRAPH {_TRIP}",
 )
 """The guard of a store that has no marker yet."""
-_NO_SYSTEM = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 
 
 def _confirm(mine: Sequence[str]) -> list[str]:
@@ -74,37 +66,12 @@ def _mine(token: int) -> list[str]:
     return [names[token >> (2 * place) & (_BASE - 1)] for place, names in enumerate(_LOCKS)]
 
 
-def _update(texts: Sequence[str]) -> WorkerRequest:
-    return WorkerRequest("POST", "/update", _UPDATE, JOIN.join(texts).encode())
-
-
-def _ask(text: str) -> WorkerRequest:
-    return WorkerRequest("POST", "/query", _QUERY, text.encode())
-
-
-def _rows(asked: str, response: WorkerResponse) -> list[str]:
-    """The only column of a CSV result."""
-    if response.status != 200:
-        raise UnexpectedAnswer(asked, response)
-    return response.body.decode().split("\r\n")[1:-1]
-
-
-def _ask_in(asked: str, response: WorkerResponse) -> bool:
-    if response.status != 200 or response.body.strip() not in (b"true", b"false"):
-        raise UnexpectedAnswer(asked, response)
-    return response.body.strip() == b"true"
-
-
-class OxigraphAdapter:
+class OxigraphAdapter(SparqlAdapter):
     """See the module. Holds nothing."""
 
-    @property
-    def engine(self) -> str:
-        return "oxigraph"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES["oxigraph"]
+    engine = "oxigraph"
+    data_path = "/store"
+    named_quads = "{ GRAPH ?g { ?s ?p ?o } }"  # a marker holds no statements, so nothing of ours is met
 
     @property
     def tokens(self) -> int:
@@ -113,25 +80,13 @@ class OxigraphAdapter:
     # -- position
 
     def read_system(self) -> WorkerRequest:
-        return _ask(f'SELECT ?g {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }}')
-
-    def system_in(self, response: WorkerResponse) -> SystemGraphs:
-        return self.system_of(_rows("reading the marker", response))
-
-    def system_of(self, names: Iterable[str]) -> SystemGraphs:
-        return system_of(names)
+        return self._select(f'SELECT ?g {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }}')
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
-        return _ask(f"ASK {{ GRAPH <{marker_name(marker)}> {{}} }}")
-
-    def is_at_in(self, response: WorkerResponse) -> bool:
-        return _ask_in("confirming the marker", response)
+        return self._ask(f"ASK {{ GRAPH <{marker_name(marker)}> {{}} }}")
 
     def is_empty(self) -> WorkerRequest:
-        return _ask(f"ASK {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{}} {_NO_SYSTEM} }} }}")
-
-    def is_empty_in(self, response: WorkerResponse) -> bool:
-        return not _ask_in("looking for foreign data", response)
+        return self._ask(f"ASK {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{}} {NOT_OURS} }} }}")
 
     # -- apply
 
@@ -168,7 +123,7 @@ class OxigraphAdapter:
         if recreate:
             texts += [f"CREATE SILENT GRAPH {name}" for name in mine]
         # User texts carry a prologue; Oxigraph takes one at the very beginning only, so they name IRIs in full.
-        return _update(texts)
+        return self._update(texts)
 
     def verdict(self, response: WorkerResponse) -> Verdict:
         if response.ok:
@@ -178,26 +133,28 @@ class OxigraphAdapter:
         return Verdict.REFUSED
 
     def claim(self, token: int) -> WorkerRequest:
-        return _update([f"CREATE GRAPH {name}" for name in _mine(token)])
+        return self._update([f"CREATE GRAPH {name}" for name in _mine(token)])
 
     def claims_of(self, token: int) -> frozenset[str]:
         return frozenset(name[1:-1] for name in _mine(token))
 
     def unclaim(self, token: int) -> WorkerRequest:
-        return _update([f"DROP SILENT GRAPH {name}" for name in _mine(token)])
+        return self._update([f"DROP SILENT GRAPH {name}" for name in _mine(token)])
 
     def renew(self, token: int, new: int) -> WorkerRequest:
-        return _update([f"{do} GRAPH {name}" for do, its in (("DROP", token), ("CREATE", new)) for name in _mine(its)])
+        return self._update(
+            [f"{do} GRAPH {name}" for do, its in (("DROP", token), ("CREATE", new)) for name in _mine(its)]
+        )
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         move = []
         if found is not None:
             raised = found._replace(fence=found.fence + 1)
             move = [f"DROP GRAPH <{marker_name(found)}>", f"CREATE GRAPH <{marker_name(raised)}>"]
-        return _update([*move, _DROP_ALL_LOCKS, *(f"CREATE GRAPH {name}" for name in _mine(token))])
+        return self._update([*move, _DROP_ALL_LOCKS, *(f"CREATE GRAPH {name}" for name in _mine(token))])
 
     def drop_marker(self, marker: MarkerPosition) -> WorkerRequest:
-        return _update([f"DROP GRAPH <{marker_name(marker)}>"])
+        return self._update([f"DROP GRAPH <{marker_name(marker)}>"])
 
     # -- reading
 
@@ -214,19 +171,7 @@ class OxigraphAdapter:
         if not asked and union:
             # The parameter overrules FROM, so it is sent only for queries that have none.
             asked = [("union-default-graph", "")]
-        headers = {"Content-Type": "application/sparql-query", "Accept": accept}
-        return WorkerRequest("POST", "/query" + (f"?{urlencode(asked)}" if asked else ""), headers, text.encode())
-
-    def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
-        if graphs is None:
-            # A marker holds no statements, so nothing of ours is counted.
-            where = "{ ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } }"
-        else:
-            where = " UNION ".join("{ ?s ?p ?o }" if g is None else f"{{ GRAPH <{g}> {{ ?s ?p ?o }} }}" for g in graphs)
-        return _ask(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
-
-    def size_in(self, response: WorkerResponse) -> int:
-        return int(_rows("counting statements", response)[0])
+        return self._asked(text, accept, asked)
 
     def counts(self) -> WorkerRequest:
         # One query sees one moment. Graphs of ours hold no statements and come in for their names.
@@ -234,30 +179,10 @@ class OxigraphAdapter:
             "SELECT ?g (COUNT(?s) AS ?n) { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }} GROUP BY ?g'
         )
-        return _ask(text)
-
-    def counts_in(self, response: WorkerResponse) -> Counted:
-        # Commas in IRIs are not quoted; a number has none.
-        rows = [row.rpartition(",") for row in _rows("counting statements by graph", response)]
-        try:
-            counts = {graph: int(count) for graph, _, count in rows}
-        except ValueError:
-            raise UnexpectedAnswer("counting statements by graph", response) from None
-        ours = [name for name in counts if name.startswith(SYSTEM)]
-        return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
+        return self._select(text)
 
     def contexts(self) -> WorkerRequest:
-        return _ask(f"SELECT ?g {{ GRAPH ?g {{}} {_NO_SYSTEM} FILTER EXISTS {{ GRAPH ?g {{ ?s ?p ?o }} }} }}")
-
-    def contexts_in(self, response: WorkerResponse) -> list[str]:
-        return _rows("listing named graphs", response)
-
-    def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
-        which = "default" if graph is None else urlencode({"graph": graph})
-        return WorkerRequest("GET", f"/store?{which}", {"Accept": accept})
-
-    def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
-        return WorkerRequest("GET", "/store", {"Accept": accept})
+        return self._select(f"SELECT ?g {{ GRAPH ?g {{}} {NOT_OURS} FILTER EXISTS {{ GRAPH ?g {{ ?s ?p ?o }} }} }}")
 
     def cleaned(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
         # An empty graph is in no dump, and its literals are canonical as they are.
@@ -269,35 +194,34 @@ class OxigraphAdapter:
             "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
         )
-        headers = {"Content-Type": "application/sparql-query", "Accept": "text/tab-separated-values"}
-        return WorkerRequest("POST", "/query", headers, text.encode())
+        return self._select(text, TSV)
 
     # -- loading
 
     def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
-        return _update([*_confirm(_mine(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{loading_name(loading)}>"])
+        return self._update([*_confirm(_mine(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{loading_name(loading)}>"])
 
     def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
         names = [marker_name(marker) for marker in found.markers] + [loading_name(each) for each in found.loading]
         drops = [f"DROP GRAPH <{name}>" for name in names]
-        return _update([*_confirm(_mine(token)), *drops, f"CREATE GRAPH <{loading_name(loading)}>"])
+        return self._update([*_confirm(_mine(token)), *drops, f"CREATE GRAPH <{loading_name(loading)}>"])
 
     def empty(self) -> WorkerRequest:
         # Alone it is one range delete (1 ms); beside any other operation every quad is deleted (29 s for 200,000).
-        return _update(["DROP ALL"])
+        return self._update(["DROP ALL"])
 
     def is_loading(self, loading: Loading) -> WorkerRequest:
-        return _ask(f"ASK {{ GRAPH <{loading_name(loading)}> {{}} }}")
+        return self._ask(f"ASK {{ GRAPH <{loading_name(loading)}> {{}} }}")
 
     def load(self, quads: bytes) -> WorkerRequest:
-        return WorkerRequest("POST", "/store?no_transaction", {"Content-Type": "application/n-quads"}, quads)
+        return WorkerRequest("POST", f"{self.data_path}?no_transaction", {"Content-Type": N_QUADS}, quads)
 
     def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
         texts = [f"DELETE DATA {{{grouped(quads)}}}"] if quads else []
-        return _update([*texts, *(f"CREATE SILENT GRAPH {graph.decode()}" for graph in left)])
+        return self._update([*texts, *(f"CREATE SILENT GRAPH {graph.decode()}" for graph in left)])
 
     def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
-        return _update([f"DROP GRAPH <{loading_name(loading)}>", f"CREATE GRAPH <{marker_name(new)}>"])
+        return self._update([f"DROP GRAPH <{loading_name(loading)}>", f"CREATE GRAPH <{marker_name(new)}>"])
 
     # -- registration
 
@@ -305,36 +229,38 @@ class OxigraphAdapter:
         scratch = f"<{SYSTEM}:probe>"
         absent = f"<{SYSTEM}:probe:absent>"
         insert = f"INSERT DATA {{ GRAPH {scratch} {{ {scratch} {scratch} {scratch} }} }}"
-        nothing_left = _ask(f"SELECT ?s {{ GRAPH {scratch} {{ ?s ?p ?o }} }}")
+        clear = self._update([f"DROP SILENT GRAPH {scratch}"])
+        nothing_left = self._select(f"SELECT ?s {{ GRAPH {scratch} {{ ?s ?p ?o }} }}")
         not_atomic = "it keeps a part of a request whose last operation failed; a crash would lose the position"
         return (
             ProbeStep(
-                _ask("ASK {}"), (200,), "NotAWorker", "it does not answer SPARQL queries at /query; check the URL"
+                self._ask(TRUE), (200,), "NotAWorker", "it does not answer SPARQL queries at /query; check the URL"
             ),
+            ProbeStep(clear, (204,), "NotAWorker", "it takes no updates at /update"),
             ProbeStep(
-                _update([f"DROP SILENT GRAPH {scratch}"]), (204,), "NotAWorker", "it takes no updates at /update"
-            ),
-            ProbeStep(
-                _update([insert, f"CREATE GRAPH {scratch}"]),
+                self._update([insert, f"CREATE GRAPH {scratch}"]),
                 range(400, 600),
                 "NotAtomic",
                 "CREATE GRAPH of a graph that exists does not fail, so that a failure could not be told from success",
             ),
             ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
             ProbeStep(
-                _update([insert, f"DROP GRAPH {absent}"]),
+                self._update([insert, f"DROP GRAPH {absent}"]),
                 range(400, 600),
                 "NoGuard",
                 "DROP GRAPH of a graph that does not exist does not fail, so that an apply could not be guarded",
             ),
             ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
             ProbeStep(
-                _update([f"WITH {scratch} DELETE {{ ?s ?p ?o }} WHERE {{ ?s ?p ?o }}"]),
+                self._update([f"WITH {scratch} DELETE {{ ?s ?p ?o }} WHERE {{ ?s ?p ?o }}"]),
                 (204,),
                 "UnionDefaultGraph",
                 "it refuses WITH and USING: start it without --union-default-graph (queries ask for the union)",
             ),
             ProbeStep(
-                _update([f"DROP SILENT GRAPH {scratch}"]), (204,), "NotAWorker", "it cannot remove the probe's graph"
+                self._update([f"DROP SILENT GRAPH {scratch}"]),
+                (204,),
+                "NotAWorker",
+                "it cannot remove the probe's graph",
             ),
         )

@@ -1,0 +1,130 @@
+"""A real store of its own process, on a free port and a folder of its own, that a test can kill and start again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from txlog.workers import Adapter
+from txlog.workers.base import SYSTEM, MarkerPosition, SystemGraphs, WorkerRequest, WorkerResponse
+from txlog.workers.digest import Digest, digest_of_worker
+from txlog.workers.naming import marker_name
+from txlog.workers.transport import HttpTransport
+
+START_S: Final = 60.0
+SWIFT: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+"""A Java's start is most of what these tests cost, and less with the quick compiler alone."""
+
+
+@contextmanager
+def swift_folder() -> Iterator[Path]:
+    """In memory where there is such a place: some stores wait for the disk some twenty times in a commit, and what a
+    killed process leaves there is the same."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+class StoreProcess:
+    """``adapter``: of its engine. ``query_path``, ``update_path``, ``data_path``: as the store's own manual says.
+    ``slow``: how many commits of the fastest engine fit into one of its."""
+
+    adapter: Adapter
+    slow = 20
+    query_path = "/query"
+    update_path = "/update"
+    data_path = "/data"
+    environment: Mapping[str, str] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = self.at()
+        self.command = self.told()
+        self.start()
+
+    def at(self) -> str:
+        """Its URL as a worker."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def told(self) -> list[str]:
+        """The command that serves ``folder`` at ``port``."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        with open(self.folder.parent / f"{self.folder.name}.log", "ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, env={**os.environ, **self.environment}
+            )
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                break
+            except OSError:
+                assert self.process.poll() is None, f"it ended at once; see {self.folder}.log"
+                assert time.monotonic() < deadline, "it does not listen"
+                time.sleep(0.005)
+        self.transport = HttpTransport(self.url, 60)
+
+    def kill(self) -> None:
+        self.transport.close()
+        self.process.kill()
+        self.process.wait(30)
+
+    # -- what a test sees of it, without the code under test where that matters
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        return self.transport.send(request)
+
+    def update(self, text: str) -> WorkerResponse:
+        headers = {"Content-Type": "application/sparql-update"}
+        return self.send(WorkerRequest("POST", self.update_path, headers, text.encode()))
+
+    def ask(self, text: str, accept: str = "text/csv") -> WorkerResponse:
+        headers = {"Content-Type": "application/sparql-query", "Accept": accept}
+        return self.send(WorkerRequest("POST", self.query_path, headers, text.encode()))
+
+    def select(self, text: str) -> list[str]:
+        """The rows of a query as lines of CSV, sorted."""
+        answer = self.ask(text)
+        assert answer.ok, answer.text
+        return sorted(answer.body.decode().split("\r\n")[1:-1])
+
+    def quads(self) -> list[str]:
+        """Everything that it gives out, ours too."""
+        answer = self.send(WorkerRequest("GET", self.data_path, {"Accept": "application/n-quads"}))
+        assert answer.ok, answer.text
+        return sorted(answer.body.decode().splitlines())
+
+    def data(self) -> list[str]:
+        """The same without what is ours."""
+        return [line for line in self.quads() if not line.startswith(f"<{SYSTEM}>")]
+
+    def plant(self, marker: MarkerPosition) -> WorkerResponse:
+        """A second marker, as two appliers that overlapped would leave it."""
+        term = f"<{SYSTEM}>"
+        return self.update(f"INSERT DATA {{ GRAPH <{marker_name(marker)}> {{ {term} {term} {term} }} }}")
+
+    def system(self) -> SystemGraphs:
+        return self.adapter.system_in(self.send(self.adapter.read_system()))
+
+    def digest(self) -> Digest:
+        return digest_of_worker(self.adapter, self.transport)
+
+    def clear(self) -> None:
+        assert self.update("DROP ALL").ok

@@ -1,0 +1,128 @@
+"""What engines behind the SPARQL 1.1 Protocol have in common: how they are asked and told, and how rows are read.
+
+Sources: SPARQL 1.1 Protocol; SPARQL 1.1 Query Results CSV and TSV Formats; SPARQL 1.1 Graph Store HTTP Protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from txlog.workers.base import (
+    CAPABILITIES,
+    SYSTEM,
+    Capabilities,
+    Counted,
+    SystemGraphs,
+    UnexpectedAnswer,
+    WorkerRequest,
+    WorkerResponse,
+)
+from txlog.workers.naming import system_of
+from txlog.workers.netting import JOIN
+
+CSV: Final = "text/csv"
+TSV: Final = "text/tab-separated-values"
+N_QUADS: Final = "application/n-quads"
+NOT_OURS: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
+TRUE: Final = "ASK {}"
+"""Asked where there is nothing to do."""
+_UPDATE: Final = {"Content-Type": "application/sparql-update"}
+
+
+class SparqlAdapter:
+    """The part of an :class:`~txlog.workers.base.Adapter` that is the same for all of them. Holds nothing.
+
+    ``query_path``, ``update_path``, ``data_path``: behind a worker's URL. ``boolean``: the media type in which an ASK
+    is answered by one word. ``default_quads``, ``named_quads``: patterns of everything in the default graph, and in
+    the named graphs ``?g`` that are not ours."""
+
+    engine = ""
+    query_path = "/query"
+    update_path = "/update"
+    data_path = "/data"
+    boolean = CSV
+    default_quads = "{ ?s ?p ?o }"
+    named_quads = f"{{ GRAPH ?g {{ ?s ?p ?o }} {NOT_OURS} }}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES[self.engine]
+
+    # -- what is sent
+
+    def _update(self, texts: Sequence[str]) -> WorkerRequest:
+        return WorkerRequest("POST", self.update_path, _UPDATE, JOIN.join(texts).encode())
+
+    def _select(self, text: str, accept: str = CSV) -> WorkerRequest:
+        return self._asked(text, accept, ())
+
+    def _ask(self, text: str) -> WorkerRequest:
+        return self._asked(text, self.boolean, ())
+
+    def _asked(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
+        headers = {"Content-Type": "application/sparql-query", "Accept": accept}
+        path = self.query_path + (f"?{urlencode(dataset)}" if dataset else "")
+        return WorkerRequest("POST", path, headers, text.encode())
+
+    def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
+        if graphs is None:
+            where = f"{self.default_quads} UNION {self.named_quads}"
+        else:
+            each = [self.default_quads if g is None else f"{{ GRAPH <{g}> {{ ?s ?p ?o }} }}" for g in graphs]
+            where = " UNION ".join(each)
+        return self._select(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
+
+    def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
+        which = "default" if graph is None else urlencode({"graph": graph})
+        return WorkerRequest("GET", f"{self.data_path}?{which}", {"Accept": accept})
+
+    def snapshot(self, accept: str = N_QUADS) -> WorkerRequest:
+        return WorkerRequest("GET", self.data_path, {"Accept": accept})
+
+    # -- what is answered
+
+    def system_in(self, response: WorkerResponse) -> SystemGraphs:
+        return self.system_of(rows("reading the marker", response))
+
+    def system_of(self, names: Iterable[str]) -> SystemGraphs:
+        return system_of(names)
+
+    def is_at_in(self, response: WorkerResponse) -> bool:
+        return truth("confirming the marker", response)
+
+    def is_empty_in(self, response: WorkerResponse) -> bool:
+        return not truth("looking for foreign data", response)
+
+    def size_in(self, response: WorkerResponse) -> int:
+        return int(rows("counting statements", response)[0])
+
+    def counts_in(self, response: WorkerResponse) -> Counted:
+        asked = "counting statements by graph"
+        # Commas in IRIs are not quoted by every engine; a number has none.
+        found = [row.rpartition(",") for row in rows(asked, response)]
+        try:
+            counts = {graph.strip('"'): int(count) for graph, _, count in found}
+        except ValueError:
+            raise UnexpectedAnswer(asked, response) from None
+        ours = [name for name in counts if name.startswith(SYSTEM)]
+        return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
+
+    def contexts_in(self, response: WorkerResponse) -> list[str]:
+        return rows("listing named graphs", response)
+
+
+def rows(asked: str, response: WorkerResponse) -> list[str]:
+    """The lines of a CSV result behind its header."""
+    if response.status != 200:
+        raise UnexpectedAnswer(asked, response)
+    return response.body.decode().split("\r\n")[1:-1]
+
+
+def truth(asked: str, response: WorkerResponse) -> bool:
+    """The answer to an ASK: one word, perhaps below a header."""
+    words = response.body.split()
+    if response.status != 200 or len(words) not in (1, 2) or words[-1] not in (b"true", b"false"):
+        raise UnexpectedAnswer(asked, response)
+    return words[-1] == b"true"
