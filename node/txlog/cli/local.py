@@ -47,14 +47,18 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    paths: Annotated[list[Path], typer.Option("-f", "--file", help="a manifest, or a folder of them; several times")],
+    paths: Annotated[
+        list[Path],
+        typer.Option("-f", "--file", help="a manifest, or a folder of them; several times; or one cluster.properties"),
+    ],
     more: Annotated[list[Path] | None, typer.Argument(help="more of them", show_default=False)] = None,
     state: StateOption = DEFAULT_STATE,
     detached: Annotated[bool, typer.Option("--detach", "-d", help="leave it running and come back")] = False,
     wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 240.0,
     json: JsonOption = False,
 ) -> None:
-    """Run what the manifests say as processes on this machine, until Ctrl-C (or `txlog down`)."""
+    """Run what the manifests say as processes on this machine, until Ctrl-C (or `txlog down`). A file that ends in
+    .properties is one master, whose peers run elsewhere."""
     from txlog.local.run import check, supervise  # slow to import, and only this command needs it
 
     paths = [*paths, *(more or [])]

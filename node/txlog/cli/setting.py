@@ -188,7 +188,7 @@ def _all_or_none(masters: dict[str, str], before: dict[str, Asked], asked: dict[
         if isinstance(answer, TxLogError) or isinstance(was, TxLogError) or RECOVERY not in answer["changed"]:
             continue
         one = next(each for each in was["settings"] if each["key"] == RECOVERY)
-        back = {RECOVERY: one["value"] if one["source"] == "live" else None}
+        back = {RECOVERY: one["value"] if one["source"] in ("live", "properties") else None}
         again = _ask({node: masters[node]}, partial(_change, back))[node]
         kept += [node] if isinstance(again, TxLogError) else []
     why = "; ".join(f"{node}: {answer}" for node, answer in failed.items())

@@ -1,6 +1,9 @@
 """What was set while a master ran: a small file beside its journal, so that it outlives the process.
 
 A live setting holds until the manifest's value of that key is *changed*: each is kept with what the manifest said then.
+
+A master that was started from a ``cluster.properties`` file has no manifest: that file is where they are kept, and what
+counts without a line in it is TxLog's default.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pydantic import Field, ValidationError
 
 from txlog.config.preferences import KEYS, Preferences, checked, texts_of
 from txlog.config.process import NodeConfig, Strict
+from txlog.config.properties import read_cluster_properties, write_preferences
 from txlog.config.values import duration_text
 from txlog.model.errors import BadInput, TxLogError
 
@@ -49,7 +53,11 @@ class Live(NamedTuple):
 
 
 def of_manifest(config: NodeConfig) -> dict[str, str]:
-    """What the manifest says, by key, as people write it."""
+    """What the manifest says, by key, as people write it; TxLog's defaults where there is none."""
+    return texts_of(Preferences()) if config.properties_file is not None else _given(config)
+
+
+def _given(config: NodeConfig) -> dict[str, str]:
     return {
         "splitRecovery": config.split_recovery,
         "maxPeerLag": duration_text(config.max_peer_lag_ms),
@@ -78,6 +86,8 @@ def applied(config: NodeConfig, preferences: Preferences) -> NodeConfig:
 
 def read_live(config: NodeConfig) -> Live:
     """What holds now. :class:`BadSettings` when the file is there and cannot be read."""
+    if config.properties_file is not None:
+        return _of_properties(config.properties_file, of_manifest(config))
     manifest = of_manifest(config)
     kept = _read(config.journal_folder / FILE)
     held = {key: one for key, one in kept.items() if one.manifest == manifest[key]}
@@ -87,6 +97,32 @@ def read_live(config: NodeConfig) -> Live:
         held = {}
         preferences = Preferences.model_construct(**_unchecked(config))
     return Live(preferences, held, sorted(set(kept) - set(held)))
+
+
+def _of_properties(path: Path, defaults: Mapping[str, str]) -> Live:
+    try:
+        said = _given(read_cluster_properties(path).node)
+        at = path.stat().st_mtime
+    except (BadInput, OSError) as wrong:
+        raise BadSettings(str(wrong)) from None
+    own = {
+        key: LiveSetting(value=said[key], manifest=defaults[key], at=at) for key in KEYS if said[key] != defaults[key]
+    }
+    return Live(checked(said), own, [])
+
+
+def keep(config: NodeConfig, new: Live) -> None:
+    """Where it is found at the next start. Durable when it returns. ``OSError``, and :class:`BadInput` where a
+    ``cluster.properties`` file cannot be read any more."""
+    if config.properties_file is None:
+        write_live(config.journal_folder, new.settings)
+    else:
+        write_preferences(config.properties_file, texts_of(new.preferences), of_manifest(config))
+
+
+def place_of(config: NodeConfig) -> Path:
+    """The file that :func:`keep` writes."""
+    return config.properties_file or config.journal_folder / FILE
 
 
 def _unchecked(config: NodeConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
@@ -68,8 +68,15 @@ class Preferences(Shape):
 
 KEYS: tuple[str, ...] = tuple(str(field.alias) for field in Preferences.model_fields.values())
 """As in the manifest."""
-_PLACED = re.compile(r"node-?id|master-?url|peer(\.|s$).*|split-?mode|key-?retention|vote-?weight|repository", re.I)
-"""Also in such files, but the same for all masters, or who they are."""
+_PLACED = re.compile(
+    r"node-?id|master-?url|(peer|worker)(\.|s$).*|split-?mode|key-?retention|vote-?weight|repository|data-?center"
+    r"|listen-?address|journal-?folder|storage-?size|log-?keep|log-?max-?size|write-?timeout|durability|(peer-?)?tls-?folder"
+    r"|peer-?port|(peer-?token|own-?token|users)-?file|non-?deterministic-?updates|mixed-?engines|run-?pipeline"
+    r"|mode|read-?only|auto-?replication|net-?speed-?bits-?per-?sec|full-?replication-?time-?factor"
+    r"|min-?time-?to-?consider-?full-?replication-?s|protect-?single-?worker|master-?replication-?port",
+    re.I,
+)
+"""Also in such files (:mod:`txlog.config.properties`), but the same for all masters, or who they are, or of a start."""
 
 
 def property_name(key: str) -> str:
@@ -90,7 +97,7 @@ def key_of(name: str) -> str:
     if name in _NAMES:
         return _NAMES[name]
     if is_placed(name):
-        raise BadInput(f"{name[:80]} cannot be set while masters run: it stands in the manifests, the same everywhere")
+        raise BadInput(f"{name[:80]} cannot be set while masters run: it is what they are started with")
     close = difflib.get_close_matches(name, _NAMES, n=1)
     there = f"did you mean {close[0]}?" if close else f"there are {', '.join(KEYS)}"
     raise BadInput(f"no such setting: {name[:80]!r}; {there}")
@@ -145,7 +152,7 @@ def read_properties(text: str, name: str) -> tuple[dict[str, Any], list[str]]:
     is neither, of what is there twice and of what has no value."""
     found: dict[str, Any] = {}
     placed: list[str] = []
-    for line, said, value in _properties(text):
+    for line, _, said, value in property_lines(text):
         if is_placed(said):
             placed.append(said)
             continue
@@ -163,10 +170,19 @@ def read_properties(text: str, name: str) -> tuple[dict[str, Any], list[str]]:
     return found, placed
 
 
-def _properties(text: str) -> list[tuple[int, str, str]]:
-    """Line, name and value, as Java reads a properties file; escapes are not needed in any of ours."""
-    found: list[tuple[int, str, str]] = []
-    held, began = "", 0
+class PropertyLine(NamedTuple):
+    """``began``, ``ended``: its lines, from 1; several where a backslash ends one."""
+
+    began: int
+    ended: int
+    name: str
+    value: str
+
+
+def property_lines(text: str) -> list[PropertyLine]:
+    """As Java reads a properties file; escapes are not needed in any of ours."""
+    found: list[PropertyLine] = []
+    held, began, number = "", 0, 0
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
         if not held and (not line or line[0] in "#!"):
@@ -175,9 +191,9 @@ def _properties(text: str) -> list[tuple[int, str, str]]:
         if len(line) - len(line.rstrip("\\")) & 1:
             held += line[:-1]
             continue
-        found.append((began, *_split(held + line)))
+        found.append(PropertyLine(began, number, *_split(held + line)))
         held = ""
-    return [*found, (began, *_split(held))] if held else found
+    return [*found, PropertyLine(began, number, *_split(held))] if held else found
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -118,6 +118,11 @@ class NodeConfig(Strict):
     )
     limits: Limits = Limits()
     last_seen: LastSeen | None = None
+    properties_file: Path | None = Field(
+        default=None,
+        description="the cluster.properties that this was made of: what changes while it runs is written back there, "
+        "and what holds of its settings is read there",
+    )
     identity_file: Path | None = Field(
         default=None,
         description="written at each start: this node, its birth and its start. On Kubernetes it is the container's "

@@ -33,7 +33,8 @@ async def name_new_masters(peers: list[PeerConfig], urls: Mapping[str, str], sta
                 known = [*(str(m["node"]) for m in now["masters"]), *now["removed"]]
                 new = next((peer for peer in peers if peer.node not in known), None)
                 if new is None:
-                    _say_unlisted([node for node in known if node not in urls and node not in now["removed"]])
+                    listed = [peer.node for peer in peers]
+                    _say_unlisted([node for node in known if node not in listed and node not in now["removed"]])
                     return
                 body = {"node": new.node, "dataCenter": new.data_center, "weight": new.weight}
                 if await _ask(session, "POST", f"{url}/txlog/peers", body) is not None:

@@ -210,9 +210,9 @@ def make_plan(
     if links:
         command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
         programs.append(Program(name=LINKS, role="links", data_center="", command=command))
-    programs += [_master_program(nodes[master.node], master, state, python) for master in masters]
+    programs += [master_program(nodes[master.node], master, state, python) for master in masters]
     programs += [
-        _pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
+        pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
     ]
     backups = {
         manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
@@ -267,7 +267,8 @@ def _worker_program(
     )
 
 
-def _master_program(config: NodeConfig, master: MasterPlace, state: StateFolder, python: str) -> Program:
+def master_program(config: NodeConfig, master: MasterPlace, state: StateFolder, python: str) -> Program:
+    """The process of a master."""
     return Program(
         name=master.node,
         role="master",
@@ -278,7 +279,8 @@ def _master_program(config: NodeConfig, master: MasterPlace, state: StateFolder,
     )
 
 
-def _pipeline_program(name: str, data_center: str, state: StateFolder, python: str, java_home: Path) -> Program:
+def pipeline_program(name: str, data_center: str, state: StateFolder, python: str, java_home: Path) -> Program:
+    """The process of a data centre's Spark application."""
     return Program(
         name=name,
         role="pipeline",

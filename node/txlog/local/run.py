@@ -22,6 +22,7 @@ from txlog.local.control_api import control_api
 from txlog.local.faults import CannotRun
 from txlog.local.fuseki import find_fuseki
 from txlog.local.java import find_java_home
+from txlog.local.lone import lone_plan, lone_properties
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports
 from txlog.local.securing import keep_own, secure
@@ -42,8 +43,11 @@ def find_oxigraph() -> str:
 
 
 def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str] = ()) -> Plan:
-    """Read the manifests, and what was changed since, and choose ports in the (prepared) state folder. ``running``:
-    names that keep theirs."""
+    """Read the manifests, and what was changed since, and choose ports in the (prepared) state folder; or read the one
+    ``cluster.properties``. ``running``: names that keep theirs."""
+    lone = lone_properties(list(paths))
+    if lone is not None:
+        return lone_plan(lone, state, find_java_home(state.root / "java") if lone.runs_pipeline else Path())
     manifests, changes = load_manifests(paths), state.worker_changes()
     check_complete(manifests)
     secure(manifests, state)
@@ -62,8 +66,9 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
 
 
 def check(paths: Sequence[Path]) -> None:
-    """All that can be said of the manifests before anything is touched."""
-    check_complete(load_manifests(paths))
+    """All that can be said of the manifests, or of the ``cluster.properties``, before anything is touched."""
+    if lone_properties(list(paths)) is None:
+        check_complete(load_manifests(paths))
 
 
 async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
@@ -71,19 +76,21 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
     state.prepare()
     with state.locked():
         supervisor = Supervisor(plan_for(paths, state), state)
+        lone = lone_properties(list(paths)) is not None
         altering = Altering(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        async with control_api(supervisor, stop, altering):
+        async with control_api(supervisor, stop, None if lone else altering):
             mark = identity.mark_of(os.getpid())
             state.write("supervisor.json", mark.model_dump() if mark else {})
-            keeping = asyncio.create_task(keep_own(load_manifests(paths), state))
+            keeping = None if lone else asyncio.create_task(keep_own(load_manifests(paths), state))
             try:
                 await supervisor.run(stop)
             finally:
-                keeping.cancel()
+                if keeping is not None:
+                    keeping.cancel()
         (state.root / "supervisor.json").unlink(missing_ok=True)
 
 

@@ -1,4 +1,5 @@
-"""The process of one master: ``python -m txlog.server --config FILE.json``.
+"""The process of one master: ``python -m txlog.server --config FILE.json``, or ``--properties cluster.properties``,
+which needs nobody who writes the former.
 
 Exit codes: 0 stopped as asked, 64 what it was given is wrong, 70 ended by name (the last line of the log says it),
 74 the journal cannot be opened.
@@ -41,19 +42,39 @@ def read_config(path: Path) -> NodeConfig:
     return config
 
 
+def read_properties_config(path: Path) -> tuple[NodeConfig, list[str]]:
+    """The master of a ``cluster.properties`` file, and the names in it that mean nothing here; :class:`BadStart` with
+    one line for each thing that is wrong."""
+    from txlog.config.properties import BadProperties, read_cluster_properties
+
+    try:
+        found = read_cluster_properties(path)
+    except BadProperties as wrong:
+        raise BadStart(str(wrong)) from None
+    return found.node, found.passed_over
+
+
 def main(arguments: list[str] | None = None) -> int:
     if not __debug__:
         print("txlog.server does not run without its assertions: leave -O and PYTHONOPTIMIZE away", file=sys.stderr)
         return EX_USAGE
     parser = argparse.ArgumentParser(prog="python -m txlog.server", description="One TxLog master.")
-    parser.add_argument("--config", required=True, type=Path, help="the JSON file that the supervisor wrote")
+    way = parser.add_mutually_exclusive_group(required=True)
+    way.add_argument("--config", type=Path, help="the JSON file that the supervisor wrote")
+    way.add_argument("--properties", type=Path, help="a cluster.properties file")
     told = parser.parse_args(arguments)
+    passed_over: list[str] = []
     try:
-        config = read_config(told.config)
+        if told.properties is not None:
+            config, passed_over = read_properties_config(told.properties)
+        else:
+            config = read_config(told.config)
     except BadStart as wrong:
         print(wrong, file=sys.stderr)
         return EX_USAGE
     log = EventLog(config.node)
+    if passed_over:
+        log.warning("PropertiesPassedOver", names=passed_over, why="they mean nothing here")
 
     def end(error: BaseException) -> None:
         name = error.reason if isinstance(error, Fatal) else type(error).__name__

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from txlog.config.properties import write_masters
 from txlog.config.values import duration_text, parse_duration
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
 from txlog.model.decoding import MALFORMED
@@ -45,7 +46,7 @@ class _Whole(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class Configuring:
-    """``follow(configuration)`` is told what came into effect."""
+    """``follow(configuration)`` is told what came into effect; a ``cluster.properties`` file, too."""
 
     def __init__(self, site: Site, follow: Callable[[Configuration], None]) -> None:
         self._site = site
@@ -73,11 +74,23 @@ class Configuring:
                 self._seen = now
                 self._site.log.info("Configuration", **_view(now))
                 self._follow(now)
+                await self._write_back(now)
             if loop.core.removed and loop.has_left:
                 node = self._site.config.node
                 what = f"{node} was taken out of the cluster for good, all that it had is in the log"
                 loop.end(Fatal("Removed", what))
             await asyncio.sleep(LOOK_S)
+
+    async def _write_back(self, now: Configuration) -> None:
+        config = self._site.config
+        if config.properties_file is None:
+            return
+        told = (config.properties_file, config.node, config.repository, now)
+        try:
+            if await asyncio.to_thread(write_masters, *told):
+                self._site.log.info("PropertiesWritten", file=str(config.properties_file))
+        except (OSError, BadInput) as wrong:
+            self._site.log.error("PropertiesNotWritten", file=str(config.properties_file), message=str(wrong))
 
     # What is in force
 

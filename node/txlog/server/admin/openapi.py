@@ -169,7 +169,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                 key=_TEXT,
                 property=_TEXT,
                 value=_TEXT,
-                source={"enum": ["manifest", "live"]},
+                source={"enum": ["manifest", "live", "properties", "default"]},
                 manifest=_TEXT,
                 since=_or_null({"type": "number"}),
             )

@@ -93,20 +93,22 @@ class LiveSettings:
     async def _take(self, new: Live) -> None:
         config = self._site.config
         try:
-            await asyncio.to_thread(live.write_live, config.journal_folder, new.settings)
-        except OSError as wrong:
-            what = f"{config.journal_folder / live.FILE}: {wrong.strerror}; nothing was changed"
-            raise Unavailable("NotKept", what) from None
+            await asyncio.to_thread(live.keep, config, new)
+        except (OSError, BadInput) as wrong:
+            why = wrong.strerror if isinstance(wrong, OSError) else wrong
+            raise Unavailable("NotKept", f"{live.place_of(config)}: {why}; nothing was changed") from None
         self._live = new
         self._site.loop.adopt(self._settings_of(live.applied(config, new.preferences)))
 
     def view(self) -> dict[str, Any]:
         """``{"node", "dataCenter", "state", "view": {"number", "splitRecovery", "prefers", "renewing"}, "settings":
-        [{"key", "property", "value", "source": "manifest"|"live", "manifest", "since"}]}``. ``view.splitRecovery`` is
-        the one in force: the safest that the members of the view prefer. ``renewing``: that view does not know of what
-        this master prefers now."""
+        [{"key", "property", "value", "source": "manifest"|"live"|"properties"|"default", "manifest", "since"}]}``; the
+        last two sources are those of a master without a manifest, whose ``manifest`` is TxLog's default.
+        ``view.splitRecovery`` is the one in force: the safest that the members of the view prefer. ``renewing``: that
+        view does not know of what this master prefers now."""
         site = self._site
         manifest, now = live.of_manifest(site.config), texts_of(self._live.preferences)
+        sources = ("live", "manifest") if site.config.properties_file is None else ("properties", "default")
         settings = []
         for key in KEYS:
             mine = self._live.settings.get(key)
@@ -115,7 +117,7 @@ class LiveSettings:
                     "key": key,
                     "property": property_name(key),
                     "value": now[key],
-                    "source": "live" if mine is not None else "manifest",
+                    "source": sources[mine is None],
                     "manifest": manifest[key],
                     "since": mine.at if mine is not None else None,
                 }

@@ -1,0 +1,85 @@
+"""One master, started from its ``cluster.properties``: its peers run elsewhere, each from its own file. Its stores are
+somebody else's; the Spark application and the duties of its data centre are performed here, where the file says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from txlog.config.process import DutyJobConfig, FolderConfig
+from txlog.config.properties import Properties, is_properties, read_cluster_properties
+from txlog.local.faults import CannotRun
+from txlog.local.plan import Plan, Program, master_program, pipeline_program
+from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
+from txlog.runtime.certificates import AUTHORITY
+
+_ANYWHERE = ("0.0.0.0", "::")
+
+
+def lone_properties(paths: list[Path]) -> Properties | None:
+    """What the file says, where the one path is that of a ``cluster.properties``; None where manifests are given.
+    :class:`~txlog.config.properties.BadProperties`."""
+    given = [path for path in paths if is_properties(path)]
+    if not given:
+        return None
+    if len(paths) > 1:
+        raise CannotRun(f"{given[0]}: expected it alone: it is one master, and others are started beside it")
+    return read_cluster_properties(given[0])
+
+
+def lone_plan(found: Properties, state: StateFolder, java_home: Path, python: str = sys.executable) -> Plan:
+    """What runs, in the (prepared) state folder."""
+    config, node = found.node, found.node.node
+    if config.users_file is not None:
+        config = config.model_copy(update={"own_token_file": state.own_token_file})
+    if not config.peer_token_file.exists():
+        raise CannotRun(
+            f"{config.peer_token_file} is missing: the secret that all masters share, one line of ASCII, the same file "
+            "for each of them (openssl rand -hex 32); another place: peer-token-file=PATH"
+        )
+    if config.tls_folder is not None:
+        try:
+            state.write_trusted((config.tls_folder / AUTHORITY).read_text("ascii"))
+        except (OSError, UnicodeDecodeError) as wrong:
+            raise CannotRun(f"{config.tls_folder / AUTHORITY}: {wrong}") from None
+    else:
+        state.write_trusted(None)
+    own = MasterPlace(node=node, data_center=config.data_center, url=_asked_at(found))
+    topology = Topology(
+        repository=config.repository,
+        data_centers=[config.data_center],
+        masters=[own],
+        workers=[
+            WorkerPlace(name=w.name, data_center=config.data_center, url=w.url, engine=w.engine, managed=False)
+            for w in config.workers
+        ],
+    )
+    pipeline = found.pipeline(state.pipeline(config.data_center) / "scratch")
+    programs: list[Program] = [master_program(config, own, state, python)]
+    pipelines = {f"{config.data_center}-pipeline": pipeline} if pipeline is not None else {}
+    programs += [pipeline_program(name, each.data_center, state, python, java_home) for name, each in pipelines.items()]
+    duties = DutyJobConfig(
+        data_center=config.data_center,
+        masters=found.same_center,
+        target=FolderConfig(folder=state.split_backups(config.data_center)),
+        elsewhere=found.elsewhere,
+        shown=state.shown(config.data_center),
+    )
+    return Plan(
+        topology=topology,
+        programs=tuple(programs),
+        links=(),
+        nodes={node: config},
+        pipelines=pipelines,
+        duties={config.data_center: duties} if pipeline is not None else {},
+    )
+
+
+def _asked_at(found: Properties) -> str:
+    """Where this machine's own processes ask it: with TLS by its name, else where it listens."""
+    config = found.node
+    if config.tls_folder is not None:
+        return found.url
+    host = "127.0.0.1" if config.host in _ANYWHERE else config.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{config.port}"
