@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 from apart import states
 from master_cluster import Cluster, until
+from worker_driver import Served
 
 BEAN = "ReplicationCluster:name=ClusterInfo/demo"
 IN_A_PATH = quote(BEAN.replace("/", "!/"), safe="!/:=")
@@ -34,6 +35,7 @@ async def test_attributes_are_read_in_all_its_ways(three: Cluster) -> None:
     assert whole["MasterURL"] == three.url(0) + repository
     assert (whole["SplitRecovery"], whole["MaxPeerLag"], whole["Mode"]) == ("Smart", "1m", "NORMAL")
     assert (whole["IsWritable"], whole["ReadOnly"], whole["Status"], whole["NodeStatus"]) == (True, False, 0, [])
+    assert (whole["NumberOfTriples"], whole["CompletedTasks"], whole["LogMaxSize"]) == (None, [], "10Gi")
     assert whole["ClusterStatusSummary"].startswith("uk-1: Joined, stable at 0")
     assert (await post(three, read()))["value"] == whole
     assert (await post(three, read(bean="ReplicationCluster:name=ClusterInfo")))["value"] == whole
@@ -45,7 +47,8 @@ async def test_attributes_are_read_in_all_its_ways(three: Cluster) -> None:
     assert (await post(three, {"type": "search", "mbean": "java.lang:*"}))["value"] == []
     listed = (await three.get(0, "/jolokia/list"))["value"]["ReplicationCluster"]["name=ClusterInfo/demo"]
     assert set(listed["attr"]) == set(whole)
-    assert [name for name, one in listed["attr"].items() if one["rw"]] == ["SplitRecovery", "MaxPeerLag", "Mode"]
+    written = {name for name, one in listed["attr"].items() if one["rw"]}
+    assert written == {"SplitRecovery", "MaxPeerLag", "Mode", "ReadOnly"}
     assert set(listed["op"]) == {"addSyncPeer", "removeSyncPeer"}
     for path in ("/jolokia", "/jolokia/version"):
         assert (await three.get(0, path))["value"]["info"] == {"product": "txlog"}
@@ -83,10 +86,47 @@ async def test_attributes_are_written_and_peers_come_and_go(three: Cluster) -> N
     assert (await post(three, read("IsWritable"), at=2))["value"] is False
 
 
+async def test_what_a_master_and_its_worker_have_done_is_counted(served: Served) -> None:
+    cluster = served.cluster
+    zero = (await post(cluster, read()))["value"]
+    assert (zero["CompletedWrites"], zero["CompletedReads"], zero["AverageReadTime"]) == (0, 0, 0)
+    for at in range(3):
+        await cluster.write(0, f"INSERT DATA {{ <urn:s> <urn:p> {at} }}", TxLog_Durability="applied")
+    async with cluster.session.get(cluster.url(0, "/repositories/demo?query=ASK{}")) as answer:
+        assert answer.status == 200
+        await answer.read()
+    whole = (await post(cluster, read()))["value"]
+    assert (whole["NumberOfTriples"], whole["CompletedWrites"]) == (3, 3)
+    assert whole["CompletedReads"] == 1
+    assert (whole["CompletedTasks"], whole["AverageTaskTimes"]) == ([3], [7])
+    assert whole["NodeStatus"] == [f"[ON] {served.store.url}"]
+    assert (await post(cluster, read("NumberOfTriples"), at=1))["value"] == 3, "any master of the data centre"
+
+
+async def test_read_only_is_muted(three: Cluster) -> None:
+    await until(lambda: states(three) == {"Joined"})
+
+    async def seen(expected: bool) -> bool:
+        value: bool = (await post(three, read("ReadOnly"), at=1))["value"]
+        return value is expected
+
+    for value, expected in (("true", True), (False, False)):
+        told = await three.get(1, f"/jolokia/write/{IN_A_PATH}/ReadOnly/{value}")
+        assert (told["status"], told["value"]) == (200, not expected)
+        await until(lambda expected=expected: seen(expected))
+    await three.write(1, "INSERT DATA { <urn:s> <urn:p> 1 }")
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [
-        (read("NumberOfTriples"), 404, "javax.management.AttributeNotFoundException"),
+        (read("NumberOfTriples"), 503, "no worker of this data centre is up to date"),
+        (read("HeapMemoryUsage"), 404, "javax.management.AttributeNotFoundException"),
+        (read("ProtectSingleWorker"), 404, "ProtectSingleWorker; a backup of a worker stops neither"),
+        (read("MasterReplicationPort"), 404, "backups go to a folder or to S3"),
+        ({"type": "write", "mbean": BEAN, "attribute": "MasterURL", "value": "x"}, 404, "what this master is started"),
+        ({"type": "write", "mbean": BEAN, "attribute": "ReadOnly", "value": 1}, 400, "true or false"),
+        ({"type": "exec", "mbean": BEAN, "operation": "addClusterNode"}, 404, "workers come by txlog worker add"),
         (read("NodeID", "java.lang:type=Memory"), 404, "javax.management.InstanceNotFoundException"),
         ({"type": "read"}, 400, "mbean: expected a text"),
         ({"type": "dance"}, 400, "one of read, write"),
@@ -98,7 +138,7 @@ async def test_attributes_are_written_and_peers_come_and_go(three: Cluster) -> N
         ({"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": []}, 400, "expected a text"),
         ({"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": True}, 400, "expected a text"),
         ({"type": "write", "mbean": BEAN, "attribute": "Mode", "value": "LOUD"}, 400, "NORMAL or MUTE"),
-        ({"type": "exec", "mbean": BEAN, "operation": "backup"}, 404, "no operation backup"),
+        ({"type": "exec", "mbean": BEAN, "operation": "backup"}, 404, "no operation backup; ask txlog backup create"),
         ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": ["us-1"]}, 400, "2 arguments"),
         ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": [1, 2]}, 400, "are text"),
         ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": ["x", "http://h"]}, 400, "node id"),

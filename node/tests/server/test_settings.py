@@ -107,7 +107,7 @@ async def test_live_settings_outlive_the_process_until_the_manifest_changes(clus
         ({"maxPeerLag": 7}, "maxPeerLag is '7'; expected a duration"),
         ({"splitRecovery": "clever"}, "expected None, Simple or Smart"),
         ({"split_recovery": "Smart"}, "no such setting: 'split_recovery'; did you mean split-recovery?"),
-        ({"splitMode": "Majority"}, "stands in the manifests"),
+        ({"splitMode": "Majority"}, "it is what they are started with"),
         ({"idleInterval": "1s"}, "idleInterval is '1s'; expected a duration below roundTimeout (1s)"),
         ({"leaveTimeout": "1s", "roundTimeout": "300ms"}, "expected a duration below roundTimeout (300ms)"),
     ],

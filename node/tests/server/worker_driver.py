@@ -18,6 +18,9 @@ from txlog.client import MasterClient, WorkerPlace, WorkerReport
 from txlog.model.errors import TxLogError
 from txlog.workers import OxigraphAdapter
 
+TOOK_MS = 7.0
+"""What it says that one transaction took."""
+
 
 class Driver:
     """Listens to the doorbell of a master, applies to ``store``, reports."""
@@ -68,7 +71,7 @@ class Driver:
                     )
                     held = outcome.held
                     at, refused = outcome.position, outcome.refused
-                    place = None
+                    place, before = None, max(0, after)
                     if at is not None:
                         position = at.position
                         place = WorkerPlace(position.epoch, position.index, position.hash.hex(), at.fence)
@@ -82,6 +85,7 @@ class Driver:
                             refused.status if refused else None,
                             refused.body if refused else None,
                             str(refused.txid) if refused else None,
+                            took_ms=TOOK_MS * (max(0, after) - before),
                         ),
                     )
 

@@ -125,6 +125,23 @@ _look = msgspec.json.Decoder(Look)
 _told = msgspec.json.Decoder(Told)
 
 
+class Tally:
+    """How many there were since this process began, and how long they took in all, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.took_ms = 0.0
+
+    def count(self, took_ms: float, many: int = 1) -> None:
+        self.done += many
+        self.took_ms += took_ms
+
+    @property
+    def mean_ms(self) -> float:
+        """0 while there was none."""
+        return self.took_ms / self.done if self.done else 0.0
+
+
 class Tick:
     """How far apart a doorbell rings for a worker that is behind although nothing new arrives."""
 
@@ -150,6 +167,10 @@ class Registry:
         self.heard_from: dict[str, tuple[str, float]] = {}  # node -> its data centre, when it told
         self.reading: Counter[str] = Counter()
         """Reads of clients that are under way, by worker."""
+        self.reads = Tally()
+        """Reads of clients that a worker has answered."""
+        self.tasks: dict[str, Tally] = {}
+        """Transactions that workers have executed, as their pipeline told this master."""
         self.findings = Findings()
         self.differs: Callable[[str, Finding | None], None] = lambda name, finding: None
         """Hears of each finding (``data centre/worker``) that is new or has changed; None: it is lifted."""
@@ -182,6 +203,7 @@ class Registry:
     def remove(self, name: str) -> None:
         """Nothing is applied to it, nothing is read from it, nobody waits for it any more."""
         self.workers.pop(name, None)
+        self.tasks.pop(name, None)
         self._ticks.pop(name, None)
         self._heard_here.discard(name)
         self.changed.set()
@@ -203,6 +225,7 @@ class Registry:
             raise BadInput(f"state {report.state[:40]!r}: one of {', '.join(STATES)}")
         # A pipeline that cannot reach a worker does not know where it is; it is where it was heard of last.
         position = worker.position if report.state == "Unreachable" and report.position is None else report.position
+        before = worker.index
         moved = worker.position != position or worker.state != report.state
         worker.position = position
         worker.state = report.state
@@ -210,6 +233,8 @@ class Registry:
         worker.status, worker.txid, worker.took_ms = report.status, report.txid, report.took_ms
         worker.body = report.body[:BODY_CHARACTERS_MAX] if report.body else None
         worker.reported_at = self._clock()
+        if worker.index > before:
+            self.tasks.setdefault(name, Tally()).count(report.took_ms or 0.0, worker.index - before)
         self._heard_here.add(name)
         if moved:
             self.changed.set()

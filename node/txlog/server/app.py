@@ -190,7 +190,7 @@ class App:
             self.settings,
             self.configuring,
             OpenApi(),
-            Jolokia(self.site, self.settings, self.configuring),
+            Jolokia(self.site, self.settings, self.configuring, self.reads.count),
             self.links,
         )
         self.door = Door([route for room in rooms for route in room.routes()], log, guard)

@@ -18,9 +18,11 @@ import msgspec
 
 from txlog.access import is_foreign
 from txlog.config.preferences import read_changes
+from txlog.config.values import quantity_text
 from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decoding import MALFORMED
-from txlog.model.errors import BadInput, Forbidden, NotFound, TxLogError
+from txlog.model.errors import BadInput, Forbidden, NotFound, TxLogError, Unavailable
+from txlog.runtime.registry import Tally
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, read_body
 from txlog.server.admin.configuring import Configuring
@@ -33,6 +35,23 @@ REQUESTS_MAX: Final = 200
 """In one body."""
 MODES: Final = ("NORMAL", "MUTE")
 AVAILABLE, READ_ONLY, UNAVAILABLE = 0, 1, 2
+NO_COUNTERPART: Final = {
+    "AutoReplication": "a worker that fell off the log is made anew by txlog up, always (txlog worker rebuild)",
+    "NetSpeedBitsPerSec": "workers are brought up by the log or by a backup; nothing is estimated from it",
+    "FullReplicationTimeFactor": "workers are brought up by the log or by a backup; nothing is estimated from it",
+    "MinTimeToConsiderFullReplicationS": "workers are brought up by the log or by a backup",
+    "ProtectSingleWorker": "a backup of a worker stops neither it nor its writes",
+    "MasterReplicationPort": "backups go to a folder or to S3, not through a port of the master",
+    "addClusterNode": "workers come by txlog worker add",
+    "removeClusterNode": "workers go by txlog worker remove",
+    "backup": "ask txlog backup create",
+    "incrementalBackup": "backups are whole: txlog backup create",
+    "restoreFromImage": "ask txlog restore",
+    "changeSystemTransactionPassword": "masters know each other by the peer token and certificates, which are files",
+}
+"""Names of the predecessor's that are refused, and what is there instead."""
+STARTED_WITH: Final = "it is what this master is started with: its manifest or cluster.properties"
+_STARTED_WITH: Final = ("NodeID", "MasterURL", "LogMaxSize")
 _CHANGES: Final = ("write", "exec")
 _PIECE: Final = re.compile(r"((?:[^/!]|!.)*)(?:/|$)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
@@ -48,10 +67,14 @@ class _NoSuch(NotFound):
 
 
 class Jolokia:
-    """``settings`` and ``configuring`` are who carries changes out."""
+    """``settings`` and ``configuring`` are who carries changes out; ``triples`` asks a worker how many statements
+    there are."""
 
-    def __init__(self, site: Site, settings: LiveSettings, configuring: Configuring) -> None:
+    def __init__(
+        self, site: Site, settings: LiveSettings, configuring: Configuring, triples: Callable[[], Awaitable[int]]
+    ) -> None:
         self._site = site
+        self._triples = triples
         self._settings = settings
         self._configuring = configuring
         self._reads: dict[str, tuple[str, str, Callable[[], Any]]] = {
@@ -70,11 +93,19 @@ class Jolokia:
             "Status": ("int", "0 available, 1 read-only, 2 unavailable", self._status),
             "NodeStatus": ("[Ljava.lang.String;", "[ON] or [OFF] and the URL of each worker", self._nodes),
             "ClusterStatusSummary": ("java.lang.String", "for people", self._summary),
+            "NumberOfTriples": ("long", "statements in the worker that would answer a query now", triples),
+            "CompletedReads": ("int", "answered by workers since this process began", lambda: site.registry.reads.done),
+            "AverageReadTime": ("int", "milliseconds, of those", lambda: round(site.registry.reads.mean_ms)),
+            "CompletedWrites": ("int", "taken by this master since this process began", self._writes_done),
+            "CompletedTasks": ("[I", "transactions executed, by worker as in NodeStatus", self._tasks_done),
+            "AverageTaskTimes": ("[I", "milliseconds for one of them", self._task_times),
+            "LogMaxSize": ("java.lang.String", "as 10Gi: what the journal may take", self._log_max_size),
         }
         self._writes: dict[str, Callable[[Any], Awaitable[None]]] = {
             "SplitRecovery": lambda value: self._set("splitRecovery", value),
             "MaxPeerLag": lambda value: self._set("maxPeerLag", value),
             "Mode": self._set_mode,
+            "ReadOnly": self._set_read_only,
         }
         self._operations: dict[str, tuple[list[str], str, Callable[[list[Any]], Awaitable[None]]]] = {
             "addSyncPeer": (
@@ -154,7 +185,7 @@ class Jolokia:
             case "search":
                 return self._matching(_text(asked, "mbean"))
             case "read":
-                return self._read(asked)
+                return await self._read(asked)
             case "write":
                 return await self._write(asked)
             case "exec":
@@ -192,42 +223,48 @@ class Jolokia:
         bean = {"desc": "a master of TxLog", "attr": attributes, "op": operations}
         return {DOMAIN: {name.partition(":")[2]: bean for name in self.names}}
 
-    def _read(self, asked: dict[str, Any]) -> Any:
+    async def _read(self, asked: dict[str, Any]) -> Any:
         pattern, attribute = _text(asked, "mbean"), asked.get("attribute")
         if "*" in pattern:
-            return {name: self._attributes(attribute) for name in self._matching(pattern)}
+            told = await self._attributes(attribute)
+            return dict.fromkeys(self._matching(pattern), told)
         self._check_bean(asked)
         if isinstance(attribute, str) and attribute:
-            return self._attribute(attribute)
-        return self._attributes(attribute)
+            return await self._attribute(attribute)
+        return await self._attributes(attribute)
 
-    def _attributes(self, wanted: Any) -> dict[str, Any]:
+    async def _attributes(self, wanted: Any) -> dict[str, Any]:
         if not wanted:
-            return {name: self._attribute(name) for name in self._reads}
+            return {name: await self._known(name) for name in self._reads}
         names = [wanted] if isinstance(wanted, str) else wanted
         if not isinstance(names, list):
             raise BadInput("attribute: a name, a list of names, or nothing for all")
-        return {str(name): self._attribute(str(name)) for name in names}
+        return {str(name): await self._attribute(str(name)) for name in names}
 
-    def _attribute(self, name: str) -> Any:
+    async def _known(self, name: str) -> Any:
+        """None for what nobody can tell now: whoever asks for all shall hear the others."""
+        try:
+            return await self._attribute(name)
+        except Unavailable:
+            return None
+
+    async def _attribute(self, name: str) -> Any:
         found = self._reads.get(name)
         if found is None:
-            raise _NoSuch(
-                "javax.management.AttributeNotFoundException", f"{name[:80]}; there are {', '.join(self._reads)}"
-            )
-        return found[2]()
+            why = NO_COUNTERPART.get(name, f"there are {', '.join(self._reads)}")
+            raise _NoSuch("javax.management.AttributeNotFoundException", f"{name[:80]}; {why}")
+        value = found[2]()
+        return await value if isinstance(value, Awaitable) else value
 
     async def _write(self, asked: dict[str, Any]) -> Any:
         """Answers the value of before, as Jolokia does."""
         self._check_bean(asked)
         name = _text(asked, "attribute")
-        before = self._attribute(name)
+        before = await self._attribute(name)
         change = self._writes.get(name)
         if change is None:
-            raise _NoSuch(
-                "javax.management.AttributeNotFoundException",
-                f"{name} cannot be written; these can: {', '.join(self._writes)}",
-            )
+            why = STARTED_WITH if name in _STARTED_WITH else f"these can: {', '.join(self._writes)}"
+            raise _NoSuch("javax.management.AttributeNotFoundException", f"{name} cannot be written; {why}")
         await change(asked.get("value"))
         return before
 
@@ -236,8 +273,8 @@ class Jolokia:
         name = _text(asked, "operation").partition("(")[0]
         found = self._operations.get(name)
         if found is None:
-            there = ", ".join(self._operations)
-            raise _NoSuch("java.lang.IllegalArgumentException", f"no operation {name[:80]}; there are {there}")
+            why = NO_COUNTERPART.get(name, f"there are {', '.join(self._operations)}")
+            raise _NoSuch("java.lang.IllegalArgumentException", f"no operation {name[:80]}; {why}")
         parameters, _, run = found
         arguments = asked.get("arguments") or []
         if not isinstance(arguments, list) or len(arguments) != len(parameters):
@@ -289,6 +326,23 @@ class Jolokia:
             lines.append(f"{worker.name} {worker.url}: {worker.state}, at {at}")
         return "\n".join(lines)
 
+    def _writes_done(self) -> int:
+        counts = self._site.loop.counts
+        return counts.transactions - sum(counts.refused.values())
+
+    def _tallies(self) -> list[Tally]:
+        registry = self._site.registry
+        return [registry.tasks.get(name, Tally()) for name in registry.workers]
+
+    def _tasks_done(self) -> list[int]:
+        return [tally.done for tally in self._tallies()]
+
+    def _task_times(self) -> list[int]:
+        return [round(tally.mean_ms) for tally in self._tallies()]
+
+    def _log_max_size(self) -> str:
+        return quantity_text(self._site.config.log_bytes_max)
+
     # Changes
 
     async def _set(self, key: str, value: Any) -> None:
@@ -304,6 +358,12 @@ class Jolokia:
             raise BadInput(f"Mode {str(value)[:40]!r}: {' or '.join(MODES)}")
         if value != self._mode():
             await self._configuring.mute(self._site.config.node, value == MODES[1])
+
+    async def _set_read_only(self, value: Any) -> None:
+        wanted = {"true": True, "false": False}.get(str(value).lower()) if isinstance(value, bool | str) else None
+        if wanted is None:
+            raise BadInput(f"ReadOnly {str(value)[:40]!r}: true or false")
+        await self._set_mode(MODES[wanted])
 
     async def _add(self, arguments: list[Any]) -> None:
         node, url = arguments

@@ -36,7 +36,7 @@ from txlog.server.frontdoor.forms import (
     to_binary_table,
 )
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri, term_of
-from txlog.server.frontdoor.stores import EVERYTHING, RETRY_S, Asking, Build, Stores, lower
+from txlog.server.frontdoor.stores import EVERYTHING, RETRY_S, Asking, Build, Store, Stores, lower
 from txlog.server.frontdoor.tables import accept_of, accepted, table_answer
 from txlog.server.frontdoor.through import Convert, ending, through
 from txlog.sparql import hide_system_graphs, query_form, refuse_services
@@ -275,17 +275,26 @@ class Reads:
 
     async def size(self, request: Request, names: Mapping[str, str]) -> Response:
         self._check(names)
-        graphs = contexts_of(request)
+        return text_answer(
+            str(await self._counted(await self.stores.choose(request), contexts_of(request), asked=True))
+        )
+
+    async def count(self) -> int:
+        """How many statements there are, as the worker says that would answer now. :class:`Unavailable`."""
+        return await self._counted(self.stores.readable(), None, asked=False)
+
+    async def _counted(self, stores: Sequence[Store], graphs: list[str] | None, *, asked: bool) -> int:
+        """``asked``: by a client of the repository."""
         adapters: list[Adapter] = []
 
         def build(adapter: Adapter) -> WorkerRequest:
             adapters.append(adapter)
             return adapter.size([g.strip("<>") if g else None for g in graphs] if graphs is not None else None)
 
-        answer = await self.stores.fetch(request, build)
+        answer = await self.stores.fetch_from(stores, build, counted=asked)
         if answer.status != 200:
             raise _worker_error(answer.status, answer.text)
-        return text_answer(str(adapters[-1].size_in(answer)))
+        return adapters[-1].size_in(answer)
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
         self._check(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
@@ -65,7 +66,11 @@ class Stores:
 
         :class:`Unavailable` when none is in time."""
         await _await_mark(self._site, request, self._loop.applied)
-        candidates = self._candidates(_position_of(request)[0])
+        return self.readable(_position_of(request)[0])
+
+    def readable(self, least: int = 0) -> list[Store]:
+        """The workers that may answer now, at this index or above, best first. :class:`Unavailable` when none may."""
+        candidates = self._candidates(least)
         if not candidates:
             raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
         return candidates
@@ -87,9 +92,10 @@ class Stores:
 
     @asynccontextmanager
     async def ask(
-        self, store: Store, asked: WorkerRequest, seconds: float | None = None
+        self, store: Store, asked: WorkerRequest, seconds: float | None = None, *, counted: bool = True
     ) -> AsyncIterator[ClientResponse]:
-        """The answer with its body still to be read. :class:`Unreachable` when there is none."""
+        """The answer with its body still to be read. :class:`Unreachable` when there is none. ``counted``: among the
+        reads of clients."""
         if self._session is None:
             self._session = ClientSession(
                 connector=TCPConnector(limit=CONNECTIONS_MAX), auto_decompress=False, trust_env=False
@@ -98,9 +104,12 @@ class Stores:
         url = store.worker.url.rstrip("/") + asked.path
         reading = self._site.registry.reading
         reading[store.worker.name] += 1
+        began = time.monotonic()
         try:
             async with self._asked(url, asked, timeout, store) as response:
                 yield response
+            if counted:
+                self._site.registry.reads.count(1000 * (time.monotonic() - began))
         finally:
             reading[store.worker.name] -= 1
 
@@ -140,10 +149,13 @@ class Stores:
 
     async def fetch(self, request: Request, build: Build) -> WorkerResponse:
         """A whole, small answer from the first worker that gives one."""
-        stores = await self.choose(request)
+        return await self.fetch_from(await self.choose(request), build)
+
+    async def fetch_from(self, stores: Sequence[Store], build: Build, *, counted: bool = True) -> WorkerResponse:
+        """The same from these."""
         for store in stores:
             try:
-                async with self.ask(store, await self.built(store, build)) as response:
+                async with self.ask(store, await self.built(store, build), counted=counted) as response:
                     return WorkerResponse(response.status, lower(response.headers), await response.read())
             except (TimeoutError, Unreachable, ClientError, OSError):
                 continue
