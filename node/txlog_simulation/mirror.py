@@ -6,6 +6,8 @@ the mirror and the first few records behind it: nothing that was durable is lost
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.records import (
@@ -109,7 +111,7 @@ class Mirror:
         for stamped in record.stamped:
             self._stamp(Origin(stamped.node, stamped.birth), stamped.first_seq, stamped.stamps)
 
-    def _stamp(self, origin: Origin, first_seq: int, stamps: list[int]) -> None:
+    def _stamp(self, origin: Origin, first_seq: int, stamps: Sequence[int]) -> None:
         self.stamps.setdefault(origin, {}).update(enumerate(stamps, first_seq))
 
     def wrong_stamp(self, recovered: Recovered) -> str:

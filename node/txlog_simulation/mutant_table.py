@@ -76,8 +76,9 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 "            self._recover_held(meta)\n",
                 "            logged = unsettled.get(self.own.origin, 0)\n"
                 "            count = logged if Origin(meta.node, meta.birth) == self.own.origin else len(meta.stamps)\n"
-                "            lists = [one[:count] for one in (meta.stamps, meta.keys, meta.kinds, meta.contents)]\n"
-                "            self._recover_held(QueuedMeta(meta.node, meta.birth, meta.first_seq, *lists))\n",
+                "            kept = [one[:count] for one in (meta.stamps, meta.keys, meta.kinds)]\n"
+                "            kept.append(meta.contents[: count * HASH_BYTES])\n"
+                "            self._recover_held(QueuedMeta(meta.node, meta.birth, meta.first_seq, *kept))\n",
             ),
             Edit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
             Edit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),

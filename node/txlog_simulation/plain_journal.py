@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
 import msgspec
@@ -226,9 +227,9 @@ def _tell_queue(found: Recovered, items: dict[Origin, list[tuple[Item, bytes]]])
                     origin.node,
                     origin.birth,
                     first,
-                    [item.stamp for item, _ in waiting],
+                    array("Q", [item.stamp for item, _ in waiting]),
                     [item.key for item, _ in waiting],
-                    [item.kind | len(item.payload) << 8 for item, _ in waiting],
-                    [content for _, content in waiting],
+                    array("Q", [item.kind | len(item.payload) << 8 for item, _ in waiting]),
+                    bytearray(b"".join([content for _, content in waiting])),
                 )
             )

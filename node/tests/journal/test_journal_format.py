@@ -80,7 +80,7 @@ def test_version_1_is_read_back() -> None:
         ("b", 1, 2),
         ("a", 13, 1),
     ]
-    assert found.queued[0].stamps[:2] == [7, 15010]
+    assert found.queued[0].stamps[:2].tolist() == [7, 15010]
     pen = Pen()
     pen.stamps = {("a", 13): 1 << 63, ("a", 14): 7, ("b", 2): 900}
     check_content(journal, "a", 1, 34, pen=pen)
@@ -149,7 +149,7 @@ def test_texts_of_any_kind_come_back() -> None:
     journal, found = open_journal(files)
     assert journal.read("b", 9, 1, 10, 1 << 20) == run
     assert found.queued[0].keys == keys
-    assert found.queued[0].kinds == [KIND_UPDATE | len(payload) << 8 for payload in payloads]
+    assert found.queued[0].kinds.tolist() == [KIND_UPDATE | len(payload) << 8 for payload in payloads]
 
 
 def test_a_look_from_outside_changes_nothing(tmp_path: Path) -> None:

@@ -228,8 +228,9 @@ def _recovered(found: Recovered) -> Iterator[str]:
     spans = " ".join(f"{s.node or '?'}:{s.first_seq}+{s.count}" for s in found.log_spans)
     yield f"log {len(found.log_hashes) // 16} stamp {found.log_stamp}: {spans}"
     for meta in found.queued:
-        usual = meta.stamps == [item(meta.node, meta.first_seq + i).stamp for i in range(len(meta.stamps))]
-        yield f"queued {meta.node} {meta.first_seq}+{len(meta.stamps)}{'' if usual else f' stamps {meta.stamps}'}"
+        stamps = meta.stamps.tolist()
+        usual = stamps == [item(meta.node, meta.first_seq + i).stamp for i in range(len(meta.stamps))]
+        yield f"queued {meta.node} {meta.first_seq}+{len(meta.stamps)}{'' if usual else f' stamps {stamps}'}"
     for seen in found.keys:
         yield f"key {seen.index} {seen.kind} {seen.key} {seen.span.node}.{seen.span.first_seq}"
     yield from (_damage(damage) for damage in found.damage)

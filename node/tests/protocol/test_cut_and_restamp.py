@@ -149,7 +149,7 @@ def test_nothing_is_forgotten_because_of_an_entry_that_may_leave_the_log() -> No
 def test_what_left_the_log_waits_again(steps: list[int], data: st.DataObject) -> None:
     stamps = [sum(steps[: i + 1]) for i in range(len(steps))]
     queue = OriginQueue(ORIGINS[0])
-    queue.extend(stamps, [cell(s) for s in stamps], [""] * len(stamps), [1 | 10 << 8] * len(stamps))
+    queue.extend(stamps, b"".join(cell(s) for s in stamps), [""] * len(stamps), [1 | 10 << 8] * len(stamps))
     taken = data.draw(st.integers(0, len(stamps)))
     settled = data.draw(st.integers(0, taken))
     back = data.draw(st.integers(0, taken - settled))
@@ -164,7 +164,7 @@ def test_what_left_the_log_waits_again(steps: list[int], data: st.DataObject) ->
         assert queue.stamps(queue.in_log + 1, queue.held) == new
     kept = queue.kept_from
     assert queue.stamps(kept, queue.held) == stamps[kept - 1 : queue.in_log] + new
-    assert queue.contents(kept, queue.held) == [cell(s) for s in stamps[kept - 1 :]]
+    assert queue.contents(kept, queue.held) == b"".join(cell(s) for s in stamps[kept - 1 :])
 
 
 # The whole of it

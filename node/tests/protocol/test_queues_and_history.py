@@ -26,7 +26,7 @@ stamps = st.lists(st.integers(1, 30), max_size=8, unique=True).map(sorted)
 def queue_of(origin: Origin, values: list[int], in_log: int = 0) -> OriginQueue:
     queue = OriginQueue(origin)
     queue.pass_by(in_log)
-    contents = [bytes([i]) * HASH_BYTES for i in range(len(values))]
+    contents = b"".join(bytes([i]) * HASH_BYTES for i in range(len(values)))
     queue.extend(values, contents, ["" for _ in values], [1 | 10 << 8 for _ in values])
     return queue
 
@@ -62,7 +62,7 @@ def test_a_queue_is_a_sorted_list(steps: list[tuple[bool, int]]) -> None:
         if extend:
             fresh = [stamp + 1 + i * 2 for i in range(count)]
             stamp = fresh[-1]
-            queue.extend(fresh, [bytes(HASH_BYTES)] * count, [""] * count, [1 | 7 << 8] * count)
+            queue.extend(fresh, bytes(HASH_BYTES) * count, [""] * count, [1 | 7 << 8] * count)
             twin += fresh
         else:
             count = min(count, len(twin))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from txlog.journal.reader import Head, Reader, Unreadable
 from txlog.journal.scan import Bad, Scan
 from txlog.journal.trim import seqs_of
 from txlog.model.entry import NOT_FOR_WORKERS, Span
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Abandoned, Damage, KeySeen, QueuedMeta, Recovered
 
@@ -88,13 +90,13 @@ def _queued(held: OriginIndex, settled: int, reader: Reader) -> Iterator[QueuedM
         if piece is not None and seq != piece.first_seq + len(piece.stamps):
             yield _restamped(piece, held)
             piece = None
-        piece = piece or QueuedMeta(origin.node, origin.birth, seq, [], [], [], [])
+        piece = piece or QueuedMeta(origin.node, origin.birth, seq, array("Q"), [], array("Q"), bytearray())
         columns = head.columns
         piece.stamps.extend(columns.stamps[first:])
         piece.keys.extend(columns.keys[first:])
         sizes = columns.sizes[first:]
         piece.kinds.extend([kind | size << 8 for kind, size in zip(columns.kinds[first:], sizes, strict=True)])
-        piece.contents.extend([columns.content(i) for i in range(first, head.count)])
+        piece.contents.extend(columns.contents[first * HASH_BYTES :])
     if piece is not None:
         yield _restamped(piece, held)
 
@@ -102,7 +104,7 @@ def _queued(held: OriginIndex, settled: int, reader: Reader) -> Iterator[QueuedM
 def _restamped(piece: QueuedMeta, held: OriginIndex) -> QueuedMeta:
     first = piece.first_seq
     for seq, stamps in held.stamps.pieces(first, first + len(piece.stamps)):
-        piece.stamps[seq - first : seq - first + len(stamps)] = stamps.tolist()
+        piece.stamps[seq - first : seq - first + len(stamps)] = stamps
     return piece
 
 

@@ -6,6 +6,7 @@ A record is durable when the fsync behind it has returned; nothing that depends 
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
 import msgspec
@@ -159,16 +160,17 @@ Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstall
 
 
 class QueuedMeta(msgspec.Struct, frozen=True):
-    """What recovery tells of held transactions behind the stable part of the log: ``first_seq`` on, parallel lists.
-    ``kinds`` are ``kind | payload bytes << 8``. A stamp of 0: held while no view was in force, without one yet."""
+    """What recovery tells of held transactions behind the stable part of the log: ``first_seq`` on, parallel columns
+    (of numbers: 8 bytes each, for there may be millions). ``kinds`` are ``kind | payload bytes << 8``, ``contents`` the
+    content hashes, 16 bytes each. A stamp of 0: held while no view was in force, without one yet."""
 
     node: str
     birth: int
     first_seq: int
-    stamps: list[int]
+    stamps: array[int]
     keys: list[str]
-    kinds: list[int]
-    contents: list[bytes]
+    kinds: array[int]
+    contents: bytearray
 
 
 class KeySeen(msgspec.Struct, frozen=True):

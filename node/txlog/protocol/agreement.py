@@ -6,6 +6,7 @@ anything that follows from it leaves the process (the caller's duty, ``README.md
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -188,13 +189,15 @@ class Agreement:
         queue = self.by_origin[origin] if origin in self.by_origin else self.add_origin(origin)
         assert meta.first_seq == queue.held + 1, (meta.node, meta.first_seq, queue.held)
         stamped = meta.stamps.index(0) if 0 in meta.stamps else len(meta.stamps)
-        queue.extend(meta.stamps[:stamped], meta.contents[:stamped], meta.keys[:stamped], meta.kinds[:stamped])
-        self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, meta.contents, meta.kinds)
+        hashes = meta.contents
+        queue.extend(meta.stamps[:stamped], hashes[: stamped * HASH_BYTES], meta.keys[:stamped], meta.kinds[:stamped])
+        self._note_waiting(queue.origin, meta.first_seq, meta.keys, meta.stamps, hashes, meta.kinds)
         self.last_stamp = max(self.last_stamp, queue.last_stamp)
         for offset in range(stamped, len(meta.stamps)):
             assert queue is self.own, "only own transactions may wait for a stamp"
             kind, size = meta.kinds[offset] & 255, meta.kinds[offset] >> 8
-            self.late.append((Late(kind, meta.keys[offset], size), meta.contents[offset]))
+            content = bytes(hashes[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
+            self.late.append((Late(kind, meta.keys[offset], size), content))
 
     def add_origin(self, origin: Origin) -> OriginQueue:
         """An origin that the view does not know: what is held of it is parked."""
@@ -233,8 +236,9 @@ class Agreement:
             (Late(i.kind, i.key, len(i.payload)), content) for i, content in zip(items, contents, strict=True)
         ]
         kinds = [item.kind for item in items]
-        self._note_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], contents, kinds)
-        self._say_held(Run(origin.node, origin.birth, first, items), contents)
+        hashes = b"".join(contents)
+        self._note_waiting(origin, first, [i.key for i in items], [i.stamp for i in items], hashes, kinds)
+        self._say_held(Run(origin.node, origin.birth, first, items), hashes)
 
     def hold_foreign(self, run: Run, fetched: bool = False) -> bool:
         """Transactions that came from elsewhere; what is known already is passed over, what would leave a gap is not
@@ -270,27 +274,28 @@ class Agreement:
         stamps = [item.stamp for item in run.items]
         keys = [item.key for item in run.items]
         kinds = [item.kind | len(item.payload) << 8 for item in run.items]
-        queue.extend(stamps, contents, keys, kinds)
+        hashes = b"".join(contents)
+        queue.extend(stamps, hashes, keys, kinds)
         self.last_stamp = max(self.last_stamp, stamps[-1])
-        self._note_waiting(queue.origin, run.first_seq, keys, stamps, contents, kinds)
-        self._say_held(run, contents)
+        self._note_waiting(queue.origin, run.first_seq, keys, stamps, hashes, kinds)
+        self._say_held(run, hashes)
 
-    def _say_held(self, run: Run, contents: list[bytes]) -> None:
+    def _say_held(self, run: Run, hashes: bytes) -> None:
         before = self.records[-1] if self.records else None
         if isinstance(before, Held) and before.run.origin == run.origin:  # one record, one run of many requests
             joined = Run(run.node, run.birth, before.run.first_seq, before.run.items + run.items)
-            self.records[-1] = Held(joined, before.contents + b"".join(contents))
+            self.records[-1] = Held(joined, before.contents + hashes)
         else:
-            self.records.append(Held(run, b"".join(contents)))
+            self.records.append(Held(run, hashes))
 
     def _note_waiting(
         self,
         origin: Origin,
         first_seq: int,
         keys: list[str],
-        stamps: list[int],
-        contents: list[bytes],
-        kinds: list[int],
+        stamps: Sequence[int],
+        hashes: bytes | bytearray,
+        kinds: Sequence[int],
     ) -> None:
         if not any(keys):
             return
@@ -298,7 +303,8 @@ class Agreement:
             if key and kinds[offset] & 255 == KIND_CONFIG:
                 self.configurations.held[Txid(origin, first_seq + offset)] = key
             elif key:
-                first = First(Txid(origin, first_seq + offset), stamps[offset], contents[offset])
+                content = bytes(hashes[offset * HASH_BYTES : (offset + 1) * HASH_BYTES])
+                first = First(Txid(origin, first_seq + offset), stamps[offset], content)
                 self.keys.waiting.setdefault(key, first)
 
     # ADD
@@ -576,7 +582,7 @@ class Agreement:
         first, stamps = own.held + 1, list(range(self.last_stamp + 1, self.last_stamp + 1 + count))
         own.extend(
             stamps,
-            [content for _, content in self.late],
+            b"".join([content for _, content in self.late]),
             [one.key for one, _ in self.late],
             [one.kind | one.size << 8 for one, _ in self.late],
         )

@@ -1,12 +1,14 @@
 """The incoming queue: per origin what is held and not yet in the log, merged in key order on demand.
 
 Within an origin stamps grow with seq (rule 13), so the queue's order ``(stamp, node id, birth, seq)`` is a merge
-of the origins' own orders, and a transaction costs four list cells rather than an object.
+of the origins' own orders, and a transaction costs 32 bytes in three columns rather than an object.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
@@ -32,8 +34,9 @@ class Prefix:
 
 class OriginQueue:
     """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq held (≥ in_log), all before
-    it held or in the log too. The lists cover the seqs above ``settled``: what may still leave the log again when a
-    view is closed. ``_head`` is the cell of the first seq above ``in_log``."""
+    it held or in the log too. The columns cover the seqs above ``settled``: what may still leave the log again when a
+    view is closed. ``_head`` is the cell of the first seq above ``in_log``. ``_keys`` has, by seq, those that are not
+    empty."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -47,27 +50,28 @@ class OriginQueue:
         self.named = 0
         """How many of them carry a key."""
         self._head = 0
-        self._stamps: list[int] = []
-        self._leaves: list[bytes] = []
-        self._keys: list[str] = []
-        self._kinds: list[int] = []  # kind | payload bytes << 8
+        self._stamps: array[int] = array("Q")
+        self._contents = bytearray()
+        self._kinds: array[int] = array("Q")  # kind | payload bytes << 8
+        self._keys: dict[int, str] = {}
 
     def __len__(self) -> int:
         """How many wait for their order in this view."""
         return min(self.held, self.limit) - self.in_log
 
-    def extend(self, stamps: list[int], contents: list[bytes], keys: list[str], kinds: list[int]) -> None:
-        """Hold more, from ``held + 1`` on. Stamps grow strictly. ``kinds`` are ``kind | payload bytes << 8``."""
-        self._leaves += map(
-            chain_leaf, stamps, repeat(self.tag), range(self.held + 1, self.held + len(stamps) + 1), contents
-        )
-        self._stamps += stamps
-        self._keys += keys
+    def extend(self, stamps: Sequence[int], contents: bytes | bytearray, keys: list[str], kinds: Sequence[int]) -> None:
+        """Hold more, from ``held + 1`` on. Stamps grow strictly. ``contents``: :data:`HASH_BYTES` of each, end to end.
+        ``kinds`` are ``kind | payload bytes << 8``."""
+        self._stamps.extend(stamps)
+        self._contents += contents
+        self._kinds.extend(kinds)
         if any(keys):
-            self.named += sum(1 for key in keys if key)
-        self._kinds += kinds
+            for seq, key in enumerate(keys, self.held + 1):
+                if key:
+                    self._keys[seq] = key
+                    self.named += 1
         self.held += len(stamps)
-        self.bytes += sum(k >> 8 for k in kinds)
+        self.bytes += sum([k >> 8 for k in kinds])
 
     @property
     def last_stamp(self) -> int:
@@ -86,13 +90,14 @@ class OriginQueue:
 
     def content(self, seq: int) -> bytes:
         """Content hash."""
-        return self._leaves[self._at(seq)][:HASH_BYTES]
+        at = self._at(seq) * HASH_BYTES
+        return bytes(self._contents[at : at + HASH_BYTES])
 
     def stamp(self, seq: int) -> int:
         return self._stamps[self._at(seq)]
 
     def key(self, seq: int) -> str:
-        return self._keys[self._at(seq)]
+        return self._keys.get(seq, "")
 
     def kind(self, seq: int) -> int:
         return self._kinds[self._at(seq)] & 255
@@ -105,8 +110,7 @@ class OriginQueue:
         """Which of the first ``count`` seqs carry a key."""
         if not self.named:
             return []
-        keys = self._keys[self._head : self._head + count]
-        return [self.in_log + 1 + offset for offset, key in enumerate(keys) if key] if any(keys) else []
+        return [seq for seq in range(self.in_log + 1, self.in_log + count + 1) if seq in self._keys]
 
     def first_beyond(self, stamp_max: int, seq_max: int) -> int:
         """The stamp of the first transaction above either bound; endless when there is none."""
@@ -123,14 +127,18 @@ class OriginQueue:
     def head(self, count: int, rank: int) -> list[tuple[int, int, bytes]]:
         """``(stamp, rank, leaf)`` of the first ``count``."""
         a, b = self._head, self._head + count
-        return list(zip(self._stamps[a:b], repeat(rank), self._leaves[a:b], strict=False))
+        stamps = self._stamps[a:b]
+        contents = bytes(self._contents[a * HASH_BYTES : b * HASH_BYTES])
+        cells = [contents[at : at + HASH_BYTES] for at in range(0, len(contents), HASH_BYTES)]
+        seqs = range(self.in_log + 1, self.in_log + count + 1)
+        return list(zip(stamps, repeat(rank), map(chain_leaf, stamps, repeat(self.tag), seqs, cells), strict=False))
 
     def take(self, count: int) -> None:
         """The first ``count`` have entered the log."""
         a = self._head
-        self.bytes -= sum(k >> 8 for k in self._kinds[a : a + count])
+        self.bytes -= sum([k >> 8 for k in self._kinds[a : a + count]])
         if self.named:
-            self.named -= sum(1 for key in self._keys[a : a + count] if key)
+            self.named -= len(self.keyed(count))
         self._head += count
         self.in_log += count
 
@@ -139,8 +147,12 @@ class OriginQueue:
         self.settled = seq
         dead = seq + 1 - self.kept_from
         if dead >= _COMPACT_AT and dead * 2 >= len(self._stamps):
-            for cells in (self._stamps, self._leaves, self._keys, self._kinds):
-                del cells[:dead]
+            if self._keys:
+                for gone in range(self.kept_from, seq + 1):
+                    self._keys.pop(gone, None)
+            del self._stamps[:dead]
+            del self._contents[: dead * HASH_BYTES]
+            del self._kinds[:dead]
             self._head -= dead
 
     def untake(self, count: int) -> None:
@@ -148,31 +160,25 @@ class OriginQueue:
         assert count <= self._head, (self.origin, count, self._head)
         self._head -= count
         self.in_log -= count
-        self.bytes += sum(k >> 8 for k in self._kinds[self._head : self._head + count])
-        self.named += sum(1 for key in self._keys[self._head : self._head + count] if key)
+        self.bytes += sum([k >> 8 for k in self._kinds[self._head : self._head + count]])
+        if self._keys:
+            self.named += sum([1 for seq in range(self.in_log + 1, self.in_log + count + 1) if seq in self._keys])
 
     def restamp(self, first_seq: int, stamps: list[int]) -> None:
         """These transactions, none of them in the log, have other stamps from now on."""
         at = self._at(first_seq)
-        self._stamps[at : at + len(stamps)] = stamps
-        self._leaves[at : at + len(stamps)] = [
-            chain_leaf(stamp, self.tag, first_seq + offset, leaf[:HASH_BYTES])
-            for offset, (stamp, leaf) in enumerate(zip(stamps, self._leaves[at : at + len(stamps)], strict=True))
-        ]
-
-    def leaf(self, seq: int) -> bytes:
-        """What this transaction adds to the chain hash."""
-        return self._leaves[self._at(seq)]
+        assert at + len(stamps) <= len(self._stamps), (self.origin, first_seq, len(stamps), self.held)
+        self._stamps[at : at + len(stamps)] = array("Q", stamps)
 
     def stamps(self, first_seq: int, last_seq: int) -> list[int]:
         """Of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
         at = self._at(first_seq)
-        return self._stamps[at : at + last_seq - first_seq + 1]
+        return self._stamps[at : at + last_seq - first_seq + 1].tolist()
 
-    def contents(self, first_seq: int, last_seq: int) -> list[bytes]:
-        """Content hashes of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
+    def contents(self, first_seq: int, last_seq: int) -> bytes:
+        """Content hashes of the seqs from ``first_seq`` to ``last_seq``, kept in memory, end to end."""
         at = self._at(first_seq)
-        return [leaf[:HASH_BYTES] for leaf in self._leaves[at : at + last_seq - first_seq + 1]]
+        return bytes(self._contents[at * HASH_BYTES : (at + last_seq - first_seq + 1) * HASH_BYTES])
 
     def begin(self, seq: int) -> None:
         """Everything up to ``seq`` stands below the foot of the log. What is held beyond it stays."""
@@ -182,8 +188,10 @@ class OriginQueue:
             self.take(kept)
         if seq > self.held:
             self.in_log = self.held = seq
-            for cells in (self._stamps, self._leaves, self._keys, self._kinds):
-                cells.clear()
+            self._stamps = array("Q")
+            self._contents = bytearray()
+            self._kinds = array("Q")
+            self._keys.clear()
             self._head = 0
         self.settled = max(self.settled, seq)
 

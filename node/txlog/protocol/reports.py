@@ -55,5 +55,5 @@ def parked_of(agreement: Agreement) -> list[Pending]:
 def _named(queue: OriginQueue, first: int, last: int) -> list[Pending]:
     if first > last:
         return []
-    contents = b"".join(queue.contents(first, last))
-    return [Pending(queue.origin.node, queue.origin.birth, first, queue.stamps(first, last), contents)]
+    stamps, contents = queue.stamps(first, last), queue.contents(first, last)
+    return [Pending(queue.origin.node, queue.origin.birth, first, stamps, contents)]
