@@ -26,7 +26,7 @@ from txlog_simulation.checkers.workers import Worker
 from txlog_simulation.disk import Disk, forged_records
 from txlog_simulation.feeding import feed
 from txlog_simulation.member_faults import judge_removed, judge_submission, note_changes, note_removed
-from txlog_simulation.mending import check_recovered, mend, mending_turn, open_journal
+from txlog_simulation.mending import check_readable, check_recovered, mend, mending_turn, open_journal
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
 from txlog_simulation.watched import Guard, WatchedJournal
@@ -125,6 +125,7 @@ class Machine:
                 mend(self, journal, recovered)
             else:
                 check_recovered(self, recovered)
+                check_readable(self, journal)
                 self.begin(journal, recovered)
 
     def begin(self, journal: Journal, recovered: Recovered) -> None:

@@ -10,7 +10,7 @@ from txlog.model.entry import Span
 from txlog.model.errors import Fatal, JournalDamaged
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Recovered
+from txlog.model.records import Promised, Recovered
 from txlog.protocol.events import Marks
 from txlog.runtime.repair import Repair
 from txlog.wire import messages as wire
@@ -70,6 +70,9 @@ def _mended(machine: Machine, repair: Repair) -> None:
     """What came is written; the journal is opened anew and must be what it was."""
     journal = machine.disk.journal
     assert journal is not None
+    view = machine.mirror.accepted
+    if view is not None and not machine.mirror.stopped and any(mended.runs for _, mended in repair.mended):
+        machine.pending.append(Promised(view.epoch, view.ballot + 1, ""))  # where a stamp is not certain
     for damage, mended in repair.mended:
         journal.repair(damage, mended.runs, mended.contents, mended.added)
         machine.step("repair")
@@ -82,8 +85,7 @@ def _mended(machine: Machine, repair: Repair) -> None:
     machine.world.note(machine.name, "repaired", f"{len(repair.mended)} places")
     machine.world.met["repaired"] += 1
     check_recovered(machine, recovered)
-    if not machine.damaged:
-        _check_readable(machine, journal)
+    check_readable(machine, journal)
     machine.begin(journal, recovered)
 
 
@@ -95,12 +97,12 @@ def _beyond_repair(machine: Machine) -> None:
 
 def can_be_mended(machine: Machine) -> bool:
     """Whether a master that runs has what was asked for last."""
-    others = [m.mirror for m in machine.world.machines if m is not machine and m.executor is not None]
+    others = [m for m in machine.world.machines if m is not machine and m.executor is not None]
     match machine.asked:
         case FetchOrder():
-            return any(mirror.log > machine.asked.after for mirror in others)
+            return any(other.mirror.log > machine.asked.after for other in others)
         case FetchRuns(span):
-            return any(_has(mirror.held, mirror.trimmed, span) for mirror in others)
+            return any(_has(machine, other, other.mirror.held, span) for other in others)
         case _:
             return True
 
@@ -110,25 +112,48 @@ def _check_given_up(machine: Machine) -> None:
     if isinstance(machine.asked, FetchRuns):
         span = machine.asked.span
         for other, held in machine.known_elsewhere:
-            if not other.damaged and _has(held, other.mirror.trimmed, span):
+            if not other.damaged and _has(machine, other, held, span):
                 machine.world.findings.add(LIVENESS, "28", f"{machine.name} gives up on {span}, {other.name} holds it")
 
 
-def _check_readable(machine: Machine, journal: Journal) -> None:
-    """Every transaction that this disk held is what its origin made."""
+def check_readable(machine: Machine, journal: Journal) -> None:
+    """Where a journal was damaged once: every transaction that this disk held is what its origin made."""
     world = machine.world
+    if machine.damaged or not machine.flipped:
+        return
     for origin, last in sorted(machine.mirror.held.items()):
         made, seq = world.transactions.made[origin], machine.mirror.trimmed.get(origin, 0) + 1
         while seq <= last:
             run = journal.read(origin.node, origin.birth, seq, last, 1 << 20)
             for item in run.items:
-                there = (item.stamp, content_hash(item.kind, item.key, item.payload))
-                if there != (world.log.stamp(machine.name, Txid(origin, seq)), made[seq - 1].content):
-                    world.findings.add(LOG, "28", f"{machine.name} mended {origin}.{seq}: another stamp or content")
+                if content_hash(item.kind, item.key, item.payload) != made[seq - 1].content:
+                    world.findings.add(LOG, "28", f"{machine.name} mended {origin}.{seq}: another content")
+                elif item.stamp != world.log.stamp(machine.name, Txid(origin, seq)):
+                    _check_stamp(machine, Txid(origin, seq), item.stamp)
                 seq += 1
             if not run.items:
                 world.findings.add(LOG, "28", f"{machine.name} is mended and does not hold {origin}.{seq}")
                 break
+
+
+def _check_stamp(machine: Machine, txid: Txid, stamp: int) -> None:
+    """It was mended with another stamp: a later one that a later view gave, which is as good in a view that is stopped,
+    where only the log binds (docs/decisions/0005)."""
+    world, mirror = machine.world, machine.mirror
+    if stamp <= world.log.stamp(machine.name, txid) or not mirror.stopped or txid in _logged(machine):
+        world.findings.add(LOG, "28", f"{machine.name} mended {txid}: another stamp")
+        return
+    world.met["mended with a later stamp"] += 1
+    world.log.mended(machine.name, txid, stamp)
+    mirror.mended(txid, stamp)
+
+
+def _logged(machine: Machine) -> set[Txid]:
+    """What stands in its log."""
+    mirror = machine.mirror
+    if mirror.accepted is None:
+        return set()
+    return {entry.txid for entry in machine.world.log.branch(mirror).entries[mirror.foot : mirror.log]}
 
 
 def check_recovered(machine: Machine, recovered: Recovered) -> None:
@@ -168,7 +193,11 @@ def _check_told(machine: Machine, found: Mirror) -> None:
             machine.world.findings.add(ACKNOWLEDGEMENT, "15", text)
 
 
-def _has(held: dict[Origin, int], trimmed: dict[Origin, int], span: Span) -> bool:
-    """Whether a master can be asked for the first of these."""
-    origin = Origin(span.node, span.birth)
-    return trimmed.get(origin, 0) < span.first_seq <= held.get(origin, 0)
+def _has(machine: Machine, other: Machine, held: dict[Origin, int], span: Span) -> bool:
+    """Whether a master that holds this can be asked for the first of these: with the stamp that it has in the log of
+    the damaged one, if it is there."""
+    origin, log = Origin(span.node, span.birth), machine.world.log
+    if not other.mirror.trimmed.get(origin, 0) < span.first_seq <= held.get(origin, 0):
+        return False
+    txid = Txid(origin, span.first_seq)
+    return txid not in _logged(machine) or log.stamp(other.name, txid) == log.stamp(machine.name, txid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
 from txlog.model.records import (
     Added,
     Ceiling,
@@ -57,6 +57,12 @@ class Mirror:
     @property
     def hash(self) -> bytes:
         return bytes(self.hashes[-HASH_BYTES:]) or self.foot_hash
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing is ordered in its view any more, if it has one."""
+        number = self.accepted.number if self.accepted is not None else NO_VIEW
+        return self.promised > number or self.left == number
 
     def hash_at(self, index: int) -> bytes:
         """Behind an entry that is kept, or at the foot."""
@@ -113,6 +119,10 @@ class Mirror:
 
     def _stamp(self, origin: Origin, first_seq: int, stamps: Sequence[int]) -> None:
         self.stamps.setdefault(origin, {}).update(enumerate(stamps, first_seq))
+
+    def mended(self, txid: Txid, stamp: int) -> None:
+        """A repair has brought it with another stamp than it had."""
+        self._stamp(txid.origin, txid.seq, [stamp])
 
     def wrong_stamp(self, recovered: Recovered) -> str:
         """The first waiting transaction that was read back with another stamp than it has; empty for none."""

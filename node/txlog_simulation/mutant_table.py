@@ -26,6 +26,7 @@ KEYS = "txlog/protocol/keys.py"
 FOUNDING = "txlog/protocol/founding.py"
 EXECUTOR = "txlog/runtime/executor.py"
 REPAIR = "txlog/runtime/repair.py"
+JOURNAL_REPAIR = "txlog/journal/repairing.py"
 JOURNAL_SYNC = "txlog/journal/batch.py"
 JOURNAL_TABLE = "txlog/journal/recovery.py"
 JOURNAL = "txlog/journal/journal.py"
@@ -49,6 +50,7 @@ _USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queu
 _BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
+_MENDED = "node/tests/protocol/test_mended_masters.py::"
 _NO_OWN_SEQ_CHECK = Edit(CORE, "        if claim.held[self.slot] > agreement.own.held:\n", "        if False:\n")
 
 _IN_ONE_VIEW: tuple[Mutant, ...] = (
@@ -392,6 +394,28 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         False,
         (Edit(REPAIR, "            if self._denied >= set(self._others):\n", "            if self._denied:\n"),),
         profile="flips",
+    ),
+    Mutant(
+        "mended-and-at-work-with-a-later-stamp",
+        "28",
+        False,
+        (Edit(JOURNAL, "            self._stop_view()\n", "            pass\n"),),
+        profile="flips",
+        test=_MENDED + "test_a_transaction_that_waited_comes_back_with_a_later_stamp_and_the_view_is_stopped",
+    ),
+    Mutant(
+        "mended-with-a-stamp-that-the-log-denies",
+        "28",
+        False,
+        (
+            Edit(
+                JOURNAL_REPAIR,
+                "                if value != self._recovered.hash_at(index):\n",
+                "                if not value:\n",
+            ),
+        ),
+        profile="flips",
+        test=_MENDED + "test_what_stands_in_the_log_comes_back_with_the_stamp_that_its_hash_proves",
     ),
     Mutant(
         "failed-fsync-passed-over",

@@ -10,12 +10,14 @@ from journal_pen import BIRTHS, CLUSTER, Pen, check_content, founding, held, hel
 
 from txlog.journal import Journal, MemoryFiles, check
 from txlog.journal import format as fmt
-from txlog.model.entry import Span
+from txlog.model.entry import Run, Span
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import chain_start
-from txlog.model.records import Added, Ceiling, Damage, Held, Recovered
+from txlog.model.records import Added, Ceiling, Damage, Held, Left, Promised, Record, Recovered
 
 SEGMENT_BYTES = 4096
+STOPPED = (1, 2, "")
+"""The least number above the view of these journals."""
 
 
 def write(pen: Pen | None = None) -> MemoryFiles:
@@ -76,8 +78,9 @@ class Other:
 
 
 def same(found: Recovered, right: Recovered) -> None:
+    """But for the view that may have been stopped."""
     for name in right.__struct_fields__:
-        if name != "start":
+        if name not in ("start", "promised"):
             assert getattr(found, name) == getattr(right, name), name
 
 
@@ -88,6 +91,12 @@ def reopened(files: MemoryFiles) -> Recovered:
             check_content(journal, node, 1, last)
     journal.close()
     return found
+
+
+def waited(found: Recovered, right: Recovered) -> bool:
+    """Whether something that was damaged was held and not in the log."""
+    logged = {span.node: span.first_seq + span.count - 1 for span in right.log_spans}
+    return any(s.first_seq + s.count - 1 > logged.get(s.node, 0) for damage in found.damage for s in damage.spans)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +115,8 @@ def test_every_record_and_every_pair_of_records(right: Recovered) -> None:
         assert {n for damage in found.damage for n in range(damage.first, damage.last + 1)} == {n for *_, n in broken}
         Other(right).mend(journal)
         again = reopened(files)
+        if len(broken) == 1:  # of two, one may hide what would prove a stamp of the other
+            assert again.promised == (STOPPED if waited(found, right) else right.promised)
         if again.accepted is not None and again.installed is not None:
             same(again, right)
         else:
@@ -247,3 +258,78 @@ def test_damage_right_in_front_of_what_was_mended_before(right: Recovered) -> No
         again = reopened(files)
         assert again.damage == []
         assert (again.log_spans, again.log_hashes) == (right.log_spans, right.log_hashes)
+
+
+def later(run: Run) -> Run:
+    """As one sends it to whom a later view gave it other stamps."""
+    return msgspec.structs.replace(run, items=[msgspec.structs.replace(i, stamp=i.stamp + 5000) for i in run.items])
+
+
+def small(*behind: Record, logged: int) -> MemoryFiles:
+    """A sealed journal of five transactions of b, so many of them in the log."""
+    files, pen = MemoryFiles(), Pen()
+    journal, _ = open_journal(files, segment_bytes=1 << 16)
+    journal.append([*founding(), Ceiling(500), pen.held("b", 5), pen.added(("b", logged)), *behind])
+    journal.sync()
+    assert journal.seal()
+    journal.close()
+    name, offset, _ = next(place for place in places(files) if place[2] == 6)
+    files.flip(name, offset + 30, 3)
+    return files
+
+
+def mended(files: MemoryFiles, run: Run) -> Recovered:
+    journal, found = open_journal(files, segment_bytes=1 << 16)
+    (damage,) = found.damage
+    assert damage.spans == [Span("b", BIRTHS["b"], 1, 5)]
+    journal.repair(damage, [run], [held("b", 1, 5).contents], None)
+    journal.sync()
+    journal.close()
+    journal, found = open_journal(files, segment_bytes=1 << 16)
+    assert found.damage == []
+    journal.close()
+    return found
+
+
+def test_what_is_in_the_log_is_mended_with_the_stamp_of_its_hash_only() -> None:
+    files, run = small(logged=5), held("b", 1, 5).run
+    journal, found = open_journal(files, segment_bytes=1 << 16)
+    assert journal.fitting(run) == 5
+    for at in range(5):
+        wrong = msgspec.structs.replace(run, items=[*run.items[:at], *later(run).items[at:]])
+        assert journal.fitting(wrong) == at
+        with pytest.raises(JournalDamaged, match=rf"b\.000000000000000b\.{at + 1} is in the log with another stamp"):
+            journal.repair(found.damage[0], [wrong], [held("b", 1, 5).contents], None)
+        assert not journal.dirty
+    journal.close()
+    assert mended(files, run).promised == (1, 1, "a"), "what is proved stops nothing"
+
+
+def test_a_view_in_which_something_waited_with_a_stamp_that_nothing_proves_is_stopped() -> None:
+    """Rule 34: durable before the stamps are used, and once."""
+    files, run = small(logged=3), held("b", 1, 5).run
+    sent = msgspec.structs.replace(run, items=[*run.items[:3], *later(run).items[3:]])
+    found = mended(files, sent)
+    assert (found.promised, found.accepted_number) == (STOPPED, (1, 1, "a"))
+    assert found.queued[0].stamps == [item.stamp for item in sent.items[3:]]
+    kinds = [record.kind for record in records_of(files)]
+    assert kinds.index(fmt.PROMISED) < len(kinds) - 1 - kinds[::-1].index(fmt.HELD)
+
+
+@pytest.mark.parametrize("stop", [Promised(1, 2, "c"), Left(1, 1, "a")])
+def test_a_view_that_is_stopped_already_stays_as_it_is(stop: Record) -> None:
+    files = small(stop, logged=3)
+    run = held("b", 1, 5).run
+    found = mended(files, msgspec.structs.replace(run, items=[*run.items[:3], *later(run).items[3:]]))
+    assert found.promised == ((1, 2, "c") if isinstance(stop, Promised) else (1, 1, "a"))
+
+
+def records_of(files: MemoryFiles) -> list[fmt.Framed]:
+    """Every good record of a journal of one segment."""
+    (name,) = [name for name in files.list() if name.startswith("segment")]
+    data, found, offset = files.dump()[name], [], 0
+    while (offset := data.find(fmt.RECORD_MARK, offset)) >= 0:
+        record = fmt.read_record(data, offset, fmt.segment_seed(0xA, 1))
+        found += [record] if record is not None else []
+        offset += record.length if record is not None else 1
+    return found

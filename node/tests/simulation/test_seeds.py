@@ -106,6 +106,14 @@ def test_a_damaged_journal_is_mended_and_the_run_judged_like_any_other() -> None
     assert sum(1 for result in results if result.met["repaired"] and result.judged) >= 5
 
 
+def test_a_transaction_that_is_mended_with_a_later_stamp_stops_the_view_and_the_run_is_judged() -> None:
+    """The others had gone on without the one that is mended, and let a lagger bring it in."""
+    result = run(draw(25_313))
+    assert result.met["mended with a later stamp"]
+    assert not result.violations
+    assert result.judged
+
+
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_same_seed_same_trace(profile: str) -> None:
     one, other = (run(draw(9_000, profile), trace=True) for _ in range(2))

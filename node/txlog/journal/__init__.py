@@ -87,7 +87,8 @@ record itself is the other half; when it cannot be read, the next one tells what
     8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record. Two in a row, the first with
                      zeros in its tail, so that the second stands in a sector of its own
     9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
-                     damaged; what they held stands again before this record
+                     damaged; what they held stands again before this record, and before that, where a stamp of it is
+                     not certain, a Promised that stops the view
     10 Promised      front: MessagePack [epoch, ballot, coordinator]
     11 Left          front: the same
     12 Trimmed       a = the first segment that is needed still, b = its number among the changes; flag 2 as with a view

@@ -15,7 +15,7 @@ from txlog.journal.index import OriginIndex
 from txlog.journal.opening import clean_up, finish_trim, settle_tail, tail_segment
 from txlog.journal.reader import Reader, Unreadable
 from txlog.journal.rebuild import rebuild
-from txlog.journal.repairing import check_repair
+from txlog.journal.repairing import Logged, check_repair, proves_all
 from txlog.journal.scan import Scan, scan
 from txlog.journal.space import Space
 from txlog.journal.stored import Stored
@@ -40,7 +40,7 @@ from txlog.model.records import (
     ViewAccepted,
     ViewInstalled,
 )
-from txlog.model.view import Number, View
+from txlog.model.view import NO_VIEW, Number, View
 
 SEGMENT_BYTES: Final = 64 << 20
 CACHE_BYTES: Final = 32 << 20
@@ -82,6 +82,7 @@ class Journal(Stored):
         self._sealed = 0
         self._retired: list[Segment] = []
         self._before: dict[int, bytes] = {}
+        self._logged: Logged | None = None
         self._bad_headers: dict[str, int] = {}
         starts = [Start(one.number, one.vitals.log_end, one.vitals.held) for one in found.pieces]
         self._segments = Segments(starts, found.first_segment)
@@ -154,6 +155,8 @@ class Journal(Stored):
             kept = before >= max(1, recovered.foot.index)
             self._before[damage.first] = recovered.hash_at(before) if kept else self._log_start()
         self._bad_headers = {bad.where: bad.segment for bad in found.bad if bad.segment}
+        if self.damage:
+            self._logged = Logged(recovered, self._log_start())
 
     def _log_start(self) -> bytes:
         view = self._views.get(self._vitals.accepted) or next(iter(self._views.values()), None)
@@ -527,9 +530,16 @@ class Journal(Stored):
         appended; it is mended when the sync behind it is. :class:`JournalDamaged` when something does not fit or is
         still missing; nothing is appended then.
 
+        Where what was sent has a stamp that nothing proves, the view is stopped for good, first of all: whoever sent it
+        may have it with a later view's stamp, and with that this master must neither order nor post it in its own.
+
         A master that has mended everything opens its journal anew and so learns what stood there."""
         assert damage in self.damage
-        check_repair(damage, runs, contents, added, self._before[damage.first], self._meta, self._stamp)
+        assert self._logged is not None
+        before = self._before[damage.first]
+        check_repair(damage, runs, contents, added, before, self._meta, self._stamp, self._logged)
+        if not proves_all(runs, added, self._logged, self._is_restamped):
+            self._stop_view()
         for run, hashes in zip(runs, contents, strict=True):
             self._refill(run, hashes)
         if added is not None:
@@ -539,6 +549,19 @@ class Journal(Stored):
         self.damage.remove(damage)
         if not self.damage:
             self._copy_views()
+
+    def fitting(self, run: Run) -> int:
+        """How many of the first of these may stand in a damaged place: what is in the log must have the stamp and the
+        content with which its chain hash was made. For a journal that is damaged."""
+        assert self._logged is not None
+        return self._logged.fitting(run, self._stamp)
+
+    def _stop_view(self) -> None:
+        """Promise the least number above the view: no proposal has it, so none is refused for it."""
+        vitals = self._vitals
+        epoch, ballot, _ = vitals.accepted
+        if vitals.promised == vitals.accepted != NO_VIEW and vitals.left != vitals.accepted:
+            self._append_other(Promised(epoch, ballot + 1, ""))
 
     def _copy_views(self) -> None:
         """A copy of a view stood in what was damaged, or in a torn tail, and nobody can send it: two again."""

@@ -2,20 +2,74 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from txlog.journal.order import subtract
+from txlog.journal.order import HOLE, subtract
 from txlog.model.entry import Run, Span
 from txlog.model.errors import JournalDamaged
-from txlog.model.hashes import HASH_BYTES, chain_hash, content_hash, origin_tag
+from txlog.model.hashes import HASH_BYTES, NO_HASH, chain_hash, content_hash, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Damage
+from txlog.model.records import Added, Damage, Recovered
 
 Meta = Callable[[Origin, int], tuple[int, bytes] | None]
 """Stamp and content hash of a held transaction, or None."""
 Stamp = Callable[[Origin, int, int], int]
 """The stamp that a transaction has here, given the one with which it was sent."""
+
+
+class Logged:
+    """Where transactions stand in the part of a log that can be read, as it was when the journal was opened. ``start``:
+    the chain hash in front of index 1, ``NO_HASH`` where no view is left that tells it. 24 bytes for each span of the
+    log, from the first question on."""
+
+    def __init__(self, recovered: Recovered, start: bytes) -> None:
+        self._recovered = recovered
+        self._start = start
+        self._spans: dict[Origin, tuple[array[int], array[int], array[int]]] | None = None
+        """First seqs, their indexes in the log, counts."""
+
+    def index_of(self, origin: Origin, seq: int) -> int:
+        """0 for what is not in it."""
+        if self._spans is None:
+            self._spans = self._find_spans()
+        firsts, indexes, counts = self._spans.get(origin, _NOWHERE)
+        at = bisect_right(firsts, seq) - 1
+        return indexes[at] + seq - firsts[at] if at >= 0 and seq < firsts[at] + counts[at] else 0
+
+    def _find_spans(self) -> dict[Origin, tuple[array[int], array[int], array[int]]]:
+        found: dict[Origin, tuple[array[int], array[int], array[int]]] = {}
+        index = self._recovered.foot.index + 1
+        for span in self._recovered.log_spans:
+            if span.node != HOLE:
+                place = found.setdefault(Origin(span.node, span.birth), (array("Q"), array("Q"), array("Q")))
+                for column, value in zip(place, (span.first_seq, index, span.count), strict=True):
+                    column.append(value)
+            index += span.count
+        return found
+
+    def fitting(self, run: Run, stamp: Stamp) -> int:
+        """How many of the first of these are what their entries' chain hashes were made of, or are not in the log."""
+        tag = origin_tag(run.origin)
+        for at, item in enumerate(run.items):
+            seq = run.first_seq + at
+            index = self.index_of(run.origin, seq)
+            before = self._before(index) if index else NO_HASH
+            if before != NO_HASH:
+                content = content_hash(item.kind, item.key, item.payload)
+                value = chain_hash(before, stamp(run.origin, seq, item.stamp), tag, seq, content)
+                if value != self._recovered.hash_at(index):
+                    return at
+        return len(run.items)
+
+    def _before(self, index: int) -> bytes:
+        kept = index - 1 >= max(1, self._recovered.foot.index)
+        return self._recovered.hash_at(index - 1) if kept else self._start
+
+
+_NOWHERE = (array("Q"), array("Q"), array("Q"))
 
 
 def check_repair(
@@ -26,10 +80,14 @@ def check_repair(
     before: bytes,
     held: Meta,
     stamp: Stamp,
+    logged: Logged,
 ) -> None:
     """:class:`JournalDamaged` unless this is exactly what is missed. ``before``: the chain hash in front of it."""
     for run, hashes in zip(runs, contents, strict=True):
         _check_contents(damage, run, hashes)
+        fitting = logged.fitting(run, stamp)
+        if fitting < len(run.items):
+            _refuse(damage, f"{run.origin}.{run.first_seq + fitting} is in the log with another stamp")
     missing = subtract(damage.spans, [Span(r.node, r.birth, r.first_seq, len(r.items)) for r in runs])
     if missing:
         _refuse(damage, f"{missing[0]} is still missing")
@@ -39,6 +97,17 @@ def check_repair(
         _check_order(damage, added, before, _with(runs, contents, held, stamp))
     elif added is not None:
         _refuse(damage, "it comes with an order although none is missing")
+
+
+def proves_all(runs: Sequence[Run], added: Added | None, logged: Logged, known: Callable[[Origin, int], bool]) -> bool:
+    """Whether the stamps of all that was sent are certain: by the chain hash of the log, or since a view that was
+    accepted here gave them (``known``). Of what only waited for its order whoever sends it may have another one."""
+    sent = [Span(run.node, run.birth, run.first_seq, len(run.items)) for run in runs]
+    return all(
+        logged.index_of(Origin(span.node, span.birth), seq) or known(Origin(span.node, span.birth), seq)
+        for span in subtract(sent, added.spans if added is not None else [])
+        for seq in range(span.first_seq, span.first_seq + span.count)
+    )
 
 
 def _check_contents(damage: Damage, run: Run, hashes: bytes) -> None:

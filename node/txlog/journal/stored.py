@@ -141,6 +141,11 @@ class Stored:
         held = self._index.get(*origin)
         return held.stamps.get(seq, sent) if held is not None else sent
 
+    def _is_restamped(self, origin: Origin, seq: int) -> bool:
+        """Whether a view that was accepted here has said of its stamp."""
+        held = self._index.get(*origin)
+        return held is not None and held.stamps.get(seq, 0) != 0
+
 
 def _fitting(sizes: Sequence[int] | array[int], room: int) -> int:
     """How many of these payloads, at least one."""

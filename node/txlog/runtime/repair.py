@@ -9,6 +9,7 @@ stays stopped; when everybody says that they do not hold what only they could ha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from txlog.model.entry import Item, Run, Span
 from txlog.model.errors import Fatal
@@ -16,12 +17,18 @@ from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Damage, Recovered
 from txlog.protocol.events import Now, Settings
-from txlog.runtime.executor import JournalPort
 from txlog.wire import messages as wire
 from txlog.wire.messages import Below, FetchOrder, FetchRuns, Message, Order, Runs
 
 _REPEAT_MS = 300
 """Between two questions: a peer that does not answer is followed by the next one."""
+
+
+class DamagedJournal(Protocol):
+    """What a repair needs of ``txlog.journal.Journal``."""
+
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
+    def fitting(self, run: Run) -> int: ...
 
 
 @dataclass
@@ -59,7 +66,7 @@ class Repair:
     """One journal's repair. Drive it like the core: ``receive``, ``poll``, and send what they say. When ``finished``,
     ``mended`` lists what to write for each damage, in order."""
 
-    def __init__(self, settings: Settings, recovered: Recovered, journal: JournalPort) -> None:
+    def __init__(self, settings: Settings, recovered: Recovered, journal: DamagedJournal) -> None:
         assert recovered.damage
         self.settings = settings
         self.mended: list[tuple[Damage, Mended]] = []
@@ -140,19 +147,20 @@ class Repair:
         missing = wanted.missing()
         if missing is None:
             return
-        if not message.runs:
+        fitting = [(run, self._journal.fitting(run)) for run in message.runs]
+        if not any(count for _, count in fitting):
             self._denied.add(peer)
             if self._denied >= set(self._others):
                 raise Fatal(
                     "BeyondRepair",
-                    f"{wanted.damage.where}: no other master holds {missing.node} seq {missing.first_seq}; "
-                    "it is lost with this disk; the log is held until it is replaced",
+                    f"{wanted.damage.where}: no other master holds {missing.node} seq {missing.first_seq} as it stood"
+                    " here; it is lost with this disk; the log is held until it is replaced",
                 )
             return
         self._denied.clear()
-        for run in message.runs:
+        for run, count in fitting:
             have = wanted.items.setdefault(run.origin, {})
-            for offset, item in enumerate(run.items):
+            for offset, item in enumerate(run.items[:count]):
                 have[run.first_seq + offset] = item
 
     # Check and hand over

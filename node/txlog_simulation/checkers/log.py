@@ -113,6 +113,10 @@ class Log:
         """That this transaction has at this master."""
         return self._stamps.get(node, {}).get(txid, 0)
 
+    def mended(self, node: str, txid: Txid, stamp: int) -> None:
+        """It was damaged there, and came back with this stamp."""
+        self._stamps.setdefault(node, {})[txid] = stamp
+
     def _restamp(self, node: str, stamped: list[Stamped]) -> None:
         mine = self._stamps.setdefault(node, {})
         for several in stamped:
