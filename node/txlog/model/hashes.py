@@ -9,6 +9,7 @@ from txlog.model.ids import Origin
 
 HASH_BYTES: Final = 16
 NO_HASH: Final = bytes(HASH_BYTES)
+_LONG: Final = 1 << 16
 _BLANK: Final = blake2b(digest_size=HASH_BYTES)
 _UNNAMED: Final = tuple(b"%d 0 " % kind for kind in range(8))
 """What stands before the payload of a transaction without a key."""
@@ -21,8 +22,20 @@ def short_hash(data: bytes) -> bytes:
     return state.digest()
 
 
+def content_state(kind: int, key: str) -> blake2b:
+    """What :func:`content_hash` has before the payload, for one that comes in pieces."""
+    state = _BLANK.copy()
+    name = key.encode()
+    state.update(b"%d %d %s" % (kind, len(name), name))
+    return state
+
+
 def content_hash(kind: int, key: str, payload: bytes) -> bytes:
     """16 bytes over kind, idempotency key and payload. One txid with two of these is a fatal error (rule 3)."""
+    if len(payload) >= _LONG:  # not copied behind what stands before it
+        state = content_state(kind, key)
+        state.update(payload)
+        return state.digest()
     if not key and 0 <= kind < 8:
         return short_hash(_UNNAMED[kind] + payload)
     name = key.encode()

@@ -97,6 +97,8 @@ class Agreement:
         self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)
         self.log_key: tuple[int, int] = (0, 0)
         self.records: list[Record] = []
+        self.known_contents: dict[Txid, bytes] = {}
+        """Content hashes that the caller has made itself, of what the message brings that it is about to hand over."""
         self._recover(recovered)
 
     def _number(self, origins: list[Origin]) -> None:
@@ -259,9 +261,18 @@ class Agreement:
             if item.stamp <= last and not fetched:
                 raise PeerFault(run.node, "StampsFall", f"seq {run.first_seq + known} and later: stamps must grow")
             last = item.stamp
-        contents = [content_hash(item.kind, item.key, item.payload) for item in items]
-        self._hold(queue, Run(run.node, run.birth, run.first_seq + known, items), contents)
+        self._hold(queue, Run(run.node, run.birth, run.first_seq + known, items), self._contents_of(run, known))
         return True
+
+    def _contents_of(self, run: Run, known: int) -> list[bytes]:
+        """Content hashes of the run's items behind the first ``known``."""
+        made = self.known_contents
+        if not made:
+            return [content_hash(item.kind, item.key, item.payload) for item in run.items[known:]]
+        return [
+            made.get(Txid(run.origin, seq)) or content_hash(item.kind, item.key, item.payload)
+            for seq, item in enumerate(run.items[known:], run.first_seq + known)
+        ]
 
     def _check_contents(self, queue: OriginQueue, run: Run, known: int) -> None:
         for offset in range(max(0, queue.in_log + 1 - run.first_seq), known):

@@ -14,7 +14,7 @@ import msgspec
 
 from txlog.model.entry import NOT_FOR_WORKERS, Item, Run, Span
 from txlog.model.errors import PeerFault, Refused
-from txlog.model.ids import Origin
+from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Record
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
@@ -41,6 +41,8 @@ ITEM_BYTES: Final = 64
 """More than a transaction takes in a record beside its payload and key."""
 RECEIVED_GROWTH: Final = 3
 """A message's transactions take less than this many times its bytes in a record, however small they are."""
+LARGE_SYNC_BYTES: Final = 1 << 20
+"""To be written in one sync: so much takes milliseconds, on any disk."""
 READ_BYTES: Final = 4 << 20
 """Payload read at once where only the stamps are wanted."""
 ORDER_MAX: Final = 20_000
@@ -66,6 +68,13 @@ class JournalPort(Protocol):
     def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]: ...
 
 
+class AheadPort(Protocol):
+    """What the executor needs of ``txlog.runtime.ahead.Ahead``."""
+
+    def refer(self, peer: str, runs: list[Run]) -> tuple[list[Run], int]: ...
+    def resolve(self, peer: str, runs: list[Run]) -> tuple[list[Run], dict[Txid, bytes], int]: ...
+
+
 class Released(NamedTuple):
     """What may leave the process now. ``added``: records of the log's growth, for whoever waits for positions."""
 
@@ -88,6 +97,11 @@ class Executor:
         self._syncing: list[Effects] = []
         self._ready: list[Effects] = []
         self._sync: Sync | None = None
+        self.ahead: AheadPort | None = None
+        """Payloads that travel ahead of posts; without it none is named."""
+        self.large_sync = False
+        """The sync that was begun last has much to write."""
+        self._unsynced = 0
         self._unwritten = 0
         self._pushed: tuple[tuple[int, int], int, int, str] | None = None
         self._pushed_runs: list[Run] = []
@@ -100,7 +114,9 @@ class Executor:
     def submit(self, batch: list[Submission], now: Now) -> list[Accepted | Refused]:
         """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so, after the next
         :meth:`poll`: what arrives before it becomes one record."""
-        self._unwritten += sum(len(one.payload) + len(one.key) + ITEM_BYTES for one in batch)
+        size = sum(len(one.payload) + len(one.key) + ITEM_BYTES for one in batch)
+        self._unwritten += size
+        self._unsynced += size
         return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten))
 
     def receive(self, peer: str, data: bytes, now: Now) -> None:
@@ -108,8 +124,12 @@ class Executor:
         message = wire.decode(peer, data)
         match message:
             case Post():  # most are
-                room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
-                self.core.receive(peer, message, now, room)
+                self._unsynced += len(data)
+                if message.named:
+                    self._receive_named(peer, message, len(data), now)
+                else:
+                    room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
+                    self.core.receive(peer, message, now, room)
             case FetchRuns():
                 self.core.check_listed(peer)
                 self._serve_runs(peer, message.span)
@@ -121,12 +141,29 @@ class Executor:
             case Notice():
                 self.notices.append((peer, message))
             case _:
+                self._unsynced += len(data)
                 room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
                 self.core.receive(peer, message, now, room)
                 while self.core.asked:
                     asker, asked = self.core.asked.pop()
                     self._serve_runs(asker, asked.span)
         self._gather()
+
+    def _receive_named(self, peer: str, message: Post, length: int, now: Now) -> None:
+        """A post whose payloads came ahead of it, or some of them."""
+        if self.ahead is None:
+            raise PeerFault(peer, "Malformed", "it names payloads, and none can have come ahead here")
+        runs, contents, size = self.ahead.resolve(peer, message.runs)
+        self._unsynced += size
+        agreement = self.core.agreement
+        if agreement is not None:
+            agreement.known_contents = contents
+        try:
+            room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * length + size)
+            self.core.receive(peer, msgspec.structs.replace(message, runs=runs, named=0), now, room)
+        finally:
+            if agreement is not None:
+                agreement.known_contents = {}
 
     def poll(self, now: Now) -> int:
         """Time has passed. Returns the ``mono`` millisecond at which to poll again."""
@@ -250,6 +287,7 @@ class Executor:
         if self._sync is not None or not self.journal.dirty:
             return None
         self._sync = self.journal.begin_sync()
+        self.large_sync, self._unsynced = self._unsynced >= LARGE_SYNC_BYTES, 0
         self._syncing, self._waiting = self._waiting, []
         return self._sync
 
@@ -286,7 +324,10 @@ class Executor:
             pushed = (send.push, message.epoch, message.ballot, message.coordinator)
             if pushed != self._pushed:  # a view may have given the same transactions other stamps
                 self._pushed, self._pushed_runs = pushed, self._own_runs(*send.push)
-            message = msgspec.structs.replace(message, runs=self._pushed_runs)
+            runs, named = self._pushed_runs, 0
+            if self.ahead is not None and not send.target:
+                runs, named = self.ahead.refer(send.peer, runs)
+            message = msgspec.structs.replace(message, runs=runs, named=named)
         elif isinstance(message, Accept):
             message = msgspec.structs.replace(message, stamps=self._stamps(message.spans))
         if send.target:

@@ -32,7 +32,8 @@ from txlog.runtime.watermark import Waiter
 NEVER_MS: Final = 1 << 60
 INLINE_SYNC_S: Final = 0.002
 """While syncs take less than this on average they run on the loop's own thread: handing one over and back costs more
-than it hides. On a slower disk they run on the sync thread, so that what comes meanwhile is read."""
+than it hides. On a slower disk, and where there is much to write, they run on the sync thread, so that what comes
+meanwhile is read."""
 SYNC_WEIGHT: Final = 0.1
 """Of the newest sync in that average."""
 LOOKS_MAX: Final = 5
@@ -189,7 +190,11 @@ class Loop(Levels):
         if self.executor.notices:
             notices, self.executor.notices = self.executor.notices, []
             for sender, notice in notices:
-                self.noticed(sender, notice.topic, notice.body)
+                try:
+                    self.noticed(sender, notice.topic, notice.body)
+                except PeerFault as fault:
+                    self.count_fault(peer, fault.reason)
+                    raise
         self._schedule()
 
     def _note_departures(self) -> None:
@@ -272,7 +277,7 @@ class Loop(Levels):
         self._notice_view()
         sync = executor.begin_sync()
         if sync is not None:
-            if self._sync_s < INLINE_SYNC_S:
+            if self._sync_s < INLINE_SYNC_S and not executor.large_sync:
                 began = time.perf_counter()
                 sync.run()
                 self._synced(time.perf_counter() - began)
@@ -337,7 +342,8 @@ class Loop(Levels):
 
     def _synced(self, took_s: float) -> None:
         """The sync under way has run."""
-        self._sync_s += (took_s - self._sync_s) * SYNC_WEIGHT
+        if not self.executor.large_sync:
+            self._sync_s += (took_s - self._sync_s) * SYNC_WEIGHT
         self.counts.syncs += 1
         self.counts.sync_seconds += took_s
         self.executor.end_sync()

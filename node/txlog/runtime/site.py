@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from txlog.config.process import NodeConfig
+from txlog.runtime.ahead import Ahead
 from txlog.runtime.events import EventLog
 from txlog.runtime.loop import Loop
 from txlog.runtime.registry import Registry
@@ -14,13 +15,16 @@ from txlog.runtime.transactions import Transactions
 
 @dataclass
 class Site:
-    """One master's shell. There is one only over a whole journal: a damaged one is mended before."""
+    """One master's shell. ``ahead``: how large payloads reach the others; None: with their posts.
+
+    There is one only over a whole journal: a damaged one is mended before."""
 
     config: NodeConfig
     loop: Loop
     registry: Registry
     transactions: Transactions
     log: EventLog
+    ahead: Ahead | None = None
     closing: bool = False
     began: float = field(default_factory=time.monotonic)
 

@@ -27,6 +27,7 @@ from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Settings
+from txlog.runtime.ahead import Ahead
 from txlog.runtime.certificates import PLAIN, BadCertificates, Certificates, Tls
 from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
@@ -145,7 +146,9 @@ class App:
             requests_in_flight=config.limits.requests_in_flight,
         )
         registry = Registry(config.data_center, config.workers, self.loop)
-        self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log)
+        self.ahead = Ahead(self.links.send, self.links.connected, 2 * config.limits.body_bytes)
+        self.loop.executor.ahead = self.ahead
+        self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log, self.ahead)
         assert not recovered.damage, "a damaged journal is mended before there is a core"
         self.loop.stable_moved = registry.evaluate
         registry.differs = self._differs
@@ -239,6 +242,7 @@ class App:
         self.skipping.hear(peer, topic, body)
         self.membership.hear(peer, topic, body)
         self.trimming.hear(peer, topic, body)
+        self.ahead.hear(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
         """A task that must not end before :meth:`stop`."""

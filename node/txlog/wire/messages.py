@@ -277,7 +277,9 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     ``your_start``: the latest start of the receiver that the sender has heard, itself or through others, 0 for none:
     it takes no proof about an earlier one any more.
     ``order`` is the sender's log behind ``order_after``, the slot of each entry in one byte, ``order_hash`` the chain
-    hash at its end: what a master that is behind needs in order to follow (it is sent only what it lacks)."""
+    hash at its end: what a master that is behind needs in order to follow (it is sent only what it lacks).
+    ``named``: so many items of ``runs`` have the content hash as their payload, and their kind as a negative number:
+    the receiver has confirmed that it has these payloads (:mod:`txlog.runtime.ahead`)."""
 
     cluster: bytes
     epoch: int
@@ -292,6 +294,7 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     order_hash: bytes
     runs: list[Run]
     your_start: int = 0
+    named: int = 0
 
 
 class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):

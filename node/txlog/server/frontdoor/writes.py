@@ -14,6 +14,7 @@ from txlog.model.errors import BadInput, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
+from txlog.runtime.ahead import LARGE_BYTES
 from txlog.runtime.asked import Asked, asked_of
 from txlog.runtime.loop import Write
 from txlog.runtime.site import Site
@@ -82,7 +83,9 @@ class Writes:
                 return await self._once(request, text, base, asked, refused)
         else:
             prepared = await self._prepare(request, media)
-        content = content_hash(prepared.kind, asked.key, prepared.payload)
+        content = await _off_loop(
+            len(prepared.payload), lambda: content_hash(prepared.kind, asked.key, prepared.payload)
+        )
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 
     async def _once(
@@ -120,6 +123,12 @@ class Writes:
     async def write(self, submission: Submission, asked: Asked) -> Response:
         """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked."""
         loop = self._loop
+        if len(submission.payload) >= LARGE_BYTES and self._site.ahead is not None:
+            loop.in_flight += 1
+            try:
+                await self._site.ahead.spread(submission.kind, submission.key, submission.payload, submission.content)
+            finally:
+                loop.in_flight -= 1
         write = loop.write([submission], asked.level)
         loop.in_flight += 1
         try:

@@ -86,6 +86,10 @@ class Links:
         if link is not None:
             link.put(data)
 
+    def connected(self) -> list[str]:
+        """The peers that a message can leave to now."""
+        return [node for node, link in self.links.items() if link.connection is not None]
+
     def routes(self) -> list[Route]:
         return [Route("GET", PATH, self.accept)]
 

@@ -1,0 +1,191 @@
+"""Large payloads that travel ahead of their posts: in pieces, bounded, named once, and never believed unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+
+import msgspec
+import pytest
+
+from txlog.model.entry import KIND_QUADS, Item, Run
+from txlog.model.errors import PeerFault
+from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
+from txlog.runtime import ahead as ahead_module
+from txlog.runtime.ahead import KEPT_BYTES, LARGE_BYTES, PIECE_BYTES, TOPIC, UNDER_WAY_BYTES, Ahead, Had, Piece
+from txlog.wire import messages as wire
+
+SIZE = 3 * LARGE_BYTES + 17
+
+
+def payload_of(number: int, size: int = SIZE) -> bytes:
+    return (b"%08d" % number) * (size // 8) + b"x" * (size % 8)
+
+
+class Wire:
+    """Masters ``a`` and ``b`` and what is between them, delivered one message at a time."""
+
+    def __init__(self, bytes_max: int = 1 << 26) -> None:
+        self.queue: deque[tuple[str, str, bytes]] = deque()
+        self.a = Ahead(self._sender("a"), lambda: ["b"], bytes_max)
+        self.b = Ahead(self._sender("b"), lambda: ["a"], bytes_max)
+        self.most_under_way = 0
+
+    def _sender(self, me: str):  # type: ignore[no-untyped-def]
+        def send(peer: str, message: bytes) -> None:
+            self.queue.append((me, peer, message))
+            under_way = sum(len(data) for sender, _, data in self.queue if sender == "a")
+            self.most_under_way = max(self.most_under_way, under_way)
+
+        return send
+
+    def deliver(self) -> None:
+        sender, receiver, message = self.queue.popleft()
+        notice = wire.decode(sender, message)
+        assert isinstance(notice, wire.Notice)
+        {"a": self.a, "b": self.b}[receiver].hear(sender, notice.topic, notice.body)
+
+    async def spread(self, payload: bytes, key: str = "") -> bytes:
+        content = content_hash(KIND_QUADS, key, payload)
+        task = asyncio.ensure_future(self.a.spread(KIND_QUADS, key, payload, content))
+        while not task.done():
+            await asyncio.sleep(0)
+            if self.queue:
+                self.deliver()
+        await task
+        return content
+
+
+def run_of(*items: Item) -> Run:
+    return Run("a", 7, 5, list(items))
+
+
+async def test_a_payload_comes_in_pieces_and_is_named_once() -> None:
+    between = Wire()
+    payload = payload_of(1)
+    content = await between.spread(payload, "k")
+    assert between.most_under_way < UNDER_WAY_BYTES + 2 * PIECE_BYTES, "room for small messages"
+    small = Item(90, KIND_QUADS, "", b"small")
+    whole = run_of(small, Item(91, KIND_QUADS, "k", payload), Item(92, KIND_QUADS, "", b"behind"))
+    named, count = between.a.refer("b", [whole])
+    assert count == 1
+    assert [item.payload for item in named[0].items] == [b"small", content, b"behind"]
+    found, contents, size = between.b.resolve("a", named)
+    assert (found, contents, size) == ([whole], {Txid(whole.origin, 6): content}, len(payload))
+    assert between.a.refer("b", [whole]) == ([whole], 0), "once: what is sent again brings it"
+    assert between.b.resolve("a", named)[0][0].items == [small], "it is not kept when it has been used"
+
+
+async def test_what_is_not_here_ends_the_run() -> None:
+    between = Wire()
+    first, second = payload_of(1), payload_of(2)
+    await between.spread(first)
+    await between.spread(second)
+    runs = [
+        run_of(Item(1, KIND_QUADS, "", first), Item(2, KIND_QUADS, "", b"x")),
+        run_of(Item(3, KIND_QUADS, "", second)),
+    ]
+    named, count = between.a.refer("b", runs)
+    assert count == 2
+    between.b._came["a"].clear()
+    found, contents, size = between.b.resolve("a", named)
+    assert ([run.items for run in found], contents, size, between.b.missed) == ([[]], {}, 0, 1)
+
+
+@pytest.mark.parametrize(("kind", "key"), [(KIND_QUADS + 1, "k"), (KIND_QUADS, "other"), (KIND_QUADS, "")])
+async def test_a_name_with_another_kind_or_key_names_nothing(kind: int, key: str) -> None:
+    between = Wire()
+    content = await between.spread(payload_of(1), "k")
+    found, contents, _ = between.b.resolve("a", [run_of(Item(1, -kind, key, content))])
+    assert (found[0].items, contents) == ([], {}), "its hash would be a lie"
+
+
+async def test_bytes_that_are_not_what_their_hash_says_are_refused() -> None:
+    between = Wire()
+    payload = payload_of(1)
+    content = content_hash(KIND_QUADS, "", payload)
+    for offset in range(0, SIZE, PIECE_BYTES):
+        data = payload[offset : offset + PIECE_BYTES]
+        data = data[:-1] + b"?" if offset + len(data) == SIZE else data
+        body = msgspec.msgpack.encode(Piece(content, KIND_QUADS, "", SIZE, offset, data))
+        if offset + len(data) < SIZE:
+            between.b.hear("a", TOPIC, body)
+            continue
+        with pytest.raises(PeerFault, match="are not what their hash says") as refused:
+            between.b.hear("a", TOPIC, body)
+        assert refused.value.reason == "WrongContent"
+    assert between.b.resolve("a", [run_of(Item(1, -KIND_QUADS, "", content))])[0][0].items == []
+
+
+PIECE = Piece(bytes(16), KIND_QUADS, "", SIZE, 0, b"x" * 100)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        msgspec.structs.replace(PIECE, size=LARGE_BYTES - 1),
+        msgspec.structs.replace(PIECE, size=1 << 40),
+        msgspec.structs.replace(PIECE, content=b"short"),
+        msgspec.structs.replace(PIECE, data=b""),
+        msgspec.structs.replace(PIECE, data=bytes(SIZE + 1)),
+    ],
+)
+def test_pieces_that_nobody_sends_are_refused_by_name(piece: Piece) -> None:
+    between = Wire()
+    with pytest.raises(PeerFault) as refused:
+        between.b.hear("a", TOPIC, msgspec.msgpack.encode(piece))
+    assert refused.value.reason == "Malformed"
+    with pytest.raises(PeerFault):
+        between.b.hear("a", TOPIC, b"\xc1 no messagepack")
+    assert not between.queue, "and not answered"
+
+
+def test_a_piece_without_its_beginning_is_answered_so() -> None:
+    between = Wire()
+    between.b.hear("a", TOPIC, msgspec.msgpack.encode(msgspec.structs.replace(PIECE, offset=100)))
+    notice = wire.decode("b", between.queue.popleft()[2])
+    assert isinstance(notice, wire.Notice)
+    assert msgspec.msgpack.decode(notice.body, type=Had) == Had(PIECE.content, -1)
+
+
+async def test_a_receiver_that_forgot_the_beginning_gets_it_with_the_post() -> None:
+    between = Wire()
+    payload = payload_of(1)
+    task = asyncio.ensure_future(between.a.spread(KIND_QUADS, "", payload, content_hash(KIND_QUADS, "", payload)))
+    forgot = False
+    while not task.done():
+        await asyncio.sleep(0)
+        if between.queue:
+            between.deliver()
+        if between.b._coming.get("a") and not forgot:
+            between.b._coming.clear()
+            forgot = True
+    assert between.a.refer("b", [run_of(Item(1, KIND_QUADS, "", payload))])[1] == 0
+
+
+async def test_whoever_confirms_nothing_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead_module, "PATIENCE_S", 0.02)
+    between = Wire()
+    payload = payload_of(1)
+    content = content_hash(KIND_QUADS, "", payload)
+    await asyncio.wait_for(between.a.spread(KIND_QUADS, "", payload, content), 10)
+    assert between.queue
+    between.queue.clear()
+    began = time.monotonic()
+    await between.a.spread(KIND_QUADS, "", payload, content)
+    assert not between.queue
+    assert time.monotonic() - began < ahead_module.DEAF_S
+    assert between.a.refer("b", [run_of(Item(1, KIND_QUADS, "", payload))])[1] == 0
+
+
+async def test_what_is_kept_for_posts_that_never_come_is_bounded() -> None:
+    between = Wire()
+    size = 9 << 20
+    for number in range(KEPT_BYTES // size + 3):
+        await between.spread(payload_of(number, size))
+    kept = between.b._came["a"].values()
+    assert sum(len(one.payload) for one in kept) <= KEPT_BYTES
+    assert next(reversed(kept)).payload == payload_of(KEPT_BYTES // size + 2, size), "the oldest went"
+    assert len(between.a._there["b"]) == ahead_module.NAMED_MAX

@@ -1,0 +1,63 @@
+"""Transactions of megabytes between real masters: their payloads go ahead of the posts, or with them."""
+
+from __future__ import annotations
+
+import pytest
+from master_cluster import Cluster, until
+
+NQUADS = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced", "Prefer": "wait=60"}
+JSON = {"Accept": "application/json"}
+
+
+def body(mark: str) -> bytes:
+    """Some two megabytes."""
+    return "".join(f'<urn:{mark}:{at}> <urn:p> "{at:090}" .\n' for at in range(18_000)).encode()
+
+
+async def logs(cluster: Cluster, upto: int) -> list[list[tuple[str, int]]]:
+    """Chain hash and length of each entry's payload, as each master has them."""
+
+    async def all_there() -> bool:
+        told = [await cluster.get(at, "/txlog/status") for at in range(3)]
+        return all(one["stable"]["index"] >= upto for one in told)
+
+    await until(all_there)
+    pages = [await cluster.get(at, "/txlog/log?after=0&maxBytes=100000000", headers=JSON) for at in range(3)]
+    return [[(entry["hash"], len(str(entry["payload"]))) for entry in page["entries"]] for page in pages]
+
+
+async def test_a_large_payload_goes_ahead_of_its_post(three: Cluster) -> None:
+    await three.post(0, "/repositories/demo/statements", body("a"), headers=NQUADS)
+    await three.write(0, 'INSERT DATA { <urn:s> <urn:p> "small" }')
+    found = await logs(three, 2)
+    assert found[0] == found[1] == found[2]
+    assert found[0][0][1] > 1 << 20
+    assert three.app(0).ahead.named == 2, "both others got its name instead of itself"
+    assert [three.app(at).ahead.missed for at in range(3)] == [0, 0, 0]
+    assert not any(three.app(at).ahead._came.get("uk-1") for at in (1, 2)), "and keep it no longer than they need to"
+
+
+async def test_what_was_forgotten_comes_with_the_post(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender, forgetful = three.app(0).ahead, three.app(1).ahead
+    real = sender.spread
+
+    async def spread(kind: int, key: str, payload: bytes, content: bytes) -> None:
+        await real(kind, key, payload, content)
+        forgetful._came.clear()
+
+    monkeypatch.setattr(sender, "spread", spread)
+    await three.post(0, "/repositories/demo/statements", body("b"), headers=NQUADS)
+    found = await logs(three, 1)
+    assert found[0] == found[1] == found[2]
+    assert (forgetful.missed, three.app(2).ahead.missed, sender.named) == (1, 0, 2)
+
+
+async def test_a_master_that_does_not_know_these_notices_gets_it_whole(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("txlog.runtime.ahead.PATIENCE_S", 0.2)
+    monkeypatch.setattr(three.app(2).ahead, "hear", lambda peer, topic, told: None)
+    await three.post(0, "/repositories/demo/statements", body("c"), headers=NQUADS)
+    found = await logs(three, 1)
+    assert found[0] == found[1] == found[2]
+    assert three.app(0).ahead.named == 1
