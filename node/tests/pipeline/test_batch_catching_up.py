@@ -18,8 +18,20 @@ from txlog.model.entry import KIND_UPDATE
 from txlog.model.quads import encode_quads
 from txlog.pipeline.batch.catching_up import CatchUp, Ended
 from txlog.pipeline.batch.engine import Here
+from txlog.pipeline.batch.loading import LOAD_BYTES, LOAD_QUADS, _bodies
+from txlog.pipeline.batch.reading import read
+from txlog.pipeline.batch.words import Cuts, Job, Range
 from txlog.workers import ADAPTERS
-from txlog.workers.base import Fate, Loading, SystemGraphs, Transport, Unreachable, WorkerRequest, WorkerResponse
+from txlog.workers.base import (
+    NOTHING,
+    Fate,
+    Loading,
+    SystemGraphs,
+    Transport,
+    Unreachable,
+    WorkerRequest,
+    WorkerResponse,
+)
 from txlog.workers.digest import Digest, digest_of_worker
 from txlog.workers.transport import HttpTransport
 
@@ -187,6 +199,31 @@ def test_segments_cut_by_updates_into_a_worker_that_is_behind(site: Site, seed: 
         site.stream(site.worker, ended.at.position.index + 1)
         ended = site.batch()
     site.assert_equal()
+
+
+def test_one_bucket_alone_hears_of_all_updates(site: Site) -> None:
+    """A log may have millions of them, and there are hundreds of buckets."""
+    mixed_log(site.log, 20, seed=1)
+    first = site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    last = site.log.append(*[COUNT_ONE] * 500, kind=KIND_UPDATE)
+    loading = Loading(site.log.stable, 1, NOTHING)
+    job = Job((site.feed.url,), "w1", site.worker.url, "oxigraph", loading, 4, bare=True)
+    cuts = [
+        (bucket, told) for bucket, told in read(job, [Range(site.log.start, site.log.stable)]) if isinstance(told, Cuts)
+    ]
+    assert cuts == [
+        (0, Cuts(tuple(range(first, last + 1)))),
+        *((bucket, Cuts((first,))) for bucket in (1, 2, 3)),
+    ]
+
+
+@pytest.mark.parametrize(("quads", "size"), [(250_001, 20), (300, 400_000)])
+def test_requests_of_a_load_are_bounded_by_bytes_and_by_quads(quads: int, size: int) -> None:
+    line = b"x" * (size - 1) + b"\n"
+    bodies = list(_bodies([line * 100] * (quads // 100) + [line] * (quads % 100)))
+    assert len(bodies) > 1
+    assert b"".join(bodies) == line * quads
+    assert all(len(body) <= LOAD_BYTES and body.count(b"\n") <= LOAD_QUADS for body in bodies)
 
 
 def test_a_long_stretch_of_updates_is_left_to_the_stream(site: Site) -> None:

@@ -14,6 +14,7 @@ from txlog.client import MasterClient, Masters, WorkerReport
 from txlog.config.process import PipelineConfig
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.quads import encode_quads
+from txlog.pipeline.batch.catching_up import buckets_of
 from txlog.pipeline.batch.engine import Here
 from txlog.pipeline.batch.planner import Planner
 from txlog.pipeline.batch.planning import Estimate, estimate, plan
@@ -38,6 +39,20 @@ def quad(number: int) -> bytes:
 )
 def test_stream_or_batch(guessed: Estimate, batch: bool) -> None:
     assert plan(guessed, 500_000).batch is batch
+
+
+@pytest.mark.parametrize(
+    ("guessed", "tasks", "buckets"),
+    [
+        (Estimate(10, 1.0, 0.0, 200.0), 2, 2),  # each task has something to do
+        (Estimate(1_000_000, 1.0, 0.0, 200.0), 2, 6),
+        (Estimate(2_900_000, 7.0, 0.0, 400.0), 2, 102),
+        (Estimate(1_000, 1.0, 0.0, 16e6), 2, 382),  # few, but large ones
+        (Estimate(10_000_000_000, 1.0, 0.0, 200.0), 3, 2001),
+    ],
+)
+def test_a_bucket_fits_into_the_memory_of_a_task(guessed: Estimate, tasks: int, buckets: int) -> None:
+    assert buckets_of(guessed, guessed.entries, tasks) == buckets
 
 
 class Site:
@@ -76,6 +91,9 @@ def test_samples_tell_what_is_in_the_log(site: Site) -> None:
     assert made.entries == 1000
     assert made.total == pytest.approx(2700, rel=0.3)
     assert made.updates == pytest.approx(0.1, rel=0.5)
+    assert made.size == pytest.approx(
+        sum(len(e.payload) for e in site.log.entries if e.kind != KIND_UPDATE) / 1000, 0.3
+    )
     assert estimate(Masters([site.feed.url]), 1000, 1000).total == 0
 
 

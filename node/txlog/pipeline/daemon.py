@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark import daemon
 
@@ -23,7 +23,8 @@ FOR_TASKS = "pyspark.worker"
 LET_GO = 1
 """Any code but 0: this child takes no more tasks."""
 
-LOADED = (FOR_TASKS, "txlog.pipeline.sink", "txlog.pipeline.source", "txlog.pipeline.batch.engine")
+BATCH = "txlog.pipeline.batch.engine"
+LOADED = ("txlog.pipeline.sink", "txlog.pipeline.source", BATCH)
 
 
 def until_let_go(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
@@ -40,10 +41,10 @@ def until_let_go(work: Callable[[socket.socket, bool], int]) -> Callable[[socket
     return next_work
 
 
-def main() -> None:
-    """Never returns: ends with the JVM that started it."""
+def main(loaded: Sequence[str] = LOADED) -> None:
+    """Never returns: ends with the JVM that started it. ``loaded``: modules that its tasks need."""
     if sys.argv[1:] == [FOR_TASKS]:
-        for module in LOADED:
+        for module in (FOR_TASKS, *loaded):
             importlib.import_module(module)
     set_aside()
     daemon.worker = until_let_go(daemon.worker)

@@ -63,6 +63,7 @@ def main() -> int:
             "seconds": round(ended.seconds, 3),
             "adds": ended.adds,
             "entries": ended.entries,
+            "stages": {name: round(seconds, 3) for name, seconds in ended.stages.items()},
         }
         print(json.dumps(figures), flush=True)
         return 0 if ended.state is State.WORKING and ended.error is None else 1

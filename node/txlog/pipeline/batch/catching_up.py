@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
+from math import ceil
+from types import MappingProxyType
 from typing import NamedTuple
 
 from txlog.apply import State
@@ -34,9 +36,11 @@ from txlog.workers.base import (
 )
 from txlog.workers.transport import HttpTransport
 
-BUCKET_OPERATIONS = 100_000
-"""In one bucket, whose net effect one task holds in memory: about 60 MB at 200 bytes."""
-BUCKETS_MAX = 400
+BUCKET_OPERATIONS = 200_000
+BUCKET_BYTES = 40 << 20
+"""In one bucket, whose net effect one task holds in memory, whichever comes first: about 200 MB of the task's where
+every quad is on its own, two copies of the bytes where all are adds."""
+BUCKETS_MAX = 2000
 RANGE_ENTRIES_MIN = 5_000
 RANGES = 16
 """A range is what a task reads without looking up; many, so that tasks come out even."""
@@ -61,6 +65,9 @@ class Ended(NamedTuple):
     deletes: int = 0
     entries: int = 0
     seconds: float = 0.0
+    stages: Mapping[str, float] = MappingProxyType({})
+    """Seconds by stage: ``look`` at worker and log, ``mark`` (with waiting for the lock), ``spark`` (what was left of
+    its start), ``read``, ``load``, ``in order``, ``end``."""
 
 
 class CatchUp:
@@ -91,6 +98,7 @@ class CatchUp:
         self._held = Held(self._target, self._transports[1], *(() if takeover_s is None else (takeover_s,)))
         self._again = False
         self._loaded = [0, 0]
+        self._stages: dict[str, float] = {}
         self._said = ""
 
     def run(self, upto: int | None = None) -> Ended:
@@ -102,7 +110,8 @@ class CatchUp:
         at: MarkerPosition | None = None
         since = 0
         try:
-            start = look(self._target)
+            with self._stage("look"):
+                start = look(self._target)
             since = start.since.position.index
             at = self._carry_out(start, upto)
         except Unreachable as gone:
@@ -126,7 +135,9 @@ class CatchUp:
         if state is not State.LOADING or at is not None:
             self._tell(WorkerReport(None if at is None else place_of(at), state, error))
         entries = at.position.index - since if at is not None else 0
-        return Ended(state, at, error, self._loaded[0], self._loaded[1], entries, time.monotonic() - began)
+        return Ended(
+            state, at, error, self._loaded[0], self._loaded[1], entries, time.monotonic() - began, self._stages
+        )
 
     def _close(self) -> None:
         self._masters.close()
@@ -140,21 +151,23 @@ class CatchUp:
 
     def _carry_out(self, start: Start, upto: int | None) -> MarkerPosition:
         since = start.since.position
-        if start.broken is not None:
-            end = start.broken.position
-            self._check(end)
-        else:
-            status = self._masters.status()
-            stable = status.stable.position
-            end = stable if upto is None or upto >= stable.index else self._position(upto)
-        if since.index:
-            self._check(since)
-        if end.index <= since.index and start.broken is None:
-            return start.since
-        self._again = start.broken is not None
-        guessed = estimate(self._masters, since.index, end.index)
-        self._say(start.since, "waiting for the worker")
-        self._held.begin(start, end, self._wait_s)
+        with self._stage("look"):
+            if start.broken is not None:
+                end = start.broken.position
+                self._check(end)
+            else:
+                status = self._masters.status()
+                stable = status.stable.position
+                end = stable if upto is None or upto >= stable.index else self._position(upto)
+            if since.index:
+                self._check(since)
+            if end.index <= since.index and start.broken is None:
+                return start.since
+            self._again = start.broken is not None
+            guessed = estimate(self._masters, since.index, end.index)
+        with self._stage("mark"):
+            self._say(start.since, "waiting for the worker")
+            self._held.begin(start, end, self._wait_s)
         over = threading.Event()
         teller = threading.Thread(target=self._report, args=(over,), daemon=True)
         teller.start()
@@ -181,7 +194,9 @@ class CatchUp:
                     gap = self._gap(following, end.index)
                     if gap - at.position.index > self._in_order_max:
                         return self._finish(at.position)
-                    if not self._in_order(at, gap):
+                    with self._stage("in order"):
+                        went = self._in_order(at, gap)
+                    if not went:
                         return self._finish(self._here())
                     continue
                 stop, _ = self._job(at, self._position(following[0] - 1) if following else end, guessed)
@@ -197,8 +212,7 @@ class CatchUp:
     def _job(self, at: MarkerPosition, end: Position, guessed: Estimate) -> tuple[Position, list[int]]:
         """A segment by tasks: up to ``end``, or to what lies before the first update. Where that is, and all updates
         up to ``end``."""
-        operations = guessed.operations_of(end.index - at.position.index)
-        buckets = max(self._tasks, min(BUCKETS_MAX, round(operations / BUCKET_OPERATIONS)))
+        buckets = buckets_of(guessed, end.index - at.position.index, self._tasks)
         job = Job(
             self._masters_urls,
             self._worker.name,
@@ -209,14 +223,20 @@ class CatchUp:
             at == NOTHING,
             self._again,
         )
-        ranges = self._ranges(at.position, end)
-        engine = self._engine() if callable(self._engine) else self._engine
+        with self._stage("look"):
+            ranges = self._ranges(at.position, end)
+        with self._stage("spark"):
+            engine = self._engine() if callable(self._engine) else self._engine
         self._said = f"carrying out {end.index - at.position.index:,} transactions in {buckets} pieces"
+        began = time.time()
         try:
             found = engine.run(job, ranges)
         except Exception as failed:  # whatever ends Spark's job, the load is repeated
             text = (str(failed).splitlines() or [type(failed).__name__])[0]
             raise _Broken(Fault(State.LOADING, f"the tasks broke off, and will be repeated: {text[:500]}")) from failed
+        loading = min(each.began for each in found)
+        self._took("read", loading - began)
+        self._took("load", time.time() - loading)
         self._held.refuse_when_lost()
         for each in found:
             self._loaded[0] += each.adds
@@ -267,7 +287,8 @@ class CatchUp:
         marker = MarkerPosition(Position(epoch, at.index, at.hash), since.fence + 1)
         if at.index == 0:
             marker = marker._replace(position=NOTHING.position)
-        self._held.end(marker)
+        with self._stage("end"):
+            self._held.end(marker)
         return marker
 
     # -- the log
@@ -289,6 +310,17 @@ class CatchUp:
 
     # -- what is told
 
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._took(name, time.monotonic() - began)
+
+    def _took(self, name: str, seconds: float) -> None:
+        self._stages[name] = self._stages.get(name, 0.0) + seconds
+
     def _report(self, over: threading.Event) -> None:
         while True:
             loading = self._held.loading
@@ -302,6 +334,14 @@ class CatchUp:
         way = f"from {since.position.index:,} to {end:,}: " if end else ""
         place: WorkerPlace | None = None if since == NOTHING else place_of(since)
         self._tell(WorkerReport(place, State.LOADING, f"catching up in a batch {way}{what}"))
+
+
+def buckets_of(guessed: Estimate, entries: int, tasks: int) -> int:
+    """How many buckets ``entries`` of the log are dealt to: small enough for the memory of a task, and as many for
+    each task."""
+    operations, size = guessed.operations_of(entries), guessed.size * entries
+    wanted = max(operations / BUCKET_OPERATIONS, size / BUCKET_BYTES, 1.0)
+    return tasks * ceil(min(BUCKETS_MAX, wanted) / tasks)
 
 
 class _Broken(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from txlog.apply import State
@@ -11,8 +12,10 @@ from txlog.workers import ADAPTERS
 from txlog.workers.base import Transport, UnexpectedAnswer, Unreachable
 from txlog.workers.transport import HttpTransport
 
-LOAD_BYTES = 16 << 20
-"""N-Quads in one request: loads of a store cost the same each, and its memory grows with them."""
+LOAD_BYTES = 48 << 20
+LOAD_QUADS = 250_000
+"""N-Quads in one request. Each load leaves sorted files behind that the store has to merge, so larger ones are cheaper
+(a quarter less processor than at 16 MB); but it holds all of one in memory, about 0.8 KB for a quad of 200 bytes."""
 ERASED = 1000
 """Quads taken out in one request."""
 REQUEST_S = 120.0
@@ -21,6 +24,11 @@ REQUEST_S = 120.0
 
 def load(job: Job, told: Iterable[Piece | Cuts | Fault], transport: Transport | None = None) -> Loaded:
     """Never raises for a fault of the worker or the log: it is in the answer, and the load can be repeated."""
+    began = time.time()
+    return _load(job, told, transport)._replace(began=began)
+
+
+def _load(job: Job, told: Iterable[Piece | Cuts | Fault], transport: Transport | None) -> Loaded:
     found: list[Piece] = []
     cuts: list[int] = []
     for each in told:
@@ -76,14 +84,16 @@ def _done(what: str, transport: Transport, request: object) -> None:
 
 
 def _bodies(adds: Sequence[bytes]) -> Iterator[bytes]:
-    """Of about :data:`LOAD_BYTES`; ``adds`` are whole lines, one or many each."""
+    """Of about :data:`LOAD_BYTES` or :data:`LOAD_QUADS`; ``adds`` are whole lines, one or many each."""
     held: list[bytes] = []
-    size = 0
+    size = quads = 0
     for each in adds:
-        if size and size + len(each) > LOAD_BYTES:
+        more = each.count(b"\n")
+        if size and (size + len(each) > LOAD_BYTES or quads + more > LOAD_QUADS):
             yield b"".join(held)
-            held, size = [], 0
+            held, size, quads = [], 0, 0
         held.append(each)
         size += len(each)
+        quads += more
     if held:
         yield b"".join(held)

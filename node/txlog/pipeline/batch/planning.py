@@ -15,11 +15,12 @@ RUN_OPERATIONS = 50_000
 
 class Estimate(NamedTuple):
     """Of a stretch of the log. ``operations``: quads added or deleted for each entry, on average. ``updates``: the
-    share of entries that are SPARQL updates."""
+    share of entries that are SPARQL updates. ``size``: bytes of quads in each entry, on average."""
 
     entries: int
     operations: float
     updates: float
+    size: float = 0.0
 
     def operations_of(self, entries: int) -> float:
         return entries * self.operations
@@ -50,7 +51,7 @@ def plan(guessed: Estimate, batch_from: int) -> Plan:
 
 def estimate(masters: Masters, after: int, end: int) -> Estimate:
     """From samples at even distances; some milliseconds of a master."""
-    entries = operations = updates = 0
+    entries = operations = updates = size = 0
     samples = min(SAMPLES, end - after)
     for number in range(samples):
         at = after + (end - after) * number // samples
@@ -60,7 +61,8 @@ def estimate(masters: Masters, after: int, end: int) -> Estimate:
                 continue
             if entry.kind == KIND_QUADS:
                 operations += entry.payload.count(b"\n")
+                size += len(entry.payload)
             elif entry.kind == KIND_UPDATE:
                 updates += 1
     seen = max(1, entries)
-    return Estimate(end - after, operations / seen, updates / seen)
+    return Estimate(end - after, operations / seen, updates / seen, size / seen)

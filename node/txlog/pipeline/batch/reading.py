@@ -27,7 +27,7 @@ Told = tuple[int, Piece | Cuts | Fault]
 
 def read(job: Job, ranges: list[Range], masters: Masters | None = None) -> Iterator[Told]:
     """Pieces of all ``ranges``. An update ends the pieces, since no quad behind it may be loaded with those before it;
-    where all of them are is told to every bucket. So is whatever makes reading impossible."""
+    where they are is told to the buckets (:class:`Cuts`). So is whatever makes reading impossible."""
     # Tasks begin at different masters, so that none of them gives out the whole log alone.
     mine = sum(each.entries for each in ranges)
     turn = ranges[0].after.index // max(1, mine) % len(job.masters)
@@ -44,7 +44,8 @@ def read(job: Job, ranges: list[Range], masters: Masters | None = None) -> Itera
         told = Fault(State.LOADING, f"no log from any master: {nobody}")
         yield from ((bucket, told) for bucket in range(job.buckets))
     if cuts:
-        yield from ((bucket, Cuts(tuple(cuts))) for bucket in range(job.buckets))
+        yield 0, Cuts(tuple(cuts))
+        yield from ((bucket, Cuts((cuts[0],))) for bucket in range(1, job.buckets))
 
 
 def _read_one(job: Job, wanted: Range, source: Masters, cuts: list[int]) -> Iterator[Told]:

@@ -46,8 +46,8 @@ class Piece(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """Every bucket hears of it: ``indexes`` of updates in one range, which are no quads. Nothing at or above the first
-    one of all ranges may be loaded."""
+    """``indexes`` of updates in one range, which are no quads. Nothing at or above the first one of all ranges may be
+    loaded, so every bucket hears of the first; of all of them bucket 0 alone, since there may be millions."""
 
     indexes: tuple[int, ...]
 
@@ -60,12 +60,14 @@ class Fault(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What became of one bucket. ``cuts``: all updates that were seen."""
+    """What became of one bucket. ``cuts``: the updates that it heard of. ``began``: when its loading did, in seconds
+    of its machine's clock since 1970; nothing but times that are shown hangs on it."""
 
     adds: int = 0
     deletes: int = 0
     cuts: tuple[int, ...] = ()
     fault: Fault | None = None
+    began: float = 0.0
 
 
 class LoadLost(WorkerFault):
