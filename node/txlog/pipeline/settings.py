@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from txlog.config.process import PipelineConfig
@@ -9,6 +12,9 @@ from txlog.config.process import PipelineConfig
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
 """A heap of half a gigabyte and two cores: one collector thread, and the quick compiler only, since the driver's
 work is short and always the same."""
+
+ARCHIVE = Path(sys.prefix) / "txlog-java" / "spark.jsa"
+"""Spark's classes as :mod:`txlog.pipeline.archive` keeps them. Used where it is; never needed."""
 
 TASK_ATTEMPTS = 4
 """``local[N]`` alone never tries a task twice."""
@@ -22,7 +28,7 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         "spark.master": config.spark_master or f"local[{2 * workers + config.batch_tasks},{TASK_ATTEMPTS}]",
         "spark.app.name": f"txlog-{config.data_center}",
         "spark.driver.memory": config.driver_memory,
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder}",
+        "spark.driver.extraJavaOptions": java_options(socket_folder),
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # TCP to the Python processes costs 40 ms in each micro-batch (delayed acknowledgements)
@@ -61,15 +67,38 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
     }
 
 
+def java_options(socket_folder: Path, classes: str | None = None) -> str:
+    """Of the driver's JVM. ``classes``: how it shares classes; None: it takes the archive's, where there is one."""
+    if classes is None:
+        # one that is of another Java or of other jars is left aside, and not a word about it goes to our output
+        classes = f"-XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off" if ARCHIVE.exists() else ""
+    return f"{JAVA_OPTIONS} -Djava.io.tmpdir={socket_folder} {classes}".rstrip()
+
+
 def spark_home(folder: Path) -> Path:
-    """A SPARK_HOME with Spark's programs and jars, but without its ``python`` folder.
+    """A SPARK_HOME with Spark's programs and jars, but without its ``python`` folder. Beside the archive of classes,
+    since an archive is of one path; in ``folder`` where the installation is not ours to write to.
 
     Spark puts the pyspark of that folder, a zip without byte code, before the installed one; each of a dozen Python
     processes would compile it anew, half a second of CPU each."""
     import pyspark
 
-    installed, home = Path(pyspark.__file__).parent, folder / "spark"
-    home.mkdir()
+    installed = Path(pyspark.__file__).parent
+    try:
+        return _linked(installed, ARCHIVE.parent / "spark")
+    except OSError:  # an installation that is not ours to write to
+        return _linked(installed, folder / "spark")
+
+
+def _linked(installed: Path, home: Path) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
     for part in ("bin", "jars"):
-        (home / part).symlink_to(installed / part)
+        link = home / part
+        if not link.is_symlink():
+            with suppress(FileExistsError):  # another process has just made it
+                link.symlink_to(installed / part)
+        elif link.readlink() != installed / part:  # an installation that was moved
+            new = home / f"{part}.{os.getpid()}"
+            new.symlink_to(installed / part)
+            new.replace(link)
     return home

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from txlog.config.process import PipelineConfig
-from txlog.pipeline.settings import JAVA_OPTIONS, TASK_ATTEMPTS, spark_home
+from txlog.pipeline.settings import TASK_ATTEMPTS, java_options, spark_home
 
 FOLDER = "batch"
 """In the scratch folder; what a batch leaves there is of no use to the next one."""
 
 
 @contextmanager
-def context_starting(config: PipelineConfig, tasks: int, memory: str) -> Iterator[Future[Any]]:
-    """A ``SparkContext``, while it starts: the worker and the log are looked at meanwhile."""
+def context_starting(
+    config: PipelineConfig, tasks: int, memory: str, classes: str | None = None
+) -> Iterator[Future[Any]]:
+    """A ``SparkContext``, while it starts: the worker and the log are looked at meanwhile. ``classes``: see
+    :func:`~txlog.pipeline.settings.java_options`."""
     scratch = config.scratch_folder.resolve() / FOLDER
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -31,7 +34,8 @@ def context_starting(config: PipelineConfig, tasks: int, memory: str) -> Iterato
     os.environ["SPARK_HOME"] = str(spark_home(sockets))
     try:
         with ThreadPoolExecutor(1) as starting:
-            context = starting.submit(_context, config, tasks, memory, scratch, sockets)
+            settings = batch_settings(config, tasks, memory, scratch, sockets, classes)
+            context = starting.submit(_context, settings)
             try:
                 yield context
             finally:
@@ -42,28 +46,32 @@ def context_starting(config: PipelineConfig, tasks: int, memory: str) -> Iterato
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _context(config: PipelineConfig, tasks: int, memory: str, scratch: Path, sockets: Path) -> Any:
+def _context(settings: dict[str, str]) -> Any:
     from pyspark import SparkConf, SparkContext
 
     told = SparkConf()
-    for key, value in batch_settings(config, tasks, memory, scratch, sockets).items():
+    for key, value in settings.items():
         told.set(key, value)
     context = SparkContext(conf=told)
     context.setLogLevel("ERROR")
     return context
 
 
-def batch_settings(config: PipelineConfig, tasks: int, memory: str, scratch: Path, sockets: Path) -> dict[str, str]:
+def batch_settings(
+    config: PipelineConfig, tasks: int, memory: str, scratch: Path, sockets: Path, classes: str | None = None
+) -> dict[str, str]:
     """Every setting that is not Spark's default; why, where :mod:`txlog.pipeline.settings` does not say it."""
     return {
         "spark.master": config.spark_master or f"local[{tasks},{TASK_ATTEMPTS}]",
         "spark.app.name": f"txlog-{config.data_center}-batch",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={sockets}",
+        "spark.driver.extraJavaOptions": java_options(sockets, classes),
         "spark.local.dir": str(scratch),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
-        "spark.python.daemon.module": "txlog.pipeline.daemon",
+        "spark.python.daemon.module": "txlog.pipeline.batch.daemon",
+        # what a task that reads holds of pieces for all buckets before it gives them away
+        "spark.python.worker.memory": "128m",
         # as many files as buckets, each written from its beginning to its end: nothing is held to be sorted
         "spark.shuffle.sort.bypassMergeThreshold": "500",
         "spark.speculation": "false",

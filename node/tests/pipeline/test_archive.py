@@ -1,0 +1,80 @@
+"""The archive of Spark's classes: a JVM maps it, and one for which it was not made starts all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark import SparkContext
+
+from txlog.config.process import PipelineConfig
+from txlog.pipeline import archive, settings
+from txlog.pipeline.batch.session import context_starting
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An installation's folder of its own; each context gets a JVM of its own."""
+    place = tmp_path / "txlog-java" / "spark.jsa"
+    monkeypatch.setattr(settings, "ARCHIVE", place)
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    yield place
+    _end_jvm()
+
+
+def _end_jvm() -> None:
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def mapped(folder: Path, name: str) -> bool:
+    """Whether the JVM of a context has that file in its memory; the context has to work in either case."""
+    config = PipelineConfig.model_validate(
+        {
+            "data_center": "uk",
+            "masters": ["http://127.0.0.1:1"],
+            "workers": [{"name": "w1", "url": "http://127.0.0.1:1"}],
+            "scratch_folder": folder / "scratch",
+        }
+    )
+    with context_starting(config, 1, "512m") as starting:
+        context = starting.result()
+        assert context.parallelize([1, 2], 1).map(lambda number: number + 1).collect() == [2, 3]
+        java = psutil.Process(context._gateway.proc.pid)
+        found = any(Path(each.path).name == name for each in java.memory_maps())
+    _end_jvm()
+    return found
+
+
+def test_a_jvm_takes_the_archive_and_does_without_a_wrong_one(place: Path, tmp_path: Path) -> None:
+    assert not mapped(tmp_path, place.name)
+    _end_jvm()
+    assert archive.make(place) == place
+    assert not place.with_name(place.name + ".new").exists()
+    SparkContext._gateway = SparkContext._jvm = None  # that JVM has ended
+    assert mapped(tmp_path, place.name)
+    whole = place.read_bytes()
+    place.write_bytes(whole[: len(whole) // 2])  # as after a full disk
+    mapped(tmp_path, place.name)
+    place.write_bytes(b"of another Java")
+    assert not mapped(tmp_path, place.name)
+
+
+def test_java_that_writes_nothing_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        archive, "context_starting", lambda config, tasks, memory, _: context_starting(config, 1, "512m", "")
+    )
+    with pytest.raises(archive.NoArchive, match="no classes"):
+        archive.make(place)
+    assert not place.exists()
+    SparkContext._gateway = SparkContext._jvm = None

@@ -1,0 +1,112 @@
+"""``python -m txlog.pipeline.archive``: the classes that Spark loads at its start, ready to be mapped by the next JVM.
+
+Half of what a JVM does until Spark has run its first job is reading, checking and linking classes: 3 of 6 s of
+processor. Java can keep the result (class data sharing, JEP 350: ``-XX:ArchiveClassesAtExit``) in a file of 90 MB,
+which lies in the installation. It is of one Java and of one set of jars: a JVM for which it was not made says
+nothing, leaves it, and starts as without it. Made once, after installing; whatever runs Spark here takes it when it
+is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from txlog.config.process import PipelineConfig
+from txlog.pipeline.batch.session import context_starting
+from txlog.pipeline.settings import ARCHIVE
+
+log = logging.getLogger("txlog.pipeline.archive")
+
+TASKS = 2
+MEMORY = "512m"
+EXIT_S = 120.0
+"""For the JVM to write the file when it ends."""
+
+
+class NoArchive(Exception):
+    """Java could not make one; the message is for a person. Spark starts without it."""
+
+
+def make(to: Path = ARCHIVE) -> Path:
+    """Run Spark with a job of a batch's shape, and keep its classes in ``to``, which is replaced as a whole."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    new = to.with_name(to.name + ".new")
+    new.unlink(missing_ok=True)
+    with _context(MEMORY, f"-XX:ArchiveClassesAtExit={new} -Xlog:cds*=off") as starting:
+        context = starting.result()
+        _first_job(context)
+        gateway = context._gateway
+    # it ends, and writes, when nobody is at the other end of its input
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(EXIT_S)
+    except subprocess.TimeoutExpired as late:
+        gateway.proc.kill()
+        raise NoArchive(f"Java did not write its classes within {EXIT_S:g} s") from late
+    if not new.exists():
+        raise NoArchive("Java wrote no classes; it has to be a Java 17 or 21 with class data sharing")
+    os.replace(new, to)
+    return to
+
+
+@contextmanager
+def _context(memory: str, classes: str | None) -> Iterator[Future[Any]]:
+    """Spark as a batch has it, with nobody to work for."""
+    with tempfile.TemporaryDirectory(prefix="txlog-archive-") as scratch:
+        config = PipelineConfig.model_validate(
+            {
+                "data_center": "none",
+                "masters": ["http://127.0.0.1:1"],
+                "workers": [{"name": "none", "url": "http://127.0.0.1:1"}],
+                "scratch_folder": scratch,
+            }
+        )
+        with context_starting(config, TASKS, memory, classes) as starting:
+            yield starting
+
+
+def _first_job(context: Any) -> None:
+    """Of a batch's shape: read, shuffle, load."""
+    pairs = context.parallelize(range(TASKS), TASKS).map(lambda number: (number, b""))
+    pairs.partitionBy(TASKS).mapPartitions(lambda found: [sum(1 for _ in found)]).coalesce(1).collect()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m txlog.pipeline.archive", description=__doc__)
+    parser.add_argument(
+        "--start-only",
+        action="store_true",
+        help="make nothing: start Spark as a batch does and run a job with nothing to do; say `started` and `done`",
+    )
+    parser.add_argument("--memory", default=MEMORY, help="of Spark's driver")
+    told = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    if told.start_only:
+        with _context(told.memory, None) as starting:
+            context = starting.result()
+            print("started", flush=True)
+            _first_job(context)
+            print("done", flush=True)
+        return 0
+    try:
+        made = make()
+    except NoArchive as why:
+        log.error("%s", why)
+        return 1
+    log.info("%s, %.0f MB", made, made.stat().st_size / 1e6)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
