@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -123,6 +123,98 @@ def test_the_command_killed_in_the_middle_and_given_again(site: Site) -> None:
     site.stream("w2")
     assert [m.position.index for name in WORKERS for m in site.system(name).markers] == [last, last]
     assert site.digest("w1") == site.digest("w2")
+
+
+class Stage(NamedTuple):
+    """Where the driver is killed: ``reached`` says that it is there, and ``loading`` whether the worker then says that
+    it is being loaded."""
+
+    name: str
+    reached: Callable[[Site], bool]
+    loading: bool
+
+
+def _jvm_is_there(site: Site) -> bool:
+    found = psutil.Process(site.started[-1].pid).children(recursive=True)
+    return any("org.apache.spark.deploy.SparkSubmit" in each.cmdline() for each in found if each.is_running())
+
+
+def _is_loaded(site: Site) -> bool:
+    with HttpTransport(site.stores["w1"].url, 60.0) as transport:
+        return ADAPTER.size_in(transport.send(ADAPTER.size())) > 0
+
+
+def _is_in_order(site: Site) -> bool:
+    return site.stores["w1"].count() == 1
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        Stage("starting", _jvm_is_there, False),
+        Stage("marked", lambda site: bool(site.system("w1").loading), True),
+        Stage("loading", _is_loaded, True),
+        Stage("in order", _is_in_order, True),
+    ],
+    ids=lambda stage: stage.name,
+)
+def test_killed_at_a_stage_and_given_again(site: Site, stage: Stage) -> None:
+    """Runs of quads with an update between them: read, loaded, carried out in order, loaded again."""
+    site.append(0, 40_000)
+    site.log.append(COUNT_ONE, kind=KIND_UPDATE)
+    end = site.append(40_000, 40_000)
+    process = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
+    until(lambda: stage.reached(site), what=f"never {stage.name}")
+    site.stores["w1"].freeze()  # else it could be done before it is killed
+    site.kill(process)
+    site.stores["w1"].thaw()
+    assert bool(site.system("w1").loading) is stage.loading
+    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
+    again.communicate(timeout=200)
+    assert again.returncode == 0, (site.folder / "log").read_text()[-2000:]
+    system = site.system("w1")
+    assert not system.claims
+    assert not system.loading
+    assert [m.position.index for m in system.markers] == [end]
+    site.stream("w2")
+    assert site.digest("w1") == site.digest("w2")
+    assert [store.count() for store in site.stores.values()] == [1, 1]
+
+
+def test_a_task_and_the_jvm_are_killed(site: Site) -> None:
+    """A Python task: Spark tries the task again. The JVM: the driver says so, and the same command repeats the load."""
+    end = site.append(0, 80_000)
+    process = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
+    until(lambda: bool(site.system("w1").loading), what="nothing began")
+    (jvm,) = _processes(process, "org.apache.spark.deploy.SparkSubmit")
+    until(lambda: bool(_tasks(jvm)), what="no task of Python")
+    killed = _tasks(jvm)
+    for task in killed:
+        task.kill()
+    until(lambda: any(each not in killed for each in _tasks(jvm)), what="the task was not tried again")
+    jvm.kill()
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert json.loads(out.splitlines()[-1])["state"] == "Loading"
+    assert site.system("w1").loading
+    assert not site.system("w1").claims  # it went, and its lock with it: nobody has to wait
+    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
+    again.communicate(timeout=200)
+    assert again.returncode == 0, (site.folder / "log").read_text()[-2000:]
+    assert [m.position.index for m in site.system("w1").markers] == [end]
+    site.stream("w2")
+    assert site.digest("w1") == site.digest("w2")
+
+
+def _processes(above: subprocess.Popen[bytes], word: str) -> list[psutil.Process]:
+    """The one with that word that has started all others with it."""
+    found = [each for each in psutil.Process(above.pid).children(recursive=True) if word in each.cmdline()]
+    return [each for each in found if each.parent() not in found]
+
+
+def _tasks(jvm: psutil.Process) -> list[psutil.Process]:
+    """Forked by Spark's daemon of Python."""
+    return [task for daemon in jvm.children() for task in daemon.children()]
 
 
 def test_the_application_gives_a_batch_to_who_is_far_behind(site: Site) -> None:
