@@ -53,9 +53,11 @@ def grow(
     *,
     waiting: int = 0,
     tell: Callable[[int], None] = lambda _: None,
+    make: Callable[[int, int], bytes] = payload,
 ) -> Grown:
     """Write ``entries`` of ``node`` behind the log of every journal (their masters are stopped, their logs end alike),
-    and ``waiting`` transactions more behind these which no log has. :class:`CannotMeasure`: the logs differ."""
+    and ``waiting`` transactions more behind these which no log has. ``make``: payloads from a number, which grows by
+    one, and ``size``. :class:`CannotMeasure`: the logs differ."""
     opened = []
     try:
         for folder in folders:
@@ -67,7 +69,7 @@ def grow(
             raise CannotMeasure("the journals have no log to go on from")
         began = time.monotonic()
         told = opened[0][1]
-        _write([journal for journal, _ in opened], told, _origin(node, told), entries, size, waiting, tell)
+        _write([journal for journal, _ in opened], told, _origin(node, told), entries, size, waiting, tell, make)
         on_disk = max(sum(file.stat().st_size for file in folder.iterdir()) for folder in folders)
         return Grown(told.log_end + entries, waiting, on_disk, time.monotonic() - began)
     finally:
@@ -105,12 +107,13 @@ def _write(
     size: int,
     waiting: int,
     tell: Callable[[int], None],
+    make: Callable[[int, int], bytes],
 ) -> None:
     index, last, stamp = told.log_end, told.hash_at(told.log_end), told.log_stamp
     seq = _held(told, origin)
     tag = origin_tag(origin)
     for number, count in enumerate(_batches(entries)):
-        run, contents = _run(origin, seq + 1, stamp, count, size)
+        run, contents = _run(origin, seq + 1, stamp, count, size, make)
         hashes = bytearray()
         for at, item in enumerate(run.items):
             content = contents[HASH_BYTES * at : HASH_BYTES * (at + 1)]
@@ -125,7 +128,7 @@ def _write(
                 _sync(journal)
         tell(index - told.log_end)
     for count in _batches(waiting):
-        run, contents = _run(origin, seq + 1, stamp, count, size)
+        run, contents = _run(origin, seq + 1, stamp, count, size, make)
         stamp, seq = stamp + count, seq + count
         for journal in journals:
             journal.append(Held(run, contents))
@@ -149,7 +152,9 @@ def _batches(count: int) -> Iterator[int]:
         yield min(BATCH, count - first)
 
 
-def _run(origin: Origin, first_seq: int, stamp: int, count: int, size: int) -> tuple[Run, bytes]:
-    items = [Item(stamp + 1 + at, KIND_QUADS, "", payload(first_seq + at, size)) for at in range(count)]
+def _run(
+    origin: Origin, first_seq: int, stamp: int, count: int, size: int, make: Callable[[int, int], bytes]
+) -> tuple[Run, bytes]:
+    items = [Item(stamp + 1 + at, KIND_QUADS, "", make(first_seq + at, size)) for at in range(count)]
     contents = b"".join([content_hash(item.kind, item.key, item.payload) for item in items])
     return Run(origin.node, origin.birth, first_seq, items), contents

@@ -6,12 +6,16 @@ c64       64 clients, one transaction in a request, synced
 b100      64 clients, 100 transactions in a request, synced
 append    through Spark: Poisson arrivals, from the POST to its ``applied`` answer
 catchup   through Spark: an emptied worker takes in a log of 100,000 transactions
-batch     the same by a batch: 1,000,000 transactions into an empty store, from the command to the position
+batch     the same by a batch: 1,000,000 transactions into an empty store, from the command to the position; beside it
+          Spark's start alone, and the store alone
 idle      nothing to do: processor and memory of masters, with both pipelines attached
 --------- --------------------------------------------------------------------------------------------------
 sites     two sites far apart: synced at 1,000 transactions a second
 restart   a master with a long log, and with a long queue: from its command to ready, and its memory
 disturbed small transactions beside a dead master, a slow one, and 100 MB
+batch52   as ``batch``, with 5 adds and 2 deletes in each transaction; needs 5 GB of disk
+backlog   20,000,000 operations by a batch, through a driver of 1 GB: its memory
+breakeven the stream and a batch in the running application, in turn: from how many transactions on a batch is sooner
 ========= ==================================================================================================
 
 *synced*: in the agreed order, and durable (fsync) on **all three** masters. Rounds are interleaved, each figure is
@@ -34,7 +38,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.batch import measure_batch
+from bench.batch import MIXED, measure_backlog, measure_batch
+from bench.breakeven import SIZES, measure_breakeven
 from bench.cluster import Cluster, Prober, cluster_up
 from bench.disturbed import measure_disturbed
 from bench.echo import yardstick
@@ -53,7 +58,7 @@ from txlog.model.errors import TxLogError
 LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
-NAMED_CASES: Final = ("sites", "restart", "disturbed")
+NAMED_CASES: Final = ("sites", "restart", "disturbed", "batch52", "backlog", "breakeven")
 """Measured only when they are asked for."""
 
 
@@ -68,6 +73,8 @@ class Options(NamedTuple):
     rate: float
     catchup: int
     batch: int
+    operations: int
+    sizes: list[int]
     entries: int
     idle_s: float
     profile: Path | None
@@ -110,6 +117,16 @@ def main(arguments: list[str] | None = None) -> int:
             _guarded(report, "the cases with Spark", lambda: _measure_spark(options, report))
         if set(options.only) & set(BATCH_CASES):
             _guarded(report, "the batch", lambda: measure_batch(options.folder / "batch", options.batch, report))
+        if "batch52" in options.only:
+            mixed = options.folder / "batch52"
+            _guarded(report, "the batch of 5 and 2", lambda: measure_batch(mixed, options.batch, report, MIXED))
+        if "backlog" in options.only:
+            _guarded(
+                report, "a backlog", lambda: measure_backlog(options.folder / "backlog", options.operations, report)
+            )
+        if "breakeven" in options.only:
+            even = options.folder / "breakeven"
+            _guarded(report, "break-even", lambda: measure_breakeven(even, options.sizes, options.rounds, report))
         if "sites" in options.only:
             _guarded(report, "two sites", lambda: measure_sites(options.folder / "sites", 2 * options.seconds, report))
         if "restart" in options.only:
@@ -143,6 +160,8 @@ def _options(arguments: list[str] | None) -> Options:
     parser.add_argument("--rate", type=float, default=3.0, help="appends a second, on average")
     parser.add_argument("--catchup", type=int, default=100_000, help="transactions to catch up")
     parser.add_argument("--batch", type=int, default=1_000_000, help="transactions of the batch")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="transactions, of the break-even")
+    parser.add_argument("--operations", type=int, default=20_000_000, help="of the backlog")
     parser.add_argument("--entries", type=int, default=1_000_000, help="of the log of a master that starts again")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idling")
     parser.add_argument("--profile", type=Path, help="a folder for py-spy's recordings of one master in each case")
@@ -167,6 +186,8 @@ def _options(arguments: list[str] | None) -> Options:
         found.rate,
         found.catchup,
         found.batch,
+        found.operations,
+        [int(size) for size in found.sizes.split(",")],
         found.entries,
         found.idle,
         found.profile,

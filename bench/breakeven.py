@@ -1,0 +1,113 @@
+"""Stream or batch: from how many missing transactions on a batch is sooner there, both measured in turn.
+
+For each size a log of that many transactions of one quad, an empty store, and the application as it runs in a data
+centre, once told never to give a batch and once to give one to whoever lacks anything. The clock runs from the worker's
+first report (Spark has started) until the store stands at the end of the log. So how long the planner takes to notice,
+and what starting tasks costs, are in it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from bench.batch import ONE, WORKER, environment, marker_in, store, worker_at, write
+from bench.masters import CannotMeasure, Masters, free_ports, stop, three_masters
+from bench.report import Figure, Report, console, median, show, table
+from txlog.client import MasterClient
+
+SIZES: Final = (25_000, 50_000, 100_000, 200_000, 400_000)
+NEVER: Final = 1 << 40
+START_S: Final = 300.0
+LONGEST_S: Final = 900.0
+
+
+def measure_breakeven(folder: Path, sizes: Sequence[int], rounds: int, report: Report) -> None:
+    rows: list[list[Figure]] = []
+    found: list[tuple[int, float, float]] = []
+    for size in sizes:
+        stream: list[float] = []
+        batch: list[float] = []
+        for turn in range(rounds):
+            for batch_from, times in ((NEVER, stream), (1, batch)):
+                console.print(
+                    f"{size:,} transactions, round {turn + 1}, {'batch' if batch_from == 1 else 'stream'} ..."
+                )
+                # a log of its own each time: a worker that its masters know is told from one that comes anew
+                (port,) = free_ports(1)
+                with three_masters(folder / "masters", workers=[worker_at(port)]) as masters:
+                    write(masters.urls, size, ONE.write)
+                    times.append(_one(folder, masters, port, batch_from))
+        taken = (median(stream) or 0.0, median(batch) or 0.0)
+        found.append((size, *taken))
+        rows.append([f"{size:,}", *taken, size / taken[0], size / taken[1]])
+    columns = ("transactions", "stream s", "batch s", "stream per s", "batch per s")
+    show(table(f"into an empty store, medians of {rounds}", columns, rows))
+    told = [{"transactions": size, "stream_s": round(s, 2), "batch_s": round(b, 2)} for size, s, b in found]
+    report.nested({"breakeven": told})
+    report.figure("breakeven_transactions", crossing(found), 0)
+
+
+def crossing(found: Sequence[tuple[int, float, float]]) -> float | None:
+    """Where the batch becomes the faster one for good, on straight lines between the sizes; None when it never does.
+    The smallest size when it is faster throughout."""
+    if not found or found[-1][2] > found[-1][1]:
+        return None
+    at = float(found[0][0])
+    for (low, stream, batch), (high, stream_then, batch_then) in pairwise(found):
+        ahead, ahead_then = stream - batch, stream_then - batch_then
+        if ahead < 0 <= ahead_then:
+            at = low + (high - low) * ahead / (ahead - ahead_then)
+    return at
+
+
+def _one(folder: Path, masters: Masters, port: int, batch_from: int) -> float:
+    with store(folder / "store", port) as (url, _), MasterClient(masters.urls[0], 30.0) as master:
+        end = master.status().stable.index
+        config = folder / "application.json"
+        told = {
+            "data_center": "uk",
+            "masters": masters.urls[:2],
+            "workers": [worker_at(port)],
+            "scratch_folder": str(folder / "scratch"),
+            "batch_from": batch_from,
+            "compare_s": 0,
+            "compare_sums_s": 0,
+        }
+        config.write_text(json.dumps(told))
+        with (folder / "application.log").open("wb") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "txlog.pipeline", "--config", str(config)],
+                stdout=said,
+                stderr=said,
+                env=environment(folder),
+            )
+            try:
+                began = _first_report(master, process, folder / "application.log")
+                until = began + LONGEST_S
+                while marker_in(url) < end:
+                    if time.monotonic() > until or process.poll() is not None:
+                        raise CannotMeasure(f"it did not get there: {_last(folder / 'application.log')}")
+                    time.sleep(0.05)
+                return time.monotonic() - began
+            finally:
+                stop([process], 30.0)
+
+
+def _first_report(master: MasterClient, process: subprocess.Popen[bytes], said: Path) -> float:
+    until = time.monotonic() + START_S
+    while not any(worker.reported_at for worker in master.status().workers if worker.name == WORKER):
+        if time.monotonic() > until or process.poll() is not None:
+            raise CannotMeasure(f"the application did not start: {_last(said)}")
+        time.sleep(0.02)
+    return time.monotonic()
+
+
+def _last(said: Path) -> str:
+    return said.read_text(errors="replace")[-600:]

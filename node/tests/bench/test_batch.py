@@ -1,0 +1,30 @@
+"""The transactions of the batch's cases leave the quads that the store is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.batch import ADDS, DELETES, MIXED, ONE, RECURRING, Shape, _recurring
+from txlog.model.quads import decode_quads, split_graph
+
+
+@pytest.mark.parametrize("shape", [ONE, MIXED], ids=lambda shape: shape.name)
+def test_what_is_left_is_what_the_transactions_leave(shape: Shape) -> None:
+    held: set[str] = set()
+    for number in range(50):
+        write = shape.write(number)
+        held -= set((write.delete or "").splitlines())
+        held |= set((write.add or write.quads or "").splitlines())
+    left = [line.decode().rstrip("\n") for line in shape.left(50)]
+    assert len(left) == len(set(left))
+    assert set(left) == held
+
+
+def test_the_backlog_recurs_and_no_quad_is_twice_in_a_transaction() -> None:
+    seen: set[bytes] = set()
+    for number in range(1, 3000):
+        operations = list(decode_quads(_recurring(number, 0)))
+        assert 0 < len({line for _, line in operations}) == len(operations) <= ADDS + DELETES
+        seen |= {line for _, line in operations}
+        assert all(split_graph(line)[1] == b"<g:one>" for _, line in operations)
+    assert len(seen) <= RECURRING
