@@ -11,7 +11,9 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import apply, back_up, filled_log, folder_target, source
 
 from txlog.apply import State, apply_up_to
+from txlog.backup.duty import is_on
 from txlog.backup.faults import WorkerMoved, WorkerUnordered
+from txlog.backup.loading import Into
 from txlog.backup.standing import choose, marker_of
 from txlog.backup.unordering import unorder
 from txlog.client import Worker, WorkerPlace
@@ -63,6 +65,15 @@ def test_a_worker_is_set_on_the_log_and_passes_over_what_it_executed(worker: Oxi
         unorder(source(worker), was, Position(2, 1, new.hashes[1]))
     again = unorder(source(worker), outcome.position, Position(3, 0, bytes(16)))
     assert again.unordered == ((5, old.hashes[5]), (4, new.hashes[4]))
+
+
+def test_an_unordered_worker_is_not_on_the_log_for_who_asks_to_have_it_made_anew(worker: OxigraphProcess) -> None:
+    log = filled_log(3)
+    apply(worker, log)
+    into = Into("uk-worker-1", ADAPTER, worker.transport)
+    assert is_on(into, lambda position: None)
+    unorder(source(worker), marker_of(source(worker)), Position(2, 1, log.hashes[1]))
+    assert not is_on(into, lambda position: None)
 
 
 def test_an_unordered_worker_is_backed_up_and_copied_by_nobody(worker: OxigraphProcess, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def go_back(config: DutyJobConfig, name: str) -> dict[str, Any]:
         transport = closing.enter_context(HttpTransport(found.url, READ_S))
         into = Into(name, ADAPTERS[found.engine or "oxigraph"], transport)
         shown = Shown(config.shown, _source(found, masters, closing)) if config.shown is not None else None
-        if _is_on(into, chain):
+        if is_on(into, chain):
             if shown is not None:
                 shown.abandon()
             return {"worker": name, "from": "nothing: it is on the log already", "already": True}
@@ -137,10 +137,11 @@ def _source(worker: Worker, masters: Sequence[MasterClient], closing: ExitStack)
     return Source(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
 
 
-def _is_on(into: Into, chain: OnChain) -> bool:
-    """Whether the worker is whole and on the log's chain."""
+def is_on(into: Into, chain: OnChain) -> bool:
+    """Whether the worker is whole, on the log's chain, and has executed nothing in another order. One that has
+    (``splitRecovery: None``) is made anew when somebody asks for it."""
     system = system_of(into.adapter, into.transport)
-    if system.loading or len(system.markers) != 1:
+    if system.loading or len(system.markers) != 1 or system.markers[0].unordered:
         return False
     try:
         chain(system.markers[0].position)
