@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import image, programs
+from e2e.cluster import control, image, programs, stock
 from e2e.cluster.images import pause_image
 from e2e.cluster.node import Node
 from e2e.cluster.places import NUMBERS, ROOT, Site
@@ -96,3 +96,39 @@ def test_where_packages_come_from_is_passed_on_and_nothing_else(monkeypatch: pyt
     told = image.variables()
     assert told["UV_DEFAULT_INDEX"].startswith("https://user")
     assert "PASSWORD_OF_MINE" not in told
+
+
+def asked(verb: str, code: int, cause: str = "") -> str:
+    """A line of an audit log."""
+    answer: dict[str, object] = {"code": code}
+    if cause:
+        answer["details"] = {"causes": [{"reason": cause}]}
+    user = {"username": "system:serviceaccount:graphs:txlog"}
+    return json.dumps({"user": user, "verb": verb, "requestURI": "/api/v1/pods", "responseStatus": answer}) + "\n"
+
+
+def test_what_pods_were_refused_is_found_in_the_audit_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXLOG_CLUSTER_FOLDER", str(tmp_path))
+    site = Site("uk", 1)
+    site.folder.mkdir()
+    (site.folder / "audit.log").write_text(asked("list", 200) + asked("create", 403, "NamespaceTerminating"))
+    assert control.forbidden(site) == []
+    (site.folder / "audit-2026.log").write_text(asked("delete", 403))
+    assert control.forbidden(site) == ["system:serviceaccount:graphs:txlog: delete /api/v1/pods"]
+
+
+def test_what_nodes_write_to_is_their_own_and_the_rest_is_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, archive, nodes = tmp_path / "made", tmp_path / "image.tar", [tmp_path / "n1", tmp_path / "n2"]
+    (made / "snapshots").mkdir(parents=True)
+    (made / "snapshots" / "file").write_text("a layer")
+    (made / "meta.db").write_text("what is there")
+    archive.write_text("an image")
+    monkeypatch.setattr(stock, "_made", lambda images: made)
+    for node in nodes:
+        node.mkdir()
+        stock.give(node, [archive])
+    assert len({(folder / "snapshots" / "file").stat().st_ino for folder in (made, *nodes)}) == 1
+    assert len({(folder / "meta.db").stat().st_ino for folder in (made, *nodes)}) == 3
+    assert (nodes[1] / "meta.db").read_text() == "what is there"

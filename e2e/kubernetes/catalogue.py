@@ -99,6 +99,17 @@ class Catalogue:
     def wait_preference(self, side: str, key: str, value: str) -> None:
         until(f"the masters of {side} have {key} {value}", 60, lambda: self.preferences(side, key) == {value})
 
+    def wait_recovery(self, how: str) -> None:
+        """Until the view that all masters are in names it: what they prefer counts from the next view on."""
+
+        def looked() -> bool:
+            found = {side.status(index).view.split_recovery for _, side, index in self._each()}
+            if found != {how}:
+                raise KeyError(str(found))
+            return True
+
+        until(f"{how} is in force", 60, looked)
+
     def starts(self) -> dict[str, int]:
         """How often each master has started on its journal."""
         return {f"{name}-{index}": side.status(index).start for name, side, index in self._each()}

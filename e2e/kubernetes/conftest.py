@@ -54,11 +54,14 @@ def sides() -> Iterator[dict[str, Side]]:
     as they are, and left so."""
     needs.check()
     programs = build()
-    centers = data_centers(programs, [image.build().archive])
+    built = image.build()
+    centers = data_centers(programs, [built.archive])
     keep = bool(os.environ.get("TXLOG_E2E_KEEP"))
     try:
         if not keep or not all(center.nodes for center in centers.values()):
             _start(centers)
+        for center in centers.values():
+            center.give_image(built.archive)
         found = {name: Side(center) for name, center in centers.items()}
         _running.update(found)
         yield found

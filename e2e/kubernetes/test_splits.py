@@ -17,11 +17,12 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def choose(catalogue: Catalogue, how: str) -> None:
-    """In any letter case."""
+    """In any letter case; and until a view holds in which it counts."""
     for name in catalogue.sides:
         catalogue.patch(name, splitRecovery=how)
     for name in catalogue.sides:
         catalogue.wait_preference(name, "splitRecovery", how.capitalize())
+    catalogue.wait_recovery(how.capitalize())
 
 
 @pytest.mark.parametrize(("how", "told"), [("Smart", "sMaRt"), ("Simple", "SIMPLE")])
