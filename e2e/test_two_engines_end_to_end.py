@@ -1,5 +1,5 @@
-"""One cluster, two engines: what is written at either master is the same in an Oxigraph and in a Fuseki, and each of
-them answers clients."""
+"""One cluster, two engines: what is written at either master is the same in an Oxigraph and in a store of the other
+engine, and each of them answers clients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from bench.cluster import Cluster, Prober, cluster_up, get, txlog, write_one
 from txlog.cli.verifying import verify
 from txlog.local.fuseki import find_fuseki
+from txlog.local.rdf4j import find_rdf4j
 
 ROOT = Path(__file__).parent.parent
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -29,14 +30,15 @@ QUADS = f"""\
 
 @pytest.mark.cluster
 @pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_an_oxigraph_and_a_fuseki_in_one_cluster(tmp_path: Path) -> None:
-    find_fuseki()  # fetched before anything is timed
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("engine", "example"), [("fuseki", "two-engines"), ("rdf4j", "two-engines-rdf4j")])
+def test_an_oxigraph_and_another_engine_in_one_cluster(engine: str, example: str, tmp_path: Path) -> None:
+    fetched(tmp_path, engine)  # before anything is timed
     folder = tmp_path / "state"
-    with cluster_up(folder, (ROOT / "examples" / "two-engines",)) as cluster:
+    with cluster_up(folder, (ROOT / "examples" / example,)) as cluster:
         cluster.wait_applying(180)
         engines = {worker.name: worker.engine for worker in cluster.topology.workers}
-        assert engines == {"uk-worker-1": "oxigraph", "us-worker-1": "fuseki"}
+        assert engines == {"uk-worker-1": "oxigraph", "us-worker-1": engine}
         uk, us = (cluster.master_of(dc) for dc in cluster.topology.data_centers)
         prober = Prober(us, cluster.repository, "applied-all")
         assert prober.write(QUADS.encode()) is not None
@@ -48,10 +50,14 @@ def test_an_oxigraph_and_a_fuseki_in_one_cluster(tmp_path: Path) -> None:
         _both_answer_the_same(cluster, uk, us)
         verdict = verify(cluster.masters_by_data_center)
         assert verdict.equal
-        assert {each.worker.engine for each in verdict.workers} == {"oxigraph", "fuseki"}
+        assert {each.worker.engine for each in verdict.workers} == {"oxigraph", engine}
         assert {each.digest.quads for each in verdict.workers if each.digest} == {9}
         told = json.loads(txlog("verify", "--state", folder, "--json"))
         assert told["equal"] is True
+
+
+def fetched(folder: Path, engine: str) -> None:
+    find_fuseki() if engine == "fuseki" else find_rdf4j(folder)
 
 
 def _both_answer_the_same(cluster: Cluster, uk: str, us: str) -> None:

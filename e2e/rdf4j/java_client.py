@@ -8,9 +8,10 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from e2e.maven import RDF4J_SERVER, fetched
+from e2e.maven import fetched
 from txlog.local.faults import CannotRun
 from txlog.local.java import find_java_home
+from txlog.local.rdf4j import SERVER
 
 SOURCE: Final = Path(__file__).with_name("Client.java")
 TIMEOUT_S: Final = 300.0
@@ -28,7 +29,7 @@ def run_java_client(server: str, repository: str) -> int:
         modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=True)
         if "jdk.compiler@" not in modules.stdout:
             raise CannotRun(f"{java} has no compiler (jdk.compiler): a JDK is needed")
-        with zipfile.ZipFile(fetched(RDF4J_SERVER)) as war:
+        with zipfile.ZipFile(fetched(SERVER)) as war:
             for name in war.namelist():
                 # Without a logger's backend: the client would write each byte that it sends.
                 if name.startswith(_JARS) and name.endswith(".jar") and "logback" not in name:

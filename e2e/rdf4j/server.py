@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.masters import REPOSITORY, CannotMeasure, free_ports, stop
-from e2e.maven import JETTY, RDF4J_SERVER, fetched
+from e2e.maven import fetched
 from txlog.local.java import find_java_home
+from txlog.local.rdf4j import JETTY, SERVER
 
 PATH: Final = "/rdf4j-server"
 START_S: Final = 120.0
@@ -30,7 +31,7 @@ _CONFIG: Final = f"""
 def rdf4j_server(folder: Path) -> Iterator[str]:
     """Its address, ``host:port``, until the end. :class:`~txlog.local.faults.CannotRun` when it cannot be fetched,
     :class:`CannotMeasure` when it does not start."""
-    jetty, war = fetched(JETTY), fetched(RDF4J_SERVER)
+    jetty, war = fetched(JETTY), fetched(SERVER)
     java = find_java_home(folder / "java") / "bin" / "java"
     folder.mkdir(parents=True, exist_ok=True)
     [port] = free_ports(1)

@@ -104,7 +104,8 @@ def test_the_condition_of_an_effect_is_the_same_to_it_as_to_an_oxigraph(worker: 
         found = copy.query(sums_query(looks_at))
         assert isinstance(found, pyoxigraph.QuerySolutions)
         sums = [",".join(row[name].value for name in ("n", "a", "b")) for row in found]
-        assert worker.select(sums_query(looks_at)) == sums
+        told = worker.send(worker.adapter.query(sums_query(looks_at), "text/csv", union=False))
+        assert told.body.decode().split()[1:] == sums
         assert sums[0].startswith(f"{len(copy)},")
 
 

@@ -199,7 +199,7 @@ def test_a_worker_restored_from_an_older_copy_of_its_folder(worker: StoreProcess
     shutil.rmtree(worker.folder)
     shutil.copytree(tmp_path / "copy", worker.folder)
     worker.start()
-    outcome = apply_up_to(worker.adapter, worker.transport, log, 51, cached=newest)
+    outcome = apply_up_to(worker.adapter, worker.transport, log, 51, cached=newest, budget_s=60)
     assert (outcome.state, outcome.applied) == (State.WORKING, 31)
     assert counter(worker) == ["50"]
     assert_at(worker, log, 51)

@@ -14,6 +14,7 @@ from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunni
 from txlog.local.java import find_java_home, java_version
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports, is_free
+from txlog.local.rdf4j import Rdf4jFiles, prepare_rdf4j
 from txlog.local.securing import secure
 from txlog.local.state import StateFolder
 
@@ -335,6 +336,29 @@ def test_a_fuseki_is_started_with_bounded_memory_and_asks_nobody(state: StateFol
     assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["fuseki"]
     assert [worker.engine for worker in plan.pipelines["uk-pipeline"].workers] == ["oxigraph"]
     assert plan.nodes["uk-1"].mixed_engines
+
+
+def test_an_rdf4j_is_started_with_bounded_memory_on_a_folder_with_its_repository(state: StateFolder) -> None:
+    manifests = load_manifests(EXAMPLE.parent / "two-engines-rdf4j")
+    check_complete(manifests)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    files = Rdf4jFiles(Path("/jetty.jar"), Path("/application"))
+    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), rdf4j=files)
+    us = next(program for program in plan.programs if program.name == "us-worker-1")
+    assert us.url == f"http://127.0.0.1:{ports['us-worker-1']}/rdf4j-server/repositories/txlog"
+    assert us.command[0] == "/java/bin/java"
+    assert any(word.startswith("-Xmx") for word in us.command)
+    assert us.command[us.command.index("--host") + 1] == "127.0.0.1"
+    assert us.command[-1] == "/application"
+    folder = state.worker("us-worker-1")
+    assert f"-Dorg.eclipse.rdf4j.appdata.basedir={folder}" in us.command
+    assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["rdf4j"]
+    prepare_rdf4j(folder)
+    [config] = folder.rglob("config.ttl")
+    assert 'rep:repositoryID "txlog"' in config.read_text()
+    config.write_text("somebody's own")
+    prepare_rdf4j(folder)
+    assert config.read_text() == "somebody's own"
 
 
 def test_several_engines_have_to_be_said(tmp_path: Path) -> None:

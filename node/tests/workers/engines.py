@@ -7,9 +7,10 @@ from typing import Final
 import pytest
 from fuseki_process import FusekiProcess
 from oxigraph_process import OxigraphProcess
+from rdf4j_process import Rdf4jProcess
 from store_process import StoreProcess
 
-_JAVA: Final[tuple[type[StoreProcess], ...]] = (FusekiProcess,)
+_JAVA: Final[tuple[type[StoreProcess], ...]] = (FusekiProcess, Rdf4jProcess)
 
 
 def _those(*kinds: type[StoreProcess]) -> list[object]:

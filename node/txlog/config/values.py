@@ -96,7 +96,7 @@ def _cpu_or_size(value: Any) -> str:
     return text
 
 
-Engine = Literal["oxigraph", "fuseki"]
+Engine = Literal["oxigraph", "fuseki", "rdf4j"]
 """Of stores that can be workers (:mod:`txlog.workers`)."""
 
 Duration = Annotated[

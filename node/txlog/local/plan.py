@@ -27,12 +27,15 @@ from txlog.config.process import (
 )
 from txlog.local.fuseki import DATASET, fuseki_command
 from txlog.local.proxy import LinkConfig
+from txlog.local.rdf4j import PATH, Rdf4jFiles, rdf4j_command
 from txlog.local.securing import security_of
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerChanges, WorkerPlace
 
 LINKS = "links"
 """The name of the process that carries all links."""
 
+_PATHS = {"fuseki": f"/{DATASET}", "rdf4j": PATH}
+"""Of what a store of this engine holds for us, on its server."""
 Role = Literal["worker", "links", "master", "pipeline"]
 
 
@@ -163,12 +166,13 @@ def make_plan(
     oxigraph: str,
     java_home: Path,
     fuseki: Path | None = None,
+    rdf4j: Rdf4jFiles | None = None,
     python: str = sys.executable,
     changes: WorkerChanges = NO_CHANGES,
 ) -> Plan:
     """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
-    :func:`port_names`; ``oxigraph`` is the path of the store's program, ``fuseki`` that of the
-    jar, where a manifest asks for one."""
+    :func:`port_names`; ``oxigraph`` is the path of the store's program, ``fuseki`` that of its jar, ``rdf4j`` those
+    of its files, where a manifest asks for them."""
     masters = [
         MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node], tls=_speaks_tls(manifest)))
         for manifest in manifests
@@ -206,7 +210,9 @@ def make_plan(
         for b in masters
         if a is not b
     )
-    programs = [_worker_program(worker, state, oxigraph, java_home, fuseki) for worker in workers if worker.managed]
+    programs = [
+        _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j) for worker in workers if worker.managed
+    ]
     if links:
         command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
         programs.append(Program(name=LINKS, role="links", data_center="", command=command))
@@ -251,13 +257,21 @@ def _backup_plan(manifest: Manifest, backup: Backup, topology: Topology, state: 
 
 
 def _worker_program(
-    worker: WorkerPlace, state: StateFolder, oxigraph: str, java_home: Path, fuseki: Path | None
+    worker: WorkerPlace,
+    state: StateFolder,
+    oxigraph: str,
+    java_home: Path,
+    fuseki: Path | None,
+    rdf4j: Rdf4jFiles | None,
 ) -> Program:
     folder = state.worker(worker.name)
     command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
     if worker.engine == "fuseki":
         assert fuseki is not None, "fetched for whoever asks for one"
         command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
+    elif worker.engine == "rdf4j":
+        assert rdf4j is not None, "fetched for whoever asks for one"
+        command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
     return Program(
         name=worker.name,
         role="worker",
@@ -311,7 +325,7 @@ def _worker_places(manifest: Manifest, ports: Mapping[str, int], changes: Worker
         WorkerPlace(
             name=name,
             data_center=dc,
-            url=_url(ports[name]) + (f"/{DATASET}" if workers.engine == "fuseki" else ""),
+            url=_url(ports[name]) + _PATHS.get(workers.engine, ""),
             engine=workers.engine,
             managed=True,
             serves=name not in filling,

@@ -25,6 +25,7 @@ from txlog.local.java import find_java_home
 from txlog.local.lone import lone_plan, lone_properties
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
 from txlog.local.ports import choose_ports
+from txlog.local.rdf4j import find_rdf4j
 from txlog.local.securing import keep_own, secure
 from txlog.local.state import StateFolder
 from txlog.local.supervisor import Supervisor
@@ -53,14 +54,15 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
     secure(manifests, state)
     ports = choose_ports(state, port_names(manifests, changes), running=running)
     java_home = find_java_home(state.root / "java")
-    wanted = any(m.cluster.spec.workers.engine == "fuseki" for m in manifests if not m.cluster.spec.workers.external)
+    engines = {m.cluster.spec.workers.engine for m in manifests if not m.cluster.spec.workers.external}
     return make_plan(
         manifests,
         state,
         ports,
         oxigraph=find_oxigraph(),
         java_home=java_home,
-        fuseki=find_fuseki() if wanted else None,
+        fuseki=find_fuseki() if "fuseki" in engines else None,
+        rdf4j=find_rdf4j(state.root / "rdf4j") if "rdf4j" in engines else None,
         changes=changes,
     )
 

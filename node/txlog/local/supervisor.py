@@ -43,6 +43,7 @@ from txlog.local.logs import bound_log, last_lines
 from txlog.local.naming import name_new_masters
 from txlog.local.plan import LINKS, Plan, Program
 from txlog.local.proving import prove_down
+from txlog.local.rdf4j import prepare_rdf4j
 from txlog.local.state import StateFolder
 from txlog.model.errors import Fatal, NotFound
 
@@ -158,6 +159,8 @@ class Supervisor:
         for worker in self.plan.topology.workers:
             if worker.managed:
                 self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
+                if worker.engine == "rdf4j":
+                    prepare_rdf4j(self.state.worker(worker.name))
         for data_center, backup in self.plan.backups.items():
             self.state.write_config(self.state.backup(data_center), backup.config)
         for data_center, duties in self.plan.duties.items():

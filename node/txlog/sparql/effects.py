@@ -69,7 +69,9 @@ def sums_query(looks_at: Sequence[str] | None) -> str:
     return (
         "SELECT (COUNT(*) AS ?n) (SUM(?x) AS ?a) (SUM(?y) AS ?b) WHERE { "
         f"{quads} BIND({digits} AS ?d) "
-        f'BIND({_INTEGER}(CONCAT("1",SUBSTR(?d,1,12))) AS ?x) BIND({_INTEGER}(CONCAT("1",SUBSTR(?d,13,12))) AS ?y) }}'
+        # Not a cast, which RDF4J has for 32 bits only.
+        f'BIND(STRDT(CONCAT("1",SUBSTR(?d,1,12)),{_INTEGER}) AS ?x) '
+        f'BIND(STRDT(CONCAT("1",SUBSTR(?d,13,12)),{_INTEGER}) AS ?y) }}'
     )
 
 

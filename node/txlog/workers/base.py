@@ -123,7 +123,7 @@ class Unreachable(WorkerFault):
 
 class WorkerRefused(WorkerFault):
     """This worker may not be used as it is. ``reason`` is a stable word: ForeignStore, NotAtomic, NoGuard,
-    UnionDefaultGraph, NotAWorker."""
+    UnionDefaultGraph, NoDefaultGraph, NotAWorker."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -219,6 +219,17 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         keeps_empty_graphs=False,
         hidden_marker=False,
         union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
+    ),
+    "rdf4j": Capabilities(
+        atomic_request=True,
+        guard=True,
+        serial_updates=False,
+        snapshot=True,
+        bulk_load=True,
+        digest=True,
+        keeps_empty_graphs=False,
+        hidden_marker=False,
+        union_of=(),
     ),
 }
 
@@ -373,8 +384,12 @@ class Adapter(Protocol):
         """N-Quads of :meth:`snapshot`, in pieces cut anywhere: without anything of ours, literals in canonical form."""
 
     def everything(self) -> WorkerRequest:
-        """All statements and all graphs of ours as of one moment, as SPARQL results in TSV: ``?g ?s ?p ?o``, and ``?g``
-        alone for each graph of ours; stream it."""
+        """All statements and all graphs of ours as of one moment, as SPARQL results (:attr:`everything_media`):
+        ``?g ?s ?p ?o``, and ``?g`` alone for each graph of ours; stream it."""
+
+    @property
+    def everything_media(self) -> str:
+        """The media type in which :meth:`everything` is answered."""
 
     def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
         """Say that a data set is loaded from now on, if the worker is empty (else :attr:`Verdict.MOVED`); confirms

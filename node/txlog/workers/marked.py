@@ -15,7 +15,7 @@ from txlog.workers.base import SYSTEM, Loading, MarkerPosition, SystemGraphs, Wo
 from txlog.workers.canonical import cleaned
 from txlog.workers.naming import loading_name, marker_name
 from txlog.workers.netting import grouped
-from txlog.workers.protocol import N_QUADS, TRUE, TSV, SparqlAdapter
+from txlog.workers.protocol import N_QUADS, TRUE, SparqlAdapter
 
 TERM: Final = f"<{SYSTEM}>"
 TRIPLE: Final = f"{TERM} {TERM} {TERM}"
@@ -89,7 +89,7 @@ class MarkedAdapter(SparqlAdapter):
         # One query sees one moment.
         ours = f"{{ GRAPH ?g {{ {TRIPLE} }} }}"
         text = f"SELECT ?g ?s ?p ?o {{ {self.default_quads} UNION {self.named_quads} UNION {ours} }}"
-        return self._select(text, TSV)
+        return self._select(text, self.everything_media)
 
     def cleaned(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         return cleaned(chunks, _SYSTEM_LINE)
@@ -108,7 +108,7 @@ class MarkedAdapter(SparqlAdapter):
         return self._update(["DROP ALL"])
 
     def load(self, quads: bytes) -> WorkerRequest:
-        return WorkerRequest("POST", self.data_path, {"Content-Type": N_QUADS}, self.given(quads))
+        return WorkerRequest("POST", self.data_path, {"Content-Type": N_QUADS + self.charset}, self.given(quads))
 
     def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
         if not quads:

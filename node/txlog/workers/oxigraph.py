@@ -31,7 +31,7 @@ from txlog.workers.base import (
 )
 from txlog.workers.naming import loading_name, marker_name, state_name
 from txlog.workers.netting import JOIN, grouped, update_texts
-from txlog.workers.protocol import N_QUADS, NOT_OURS, TRUE, TSV, SparqlAdapter
+from txlog.workers.protocol import N_QUADS, NOT_OURS, TRUE, SparqlAdapter
 
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
@@ -194,7 +194,7 @@ class OxigraphAdapter(SparqlAdapter):
             "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
         )
-        return self._select(text, TSV)
+        return self._select(text, self.everything_media)
 
     # -- loading
 

@@ -28,14 +28,14 @@ N_QUADS: Final = "application/n-quads"
 NOT_OURS: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 TRUE: Final = "ASK {}"
 """Asked where there is nothing to do."""
-_UPDATE: Final = {"Content-Type": "application/sparql-update"}
 
 
 class SparqlAdapter:
     """The part of an :class:`~txlog.workers.base.Adapter` that is the same for all of them. Holds nothing.
 
     ``query_path``, ``update_path``, ``data_path``: behind a worker's URL. ``boolean``: the media type in which an ASK
-    is answered by one word. ``default_quads``, ``named_quads``: patterns of everything in the default graph, and in
+    is answered by one word. ``charset``: behind the media type of what is sent, where an engine takes it for something
+    else than UTF-8. ``default_quads``, ``named_quads``: patterns of everything in the default graph, and in
     the named graphs ``?g`` that are not ours."""
 
     engine = ""
@@ -43,6 +43,8 @@ class SparqlAdapter:
     update_path = "/update"
     data_path = "/data"
     boolean = CSV
+    charset = ""
+    everything_media = TSV
     default_quads = "{ ?s ?p ?o }"
     named_quads = f"{{ GRAPH ?g {{ ?s ?p ?o }} {NOT_OURS} }}"
 
@@ -53,7 +55,8 @@ class SparqlAdapter:
     # -- what is sent
 
     def _update(self, texts: Sequence[str]) -> WorkerRequest:
-        return WorkerRequest("POST", self.update_path, _UPDATE, JOIN.join(texts).encode())
+        headers = {"Content-Type": "application/sparql-update" + self.charset}
+        return WorkerRequest("POST", self.update_path, headers, JOIN.join(texts).encode())
 
     def _select(self, text: str, accept: str = CSV) -> WorkerRequest:
         return self._asked(text, accept, ())
@@ -62,7 +65,7 @@ class SparqlAdapter:
         return self._asked(text, self.boolean, ())
 
     def _asked(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
-        headers = {"Content-Type": "application/sparql-query", "Accept": accept}
+        headers = {"Content-Type": "application/sparql-query" + self.charset, "Accept": accept}
         path = self.query_path + (f"?{urlencode(dataset)}" if dataset else "")
         return WorkerRequest("POST", path, headers, text.encode())
 

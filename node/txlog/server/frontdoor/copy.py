@@ -127,7 +127,7 @@ def copied(adapter: Adapter, rows: bytes) -> Copy | None:
     somebody else wrote into it, or it has executed in another order."""
     ours: list[str] = []
     try:
-        copy = Copy(_quads_in(rows, ours.append), NOTHING.position)
+        copy = Copy(_quads_in(rows, adapter.everything_media, ours.append), NOTHING.position)
     except _Foreign:
         return None
     system = adapter.system_of(ours)
@@ -141,8 +141,8 @@ def copied(adapter: Adapter, rows: bytes) -> Copy | None:
     return copy
 
 
-def _quads_in(rows: bytes, ours: Callable[[str], None]) -> Iterable[ox.Quad]:
-    found = ox.parse_query_results(rows, ox.QueryResultsFormat.TSV)
+def _quads_in(rows: bytes, media: str, ours: Callable[[str], None]) -> Iterable[ox.Quad]:
+    found = ox.parse_query_results(rows, ox.QueryResultsFormat.from_media_type(media))
     assert isinstance(found, ox.QuerySolutions)
     for graph, subject, predicate, value in found:
         if subject is None:

@@ -1,0 +1,111 @@
+"""SPARQL as RDF4J is to have it, as text; what it does there is in ``node/tests/apply/test_engines_agree.py``."""
+
+from __future__ import annotations
+
+import pyoxigraph
+import pytest
+
+from txlog.workers.scoping import canonical_constants, says_from, scoped_query, scoped_update
+
+NIL = "<http://rdf4j.org/schema/rdf4j#nil>"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("INSERT DATA { <urn:a> <urn:b> 1 }", "INSERT DATA { <urn:a> <urn:b> 1 }"),
+        ("CLEAR SILENT DEFAULT", "CLEAR SILENT DEFAULT"),
+        ("COPY SILENT <urn:g> TO DEFAULT", "COPY SILENT <urn:g> TO DEFAULT"),
+        (
+            "INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }",
+            f"INSERT {{ ?s <urn:q> ?o }} WHERE {{ GRAPH {NIL} {{ ?s <urn:p> ?o }} }}",
+        ),
+        (
+            "DELETE { ?s ?p ?o . GRAPH ?g { ?s ?p ?o } . ?o ?p ?s } WHERE { GRAPH ?g { ?s ?p ?o } }",
+            f"DELETE {{ GRAPH {NIL} {{ ?s ?p ?o . }} GRAPH ?g {{ ?s ?p ?o }} . GRAPH {NIL} {{ ?o ?p ?s }} }} "
+            f"WHERE {{ GRAPH {NIL} {{ GRAPH ?g {{ ?s ?p ?o }} }} }}",
+        ),
+        (
+            "DELETE WHERE { ?s ?p '} ;' . GRAPH ?g { ?s ?p ?o } }",
+            f"DELETE {{ GRAPH {NIL} {{ ?s ?p '}} ;' . }} GRAPH ?g {{ ?s ?p ?o }} }} "
+            f"WHERE {{ GRAPH {NIL} {{ ?s ?p '}} ;' . GRAPH ?g {{ ?s ?p ?o }} }} }}",
+        ),
+        (
+            "WITH <urn:w> DELETE { ?s ?p ?o } INSERT { ?s ?p 1 . GRAPH <urn:g> { ?s ?p 2 } } WHERE { ?s ?p ?o }",
+            "DELETE { GRAPH <urn:w> { ?s ?p ?o } } INSERT { GRAPH <urn:w> { ?s ?p 1 . } GRAPH <urn:g> { ?s ?p 2 } } "
+            "WHERE { GRAPH <urn:w> { ?s ?p ?o } }",
+        ),
+        (
+            "WITH <urn:w> DELETE { ?s ?p ?o } USING <urn:u> USING NAMED <urn:n> WHERE { ?s ?p ?o }",
+            "DELETE { GRAPH <urn:w> { ?s ?p ?o } } USING <urn:u> USING NAMED <urn:n> WHERE { ?s ?p ?o }",
+        ),
+        (
+            "DELETE { ?s ?p ?o } USING <urn:u> WHERE { ?s ?p ?o }",
+            f"DELETE {{ GRAPH {NIL} {{ ?s ?p ?o }} }} USING <urn:u> WHERE {{ ?s ?p ?o }}",
+        ),
+        (
+            "INSERT { } WHERE { } ;\nDELETE WHERE { } ; CLEAR ALL",
+            f"INSERT {{ }} WHERE {{ GRAPH {NIL} {{ }} }} ; DELETE {{ }} WHERE {{ GRAPH {NIL} {{ }} }} ; CLEAR ALL",
+        ),
+    ],
+)
+def test_updates_reach_the_default_graph(said: str, expected: str) -> None:
+    told = scoped_update(said)
+    assert told.split() == expected.split()
+    pyoxigraph.Store().update(told)  # it is SPARQL
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("SELECT ?s { ?s ?p ?o } LIMIT 10", f"SELECT ?s {{ GRAPH {NIL} {{ ?s ?p ?o }} }} LIMIT 10"),
+        (
+            "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o { SELECT ?s { ?s ?p ?x } } }",
+            f"CONSTRUCT {{ ?s ?p ?o }} WHERE {{ GRAPH {NIL} {{ ?s ?p ?o {{ SELECT ?s {{ ?s ?p ?x }} }} }} }}",
+        ),
+        ("DESCRIBE <urn:a>", "DESCRIBE <urn:a>"),
+        ("ASK {}", f"ASK {{ GRAPH {NIL} {{}} }}"),
+    ],
+)
+def test_queries_of_the_default_graph(said: str, expected: str) -> None:
+    assert scoped_query(said).split() == expected.split()
+    assert not says_from(said)
+
+
+def test_from_is_a_word_and_nothing_inside_a_string() -> None:
+    assert says_from("SELECT * from <urn:g> { }")
+    assert not says_from("SELECT * { ?s <urn:from> 'FROM' }")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (f'"01"^^<{XSD}int>', f'"1"^^<{XSD}integer>'),
+        (f"'''1.10'''^^<{XSD}decimal>", f'"1.1"^^<{XSD}decimal>'),
+        ("2.50", f'"2.5"^^<{XSD}decimal>'),
+        ("2.5", "2.5"),
+        ("01", f'"1"^^<{XSD}integer>'),
+        ("10", "10"),
+        ("1e0", f'"1"^^<{XSD}double>'),
+        ("-2.0", f'"-2"^^<{XSD}decimal>'),
+        ('"x"@EN-us', '"x"@en-us'),
+        ('"x 01 1.10"', '"x 01 1.10"'),
+        (f'"x\\"01"^^<{XSD}int>', f'"x\\"01"^^<{XSD}int>'),
+        ('"01"^^<urn:type>', '"01"^^<urn:type>'),
+    ],
+)
+def test_constants_get_the_form_of_all_engines(said: str, expected: str) -> None:
+    text = "INSERT DATA { <urn:s> <urn:p> %s }"
+    assert canonical_constants(text % said) == text % expected
+
+
+def test_a_difference_stays_one() -> None:
+    text = "SELECT (?a -1.50 AS ?x) (?a - 1.50 AS ?y) (1.50 -1.50 AS ?z) { VALUES ?a { 2.00 } }"
+    told = canonical_constants(text)
+    assert told != text
+    for query in (text, told):
+        found = pyoxigraph.Store().query(query)
+        assert isinstance(found, pyoxigraph.QuerySolutions)
+        [row] = found
+        assert [row[name].value for name in "xyz"] == ["0.5", "0.5", "0"]

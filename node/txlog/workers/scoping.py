@@ -1,0 +1,181 @@
+"""SPARQL as RDF4J is to have it. Its plain patterns match all graphs together, and its plain DELETE templates take from
+all of them; in the log they mean the default graph, as SPARQL 1.1 says.
+
+RDF4J has a name for its default graph, :data:`NIL`, in patterns and in DELETE templates; a ``GRAPH`` inside a ``GRAPH``
+keeps its own. So a pattern is put inside ``GRAPH`` :data:`NIL`. ``WITH`` is said by ``GRAPH``, too: to RDF4J it is a
+data set without named graphs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from txlog.sparql.tokens import Token, tokens
+from txlog.workers.canonical import canonical_literal
+
+NIL: Final = "<http://rdf4j.org/schema/rdf4j#nil>"
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_OPENS: Final = ("{", "(", "[")
+_CLOSES: Final = ("}", ")", "]")
+_SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
+_MAY_DIFFER: Final = re.compile(r"\^\^|@[A-Za-z0-9-]*[A-Z]|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]")
+
+Edit = tuple[int, int, str]
+"""From, to, and what stands there instead."""
+
+
+def scoped_update(text: str) -> str:
+    """An update of the log (IRIs in full): its patterns without GRAPH, WITH or USING are the default graph's, its
+    literals have their canonical form."""
+    text = canonical_constants(text)
+    toks = _significant(text)
+    edits, begin = list[Edit](), 0
+    for at, depth in enumerate([*_depths(toks), 0]):
+        if at == len(toks) or (not depth and toks[at].text == ";"):
+            edits += _operation(text, toks[begin:at])
+            begin = at + 1
+    return _edited(text, edits)
+
+
+def scoped_query(text: str) -> str:
+    """A query without FROM: its patterns without GRAPH are the default graph's."""
+    toks = _significant(text)
+    for at, depth in enumerate(_depths(toks)):
+        if not depth and toks[at].text == "{" and (not at or toks[at - 1].text.upper() != "CONSTRUCT"):
+            return _edited(text, _inside(toks[at : at + _length(toks[at:])], NIL))
+    return text
+
+
+def says_from(text: str) -> bool:
+    """Whether a query names its graphs by FROM."""
+    return any(token.kind == "WORD" and token.text.upper() == "FROM" for token in tokens(text))
+
+
+def canonical_constants(text: str) -> str:
+    """The same with its literals in the form that all engines share (:mod:`txlog.workers.canonical`). Left alone: a
+    number with a sign behind a variable, which may be a difference; strings with escapes or quotes in them."""
+    if not _MAY_DIFFER.search(text):
+        return text
+    toks = _significant(text)
+    edits = list[Edit]()
+    for at, token in enumerate(toks):
+        if token.kind == "LANGUAGE":
+            edits.append((token.start, _end(token), token.text.lower()))
+        elif token.kind == "NUMBER":
+            edits += _number(toks, at)
+        elif token.kind == "STRING" and [each.kind for each in toks[at + 1 : at + 3]] == ["MARK", "IRI"]:
+            value, kind = token.text.strip(token.text[0]), toks[at + 2]
+            if toks[at + 1].text == "^^" and kind.text.startswith(f"<{_XSD}") and _SIMPLE.fullmatch(value):
+                edits.append((token.start, _end(kind), _canonical(value, kind.text)))
+    return _edited(text, edits)
+
+
+def _number(toks: Sequence[Token], at: int) -> Iterator[Edit]:
+    token, value = toks[at], toks[at].text
+    start = token.start
+    if at and toks[at - 1].text in ("-", "+") and _end(toks[at - 1]) == start:
+        before = toks[at - 2] if at > 1 else toks[at - 1]
+        if before.kind == "VARIABLE":
+            return
+        if before.kind not in ("NUMBER", "STRING") and before.text not in _CLOSES:
+            start, value = toks[at - 1].start, toks[at - 1].text + value
+    form = "double" if "e" in value.lower() else "decimal" if "." in value else "integer"
+    said = _canonical(value, f"<{_XSD}{form}>")
+    if said != f'"{value}"^^<{_XSD}{form}>':
+        yield start, _end(token), said
+
+
+def _canonical(value: str, kind: str) -> str:
+    return canonical_literal(f'"{value}"^^{kind}'.encode()).decode()
+
+
+def _operation(text: str, toks: Sequence[Token]) -> Iterator[Edit]:
+    first, second = ([token.text.upper() if token.kind == "WORD" else "" for token in toks[:2]] + ["", ""])[:2]
+    if first not in ("WITH", "INSERT", "DELETE") or second == "DATA":
+        return
+    if (first, second) == ("DELETE", "WHERE"):
+        # One group is both the template and the pattern.
+        inside = toks[3:-1]
+        begin, end = _end(toks[2]), toks[-1].start
+        template = _edited(text, _template(inside, NIL), begin, end)
+        yield toks[1].start, end, f"{{{template}}} WHERE {{ GRAPH {NIL} {{{text[begin:end]}}} "
+        return
+    scope, at = "", 0
+    if first == "WITH":
+        scope, at = toks[1].text, 2
+        yield toks[0].start, _end(toks[1]), ""
+    using = False
+    while at < len(toks):
+        if toks[at].kind != "MARK" or toks[at].text != "{":
+            using = using or toks[at].text.upper() == "USING"
+            at += 1
+            continue
+        length = _length(toks[at:])
+        before = toks[at - 1].text.upper()
+        if before == "DELETE":
+            yield from _template(toks[at + 1 : at + length - 1], scope or NIL)
+        elif before == "INSERT":
+            if scope:
+                yield from _template(toks[at + 1 : at + length - 1], scope)
+        elif not using:
+            yield from _inside(toks[at : at + length], scope or NIL)
+        at += length
+
+
+def _inside(toks: Sequence[Token], graph: str) -> list[Edit]:
+    """A group: what is in it, inside GRAPH."""
+    begin, end = _end(toks[0]), toks[-1].start
+    return [(begin, begin, f" GRAPH {graph} {{"), (end, end, "} ")]
+
+
+def _template(toks: Sequence[Token], graph: str) -> Iterator[Edit]:
+    """Of the triples in a template those that stand in no graph, inside this one."""
+    plain, at = list[Token](), 0
+    while at <= len(toks):
+        over = at == len(toks)
+        if over or (toks[at].kind == "WORD" and toks[at].text.upper() == "GRAPH"):
+            if plain:
+                yield plain[0].start, plain[0].start, f"GRAPH {graph} {{ "
+                yield _end(plain[-1]), _end(plain[-1]), " } "
+                plain.clear()
+            at += 1 if over else 2 + _length(toks[at + 2 :])
+        else:
+            if plain or toks[at].text != ".":
+                plain.append(toks[at])
+            at += 1
+
+
+def _significant(text: str) -> list[Token]:
+    return [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+
+
+def _depths(toks: Sequence[Token]) -> list[int]:
+    """How many brackets are open around each; a bracket is outside itself."""
+    depth, found = 0, list[int]()
+    for token in toks:
+        mark = token.text if token.kind == "MARK" else ""
+        depth -= mark in _CLOSES
+        found.append(depth)
+        depth += mark in _OPENS
+    return found
+
+
+def _length(toks: Sequence[Token]) -> int:
+    """Of the brackets that the first token opens."""
+    return _depths(toks).index(0, 1) + 1
+
+
+def _end(token: Token) -> int:
+    return token.start + len(token.text)
+
+
+def _edited(text: str, edits: Sequence[Edit] | Iterator[Edit], begin: int = 0, end: int | None = None) -> str:
+    """The part of the text from ``begin`` to ``end``, edited. Edits do not overlap; those at one place keep their
+    order."""
+    pieces, last = list[str](), begin
+    for start, stop, instead in sorted(edits, key=lambda edit: edit[:2]):
+        pieces += (text[last:start], instead)
+        last = stop
+    return "".join([*pieces, text[last:end]])
