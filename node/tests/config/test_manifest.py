@@ -46,6 +46,7 @@ spec:
   log: {keep: 7d, maxSize: 10Gi}
   durability: {default: applied, writeTimeout: 30s}
   nonDeterministicUpdates: refuse
+  load: {sources: ["https://data.example.net/dumps/"], networks: [10.1.0.0/16], maxSize: 1Mi, timeout: 5s}
   masters: {storage: {size: 20Gi, storageClassName: fast}, resources: {requests: {cpu: 500m, memory: 1Gi}}}
   workers: {replicas: 2, engine: oxigraph, storage: {size: 50Gi}}
   pipeline: {mode: executors, executors: 2, resources: {limits: {cpu: 2}}}
@@ -75,6 +76,8 @@ def test_every_field_of_the_design_page_is_taken(tmp_path: Path) -> None:
     assert spec.masters.storage.size == 20 << 30
     assert spec.durability.default is Durability.APPLIED
     assert spec.non_deterministic_updates == "refuse"
+    assert spec.load is not None
+    assert (spec.load.max_size, spec.load.timeout, spec.load.networks) == (1 << 20, 5000, ["10.1.0.0/16"])
     assert spec.workers.replicas == 2
     assert spec.backup is not None
     assert spec.backup.target.s3 is not None
@@ -187,6 +190,11 @@ CASES = [
         "spec.nonDeterministicUpdates",
         'is "ignore"; expected effects or refuse',
     ),
+    ("maxPeerLag: 60s", "load: {}", 14, "spec.load.sources", "is missing; expected"),
+    ("maxPeerLag: 60s", "load: {sources: [ftp://h/]}", 14, "spec.load.sources[0]", 'is "ftp://h/"; expected'),
+    ("maxPeerLag: 60s", "load: {sources: ['http://u@h/']}", 14, "spec.load.sources[0]", "expected"),
+    ("maxPeerLag: 60s", "load: {sources: ['http://h/'], networks: [x]}", 14, "spec.load.networks[0]", "10.1.0.0/16"),
+    ("maxPeerLag: 60s", "load: {sources: ['http://h/'], maxSize: 1Gi}", 14, "spec.load.maxSize", "of at most 16Mi"),
     ("maxPeerLag: 60s", "log: 7d", 14, "spec.log", 'is "7d"; expected a mapping of fields to values'),
     ("maxPeerLag: 60s", "peers2: x", 14, "spec.peers2", "no such field; expected peers?"),
     ("maxPeerLag: 60s", "backup: {keep: 3}", 14, "spec.backup.target", "is missing; expected where backups go"),

@@ -44,6 +44,8 @@ worker.2.engine=fuseki
 mixed-engines=true
 protect-single-worker=true
 mode=NORMAL
+load-sources=https://data.example.net/dumps/ http://10.1.0.7/one.ttl
+load-networks=10.1.0.0/16
 """
 
 
@@ -82,6 +84,9 @@ def test_all_that_it_can_say(tmp_path: Path) -> None:
         ("uk-fuseki", "http://127.0.0.1:3030/ds", "fuseki"),
     ]
     assert config.mixed_engines
+    assert config.load is not None
+    assert config.load.sources == ["https://data.example.net/dumps/", "http://10.1.0.7/one.ttl"]
+    assert config.load.networks == ["10.1.0.0/16"]
     assert found.passed_over == ["protect-single-worker"]
     assert found.same_center == ["http://uk-2.example.net:7300", "http://uk-1.example.net:7300"]
     assert found.elsewhere == [["http://us.example.net"]]
@@ -171,6 +176,9 @@ PEER = "peer.1.id=uk-1\npeer.1.url=http://uk-1.example.net/repositories/demo\n"
             LEAST + "worker.1.url=http://s\nworker.1.engine=virtuoso\n",
             ["F:4: worker.1.engine: is", "oxigraph or fuseki"],
         ),
+        (LEAST + "load-sources=ftp://h/\n", ['F:3: load-sources: is "ftp://h/"; expected URLs with spaces between']),
+        (LEAST + "load-networks=10.0.0.0/8\n", ["F:3: load-networks: is of no use without load-sources"]),
+        (LEAST + "load-sources=http://h/\nload-networks=ten\n", ['F:4: load-networks: is "ten"; expected networks']),
         ("a=1\nb=2\n", ["F:1: a: no such property", "F:2: b: no such property"]),
     ],
 )

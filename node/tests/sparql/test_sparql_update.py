@@ -8,7 +8,7 @@ import pytest
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic, SystemGraphNamed
 from txlog.model.quads import decode_quads, split_graph
-from txlog.sparql import Prepared, prepare_update
+from txlog.sparql import Document, LoadAsked, Prepared, loads_of, prepare_loaded, prepare_update
 
 NOW = "2026-11-21T10:00:00.123Z"
 STEM = "urn:txlog:bnode:00000000000000000000000000000abc"
@@ -349,3 +349,42 @@ def test_prefixed_names_are_found_by_their_longest_form() -> None:
     assert text_of("PREFIX e: <e:> DELETE {?s e:p ?o} WHERE {?s e:p/e:q*|^e:r ?o FILTER(?o<e:x||?o>e:y)}") == (
         "DELETE {?s <e:p> ?o} WHERE {?s <e:p>/<e:q>*|^<e:r> ?o FILTER(?o< <e:x>||?o><e:y>)}"
     )
+
+
+LOADS = "PREFIX h: <http://h/> LOAD h:a ; load silent <b> into graph <urn:g> ; DROP GRAPH <urn:x> ; LOAD <http://h/a>"
+
+
+def test_loads_are_found_and_become_the_data_of_their_documents() -> None:
+    asked = loads_of(LOADS, base="http://base/")
+    assert asked == [
+        LoadAsked("http://h/a", None, silent=False),
+        LoadAsked("http://base/b", "urn:g", silent=True),
+        LoadAsked("http://h/a", None, silent=False),
+    ]
+    documents = {
+        "http://h/a": Document(
+            b"<urn:s> <urn:p> <x> <urn:k> .\n".replace(b"<x>", b"_:x"), "application/n-quads", "u:a"
+        ),
+        "http://base/b": Document(b"<#s> <#p> 1 .", "text/turtle; charset=utf-8", "http://elsewhere/b#part"),
+    }
+    prepared = prepare_loaded(LOADS, documents, base="http://base/", now=NOW, draw=lambda: 0xABC)
+    assert prepared.kind == KIND_UPDATE
+    first, second, third, fourth = prepared.payload.decode().split(" ;\n")
+    assert first == f"INSERT DATA {{\nGRAPH <urn:k> {{\n<urn:s> <urn:p> <{STEM}:0> }}\n}}"
+    assert second == (
+        "INSERT DATA {\nGRAPH <urn:g> {\n<http://elsewhere/b#s> <http://elsewhere/b#p> "
+        '"1"^^<http://www.w3.org/2001/XMLSchema#integer> }\n}'
+    )
+    assert third == "DROP SILENT GRAPH <urn:x>"
+    assert fourth == first.replace(":0>", ":1>"), "another blank node, as another body's"
+    alone = prepare_loaded("LOAD <http://base/b>", documents, base=None, now=NOW, draw=lambda: 0xABC)
+    assert alone.kind == KIND_QUADS
+    assert prepare_loaded("LOAD SILENT <u:x>", {}, base=None, now=NOW, draw=lambda: 1).changes == 0
+
+
+@pytest.mark.parametrize("wrong", ["", " SILENT", " <a:b> <a:c>", " <a:b> INTO <a:c>", " <a:b> INTO GRAPH ?g", " 'a'"])
+def test_what_is_no_load_is_refused_before_anything_is_fetched(wrong: str) -> None:
+    with pytest.raises(BadInput, match="LOAD: expected LOAD"):
+        loads_of(f"LOAD{wrong}", base=None)
+    with pytest.raises(NotDeterministic, match="RAND"):
+        loads_of("LOAD <a:b> ; DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(RAND() > 0.5) }", base=None)

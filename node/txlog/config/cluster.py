@@ -7,6 +7,7 @@ in its description ("Does not act yet").
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Literal, Self
 
@@ -15,7 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.preferences import Preferences
 from txlog.config.schedule import parse_schedule
 from txlog.config.shape import NO_DEFAULTS, Shape, expected, immutable, list_map, rules
-from txlog.config.values import Duration, Engine, Quantity, ResourceQuantity, at_least, within
+from txlog.config.values import Duration, Engine, Quantity, ResourceQuantity, at_least, at_most, within
 from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
@@ -289,6 +290,25 @@ class Security(Shape):
     users: Users | None = None
 
 
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        raise ValueError("a network such as 10.1.0.0/16") from None
+
+
+class Load(Shape):
+    """What a ``LOAD`` of SPARQL may fetch: the master that takes the update fetches it once, and logs its quads.
+    Without ``spec.load`` it is refused. A host's name may lead into the world, and into ``networks``, nowhere else."""
+
+    sources: list[Annotated[str, Field(pattern=r"^https?://[^/\s?#@]+(/[^\s#]*)$")]] = Field(
+        min_length=1, max_length=100, description="URLs; one that ends in a slash stands for all that is below it"
+    )
+    networks: list[Annotated[str, AfterValidator(_network)]] = Field(default=[], max_length=100)
+    max_size: Annotated[Quantity, AfterValidator(at_least("1Ki")), AfterValidator(at_most("16Mi"))] = 16 << 20
+    timeout: Annotated[Duration, AfterValidator(within("1s", "10m"))] = 30_000
+
+
 class ClusterSpec(Preferences):
     """What the data centre is to be. What it has of :class:`Preferences` can be changed while the masters run, too."""
 
@@ -342,6 +362,7 @@ class ClusterSpec(Preferences):
         description="the workers of the data centres are of several engines: whatever these may carry out differently "
         "is a non-deterministic update",
     )
+    load: Load | None = None
     masters: Masters = Masters()
     workers: Workers = Workers()
     pipeline: Pipeline = Pipeline()

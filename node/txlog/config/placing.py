@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from txlog.config.cluster import BackupTarget, Peer, TxLogCluster
+from txlog.config.cluster import BackupTarget, Load, Peer, TxLogCluster
 from txlog.config.process import (
     BackupJobConfig,
     FolderConfig,
+    LoadConfig,
     NodeConfig,
     PeerConfig,
     S3Config,
@@ -87,8 +88,15 @@ def node_config(
         write_timeout_s=spec.durability.write_timeout / 1000,
         non_deterministic_updates=spec.non_deterministic_updates,
         mixed_engines=spec.mixed_engines,
+        load=_load_config(spec.load),
         **more,
     )
+
+
+def _load_config(load: Load | None) -> LoadConfig | None:
+    if load is None:
+        return None
+    return LoadConfig(sources=load.sources, networks=load.networks, bytes_max=load.max_size, timeout_ms=load.timeout)
 
 
 def target_config(target: BackupTarget, secret_folder: Callable[[str], Path]) -> TargetConfig:

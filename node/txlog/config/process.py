@@ -65,6 +65,16 @@ class Limits(Strict):
     requests_in_flight: int = Field(default=4096, ge=1, description="write requests that wait for an answer")
 
 
+class LoadConfig(Strict):
+    """What ``LOAD`` may fetch. ``sources``: URLs, one that ends in a slash with all that is below it; ``networks``:
+    where their names may lead besides addresses of the whole world."""
+
+    sources: list[str] = Field(min_length=1)
+    networks: list[str] = []
+    bytes_max: int = Field(default=16 << 20, ge=1)
+    timeout_ms: int = Field(default=30_000, ge=1)
+
+
 class NodeConfig(Strict):
     """One master."""
 
@@ -113,6 +123,7 @@ class NodeConfig(Strict):
     write_timeout_s: float = Field(default=30.0, gt=0)
     non_deterministic_updates: Literal["effects", "refuse"] = "effects"
     mixed_engines: bool = False
+    load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
     )

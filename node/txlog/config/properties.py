@@ -8,6 +8,7 @@ What changes while the master runs (settings, masters that come and go) is writt
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 import stat
@@ -174,6 +175,19 @@ def _address(value: str) -> tuple[str, int]:
     return host.strip("[]"), _number(1, 65535)(port)
 
 
+def _sources(value: str) -> list[str]:
+    if not all(re.fullmatch(r"https?://[^/\s?#@]+/[^\s#]*", each) for each in value.split()):
+        raise ValueError("URLs with spaces between them, such as https://data.example.net/dumps/")
+    return value.split()
+
+
+def _networks(value: str) -> list[str]:
+    try:
+        return [str(ipaddress.ip_network(each)) for each in value.split()]
+    except ValueError:
+        raise ValueError("networks with spaces between them, such as 10.1.0.0/16") from None
+
+
 def _seconds(value: str) -> float:
     return _duration("100ms", "10m")(value) / 1000
 
@@ -210,7 +224,9 @@ _OTHERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "listen-address": _address,
     "run-pipeline": _truth,
 }
-NAMES: Final[tuple[str, ...]] = (*_OTHERS, *map(property_name, KEYS), *_FIELDS, *_PATHS)
+_LISTS: Final = ("load-sources", "load-networks")
+"""Values between spaces."""
+NAMES: Final[tuple[str, ...]] = (*_OTHERS, *map(property_name, KEYS), *_FIELDS, *_PATHS, *_LISTS)
 """All that are not numbered."""
 _SPELLINGS: Final = {_plain(name): name for name in (*NAMES, *PREDECESSORS, *_SAID)}
 _DEFAULT_PATHS: Final = {"journal-folder": "journal", "peer-token-file": "peer-token"}
@@ -282,6 +298,8 @@ class _Reading:
             return self._only(name)
         if name in _FIELDS:
             return _FIELDS[name][1]
+        if name in _LISTS:
+            return _sources if name == "load-sources" else _networks
         if name in _PATHS:
             return lambda value: self.folder / value
         if name in map(property_name, KEYS):
@@ -381,6 +399,11 @@ class _Reading:
         fields |= {own: getattr(preferences, name) for name, own in _PREFERENCE_FIELDS.items()}
         fields |= {"node": node, "data_center": center, "repository": repository, "properties_file": self.path}
         fields |= {"host": listen[0], "port": listen[1], "peers": peers, "workers": workers}
+        if "load-sources" in values:
+            fields["load"] = {"sources": values["load-sources"], "networks": values.get("load-networks", [])}
+        elif "load-networks" in values:
+            self.blame(self.at["load-networks"], "load-networks", "is of no use without load-sources")
+            return None
         config = self._node_config(fields)
         if config is None:
             return None

@@ -89,6 +89,18 @@ def at_least(least: str) -> Callable[[int], int]:
     return check
 
 
+def at_most(most: str) -> Callable[[int], int]:
+    """The other check for a size."""
+    high = parse_quantity(most)
+
+    def check(size: int) -> int:
+        if size > high:
+            raise ValueError(f"a size of at most {most}")
+        return size
+
+    return check
+
+
 def _cpu_or_size(value: Any) -> str:
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not re.match(r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$", text):

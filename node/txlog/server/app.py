@@ -59,6 +59,7 @@ from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.direct import DirectWrites
 from txlog.server.frontdoor.effects import Effects
 from txlog.server.frontdoor.lines import Lines
+from txlog.server.frontdoor.loads import Loads
 from txlog.server.frontdoor.namespaces import Namespaces
 from txlog.server.frontdoor.reads import Reads
 from txlog.server.frontdoor.statements import Statements
@@ -161,7 +162,8 @@ class App:
         pages = Pages(self.site)
         once = config.non_deterministic_updates == "effects"
         effects = Effects(self.site, self.reads.stores, pages.read, draw_blank_name) if once else None
-        self._writes = Writes(self.site, effects)
+        loads = Loads(config.load) if config.load is not None else None
+        self._writes = Writes(self.site, effects, loads)
         self.transactions = OpenTransactions(self.site, self._writes, self.reads)
         duties = Duties(self.site)
         self.splits = Splits(self.site)

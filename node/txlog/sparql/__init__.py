@@ -8,13 +8,23 @@ from txlog.sparql.prepared import Prepared
 from txlog.sparql.query import hide_system_graphs, query_form, refuse_services
 from txlog.sparql.rdf import Draw, Skolem, check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
-from txlog.sparql.update import parses, prepare_evaluated, prepare_update
+from txlog.sparql.update import (
+    Document,
+    LoadAsked,
+    loads_of,
+    parses,
+    prepare_evaluated,
+    prepare_loaded,
+    prepare_update,
+)
 
 __all__ = [
     "DEFAULT_PREFIXES",
     "SYSTEM_GRAPHS",
+    "Document",
     "Draw",
     "Evaluated",
+    "LoadAsked",
     "Prepared",
     "Skolem",
     "Sums",
@@ -24,10 +34,12 @@ __all__ = [
     "hide_marker",
     "hide_system_graphs",
     "join",
+    "loads_of",
     "parses",
     "plain_quad",
     "prepare_evaluated",
     "prepare_lines",
+    "prepare_loaded",
     "prepare_rdf",
     "prepare_removal",
     "prepare_update",

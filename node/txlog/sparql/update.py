@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import pyoxigraph
 
@@ -15,7 +15,17 @@ from txlog.sparql.drawn import one_solution
 from txlog.sparql.effects import PREDICATES_MAX, Evaluated
 from txlog.sparql.looks import Everything, predicates_of
 from txlog.sparql.prepared import Prepared
-from txlog.sparql.rdf import PLAIN_IRI, PLAIN_OBJECT, Skolem, check_terms, lines_of, parse, quads, refuse_blank_deletes
+from txlog.sparql.rdf import (
+    PLAIN_IRI,
+    PLAIN_OBJECT,
+    Skolem,
+    check_terms,
+    lines_of,
+    nquads_of,
+    parse,
+    quads,
+    refuse_blank_deletes,
+)
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS, base_iri
 from txlog.sparql.tokens import (
     BLANK,
@@ -82,6 +92,41 @@ _BARRIER: Final = "DROP GRAPH <x:no-such-graph>;\n"
 _judge = pyoxigraph.Store()
 _SYSTEM_NAME: Final = SYSTEM_GRAPHS.encode()
 _DEFAULT_PREFIXES: Final = {prefix.encode(): iri.encode() for prefix, iri in DEFAULT_PREFIXES.items()}
+
+
+class LoadAsked(NamedTuple):
+    """A ``LOAD`` of an update. ``graph``: the IRI of its ``INTO GRAPH``, None without."""
+
+    url: str
+    graph: str | None
+    silent: bool
+
+
+class Document(NamedTuple):
+    """What a ``LOAD`` has fetched: ``media`` as its server said, ``url`` where it was in the end."""
+
+    body: bytes
+    media: str
+    url: str
+
+
+def loads_of(text: str, *, base: str | None) -> list[LoadAsked]:
+    """Every ``LOAD`` of an update. Raises what :func:`prepare_update` does, but for them."""
+    found: list[LoadAsked] = []
+
+    def collect(asked: LoadAsked) -> None:
+        found.append(asked)
+
+    _Update(text, base_iri(base), "", lambda: 0, load=collect).prepare()
+    return found
+
+
+def prepare_loaded(
+    text: str, documents: Mapping[str, Document], *, base: str | None, now: str, draw: Callable[[], int]
+) -> Prepared:
+    """An update whose every ``LOAD`` is the data of its document, by URL; one that is not there adds nothing. In a
+    ``LOAD`` without ``INTO GRAPH`` the graphs are those of the document. Raises as :func:`prepare_update`."""
+    return _Update(text, base_iri(base), now, draw, load=lambda asked: documents.get(asked.url)).prepare()
 
 
 def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], int]) -> Prepared:
@@ -166,9 +211,19 @@ def _in_full(body: bytes) -> bytes:
 
 
 class _Update:
-    def __init__(self, text: str, base: str | None, now: str, draw: Callable[[], int], *, once: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        base: str | None,
+        now: str,
+        draw: Callable[[], int],
+        *,
+        once: bool = False,
+        load: Callable[[LoadAsked], Document | None] | None = None,
+    ) -> None:
         self.text = text
         self.once = once
+        self.load = load
         self.draw = draw
         self.limit = limit_of(len(text))
         self.names = Names(base, self.limit)
@@ -368,6 +423,9 @@ class _Update:
         word = first.text.upper()
         if first.kind != "WORD" or word not in _OPERATIONS:
             raise malformed(text, first.start, f"{first.text[:80]} begins no operation of an update")
+        if word == "LOAD" and self.load is not None:
+            self._load(found, self.load)
+            return end
         draw = self.draw if not self.once and one_solution(found) else None
         walk = Walk(text, self.names, self.pinned, once=self.once, draw=draw)
         second = found[1].text.upper() if len(found) > 1 else ""
@@ -381,6 +439,29 @@ class _Update:
             walk.run(found, "top")
         self.operations.append(walk.out)
         return end
+
+    def _load(self, found: list[Token], load: Callable[[LoadAsked], Document | None]) -> None:
+        """``LOAD [SILENT] <iri> [INTO GRAPH <iri>]``, as the data of its document."""
+        rest = found[1:]
+        silent = bool(rest) and rest[0].text.upper() == "SILENT"
+        rest = rest[1:] if silent else rest
+        into = [token.text.upper() for token in rest[1:3]] == ["INTO", "GRAPH"] and len(rest) == 4
+        if not (into or len(rest) == 1) or any(token.kind not in ("IRI", "PNAME") for token in (rest[0], rest[-1])):
+            raise malformed(self.text, found[0].start, "LOAD: expected LOAD [SILENT] <iri> [INTO GRAPH <iri>]")
+        url = self.names.iri(self.text, rest[0])
+        graph = self.names.iri(self.text, rest[3]) if into else None
+        document = load(LoadAsked(url, graph, silent))
+        lines: list[bytes] = []
+        if document is not None:
+            nquads, _ = self.skolem.body(nquads_of(document.body, document.media, document.url.partition("#")[0]))
+            lines = lines_of(nquads)
+            if graph is not None:
+                end = b" <%s> ." % graph.encode()
+                lines = [split_graph(line)[0] + end for line in lines]
+            self.unfolded += sum(map(len, lines))
+            check_unfolded(self.unfolded, self.limit)
+        self.data.append((True, lines))
+        self.operations.append(None)
 
     def _delete_where(self, walk: Walk, found: list[Token]) -> None:
         hides = any(

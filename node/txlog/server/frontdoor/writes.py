@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -22,10 +23,13 @@ from txlog.runtime.transactions import BELOW_APPLIED, Outcome
 from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
 from txlog.server.frontdoor.answers import Answers, plain_success
 from txlog.server.frontdoor.effects import Effects
+from txlog.server.frontdoor.loads import Loads
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
 from txlog.sparql import (
     Prepared,
+    loads_of,
     prepare_evaluated,
+    prepare_loaded,
     prepare_rdf,
     prepare_removal,
     prepare_update,
@@ -53,10 +57,12 @@ def now_text() -> str:
 
 
 class Writes:
-    """``POST /repositories/{id}/statements``. ``effects``: where updates are evaluated once; None: they are refused."""
+    """``POST /repositories/{id}/statements``. ``effects``: where updates are evaluated once; ``loads``: what ``LOAD``
+    may fetch. None: they are refused."""
 
-    def __init__(self, site: Site, effects: Effects | None) -> None:
+    def __init__(self, site: Site, effects: Effects | None, loads: Loads | None = None) -> None:
         self._effects = effects
+        self._loads = loads
         self._site = site
         self._loop = site.loop
         self._repository = site.config.repository
@@ -80,6 +86,8 @@ class Writes:
             try:
                 prepared = self._fit(await _prepared(text, base))
             except NotDeterministic as refused:
+                if refused.construct == "LOAD" and self._loads is not None:
+                    return await self._loaded(self._loads, text, base, asked)
                 return await self._once(request, text, base, asked, refused)
         else:
             prepared = await self._prepare(request, media)
@@ -87,6 +95,25 @@ class Writes:
             len(prepared.payload), lambda: content_hash(prepared.kind, asked.key, prepared.payload)
         )
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
+
+    async def _loaded(self, loads: Loads, text: str, base: str | None, asked: Asked) -> Response:
+        """An update with ``LOAD``: what it names is fetched now, once, and logged as quads (``loads.py``)."""
+        if asked.key:
+            raise BadInput(
+                "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
+            )
+        wanted = loads_of(text, base=base)
+        until = time.monotonic() + asked.seconds
+        documents = await loads.fetched(wanted, asked.seconds)
+        size = len(text) + sum(len(document.body) for document in documents.values())
+        prepared = self._fit(
+            await _off_loop(
+                size, lambda: prepare_loaded(text, documents, base=base, now=now_text(), draw=draw_blank_name)
+            )
+        )
+        left = max(0.0, until - time.monotonic())
+        content = content_hash(prepared.kind, "", prepared.payload)
+        return await self.write(Submission(prepared.kind, "", prepared.payload, content), asked._replace(seconds=left))
 
     async def _once(
         self, request: Request, text: str, base: str | None, asked: Asked, refused: NotDeterministic
