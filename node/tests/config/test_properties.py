@@ -174,7 +174,7 @@ PEER = "peer.1.id=uk-1\npeer.1.url=http://uk-1.example.net/repositories/demo\n"
         ),
         (
             LEAST + "worker.1.url=http://s\nworker.1.engine=virtuoso\n",
-            ["F:4: worker.1.engine: is", "oxigraph or fuseki"],
+            ["F:4: worker.1.engine: is", "oxigraph, fuseki or rdf4j"],
         ),
         (LEAST + "load-sources=ftp://h/\n", ['F:3: load-sources: is "ftp://h/"; expected URLs with spaces between']),
         (LEAST + "load-networks=10.0.0.0/8\n", ["F:3: load-networks: is of no use without load-sources"]),

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -32,7 +32,7 @@ from txlog.config.preferences import (
     texts_of,
 )
 from txlog.config.process import NodeConfig, PeerConfig, PipelineConfig, WorkerConfig
-from txlog.config.values import at_least, parse_duration, parse_quantity, within
+from txlog.config.values import Engine, at_least, parse_duration, parse_quantity, within
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import BadInput
 from txlog.model.ids import NODE_ID
@@ -194,7 +194,7 @@ def _seconds(value: str) -> float:
 
 _PORT: Final = _number(1, 65535)
 _VOTES: Final = _number(0, 1000)
-_ENGINE: Final = _one_of("oxigraph", "fuseki")
+_ENGINE: Final = _one_of(*get_args(Engine))
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "storage-size": ("journal_bytes_max", _size),
     "log-keep": ("log_keep_ms", _duration("0", "520w")),
