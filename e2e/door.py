@@ -26,6 +26,7 @@ from txlog.apply.outcome import State
 from txlog.client import MasterClient, WorkerPlace, WorkerReport
 from txlog.local.fuseki import DATASET, find_fuseki, fuseki_command
 from txlog.local.java import find_java_home
+from txlog.local.rdf4j import PATH, find_rdf4j, prepare_rdf4j, rdf4j_command
 from txlog.model.entry import Position
 from txlog.workers import ADAPTERS
 from txlog.workers.base import MarkerPosition, WorkerRequest, WorkerResponse
@@ -58,6 +59,10 @@ class Kind(Enum):
     DISK = "an Oxigraph on disk"
     MEMORY = "an Oxigraph in memory, where quads lie in another order"
     FUSEKI = "an Apache Jena Fuseki with TDB2"
+    RDF4J = "an RDF4J server with LMDB"
+
+
+_ENGINES: Final = {Kind.FUSEKI: "fuseki", Kind.RDF4J: "rdf4j"}
 
 
 class Worker:
@@ -66,13 +71,18 @@ class Worker:
     def __init__(self, kind: Kind, folder: Path, log: Path) -> None:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
-        self.adapter = ADAPTERS["fuseki" if kind is Kind.FUSEKI else "oxigraph"]
-        if kind is Kind.FUSEKI:
-            self.url += f"/{DATASET}"
+        self.adapter = ADAPTERS[_ENGINES.get(kind, "oxigraph")]
+        if kind in _ENGINES:
             # TDB2 waits for the disk some twenty times in a commit; what is compared is what it holds, in memory too.
             self._files = tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else folder.parent)
-            java = find_java_home(folder.parent / "java")
-            self._command = [*fuseki_command(find_fuseki(), java, Path(self._files.name), self.port)]
+            java, files = find_java_home(folder.parent / "java"), Path(self._files.name)
+        if kind is Kind.FUSEKI:
+            self.url += f"/{DATASET}"
+            self._command = [*fuseki_command(find_fuseki(), java, files, self.port)]
+        elif kind is Kind.RDF4J:
+            self.url += PATH
+            prepare_rdf4j(files)
+            self._command = [*rdf4j_command(find_rdf4j(folder.parent / "rdf4j"), java, files, self.port)]
         else:
             place = ["-l", str(folder)] if kind is Kind.DISK else []
             self._command = [str(OXIGRAPH), "serve", *place, "-b", f"127.0.0.1:{self.port}"]

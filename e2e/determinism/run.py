@@ -8,9 +8,10 @@ memory   the same engine without a disk: its quads lie in the order in which the
          order, from time to time
 merged   a worker that is behind: it takes many transactions in one request
 fuseki   another engine, Apache Jena Fuseki with TDB2; the master knows that they are mixed (``mixedEngines``)
+rdf4j    a third one, an RDF4J server (only with ``--rdf4j``)
 ======== =====================================================================================
 
-After each update the digests of ``disk``, ``memory`` and ``fuseki`` are compared, after some also that of ``merged``.
+After each update the digests of all but ``merged`` are compared, after some also that of ``merged``.
 The last line of stdout is JSON: ``{"updates", "refused", "unequal", ...}``. ``updates``: accepted;
 ``refused``: by name, since stores could differ. Whatever else is refused, and whatever a store refuses that the master
 had accepted, is a miss.
@@ -39,6 +40,7 @@ from txlog.workers.base import MarkerPosition, Operation
 STORES: Final = {"disk": Kind.DISK, "memory": Kind.MEMORY, "merged": Kind.DISK}
 PROMPT: Final = ("disk", "memory")
 JENA: Final = {"fuseki": Kind.FUSEKI}
+RDF4J: Final = {"rdf4j": Kind.RDF4J}
 QUADS_MAX: Final = 150
 """Above it the world is emptied: patterns grow faster than data."""
 MERGE_EACH: Final = 20
@@ -160,7 +162,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.determinism.run", description=__doc__)
     parser.add_argument("--updates", type=int, default=1000, help="random ones; the W3C's come besides")
     parser.add_argument("--seed", type=int, default=None, help="of the random ones (drawn and printed when not given)")
-    parser.add_argument("--no-jena", action="store_true", help="two Oxigraphs only, without a Fuseki beside them")
+    parser.add_argument("--no-jena", action="store_true", help="without a Fuseki beside the Oxigraphs")
+    parser.add_argument("--rdf4j", action="store_true", help="with an RDF4J server beside them")
     parser.add_argument("--no-w3c", action="store_true", help="leave the W3C's out: they are fetched")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -169,8 +172,9 @@ def main(arguments: list[str] | None = None) -> int:
     tests = None if options.no_w3c else Suite()
     folder = Path(tempfile.mkdtemp(prefix="txlog-determinism-"))
     try:
-        stores, prompt = (STORES, PROMPT) if options.no_jena else ({**STORES, **JENA}, (*PROMPT, *JENA))
-        with door(folder, stores, prompt, mixed_engines=not options.no_jena) as at:
+        others = {**({} if options.no_jena else JENA), **(RDF4J if options.rdf4j else {})}
+        prompt = (*PROMPT, *others)
+        with door(folder, {**STORES, **others}, prompt, mixed_engines=bool(others)) as at:
             run = Run(at, random.Random(f"order {seed}"), prompt)
             try:
                 if tests is not None:

@@ -346,6 +346,7 @@ def test_an_rdf4j_is_started_with_bounded_memory_on_a_folder_with_its_repository
     plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), rdf4j=files)
     us = next(program for program in plan.programs if program.name == "us-worker-1")
     assert us.url == f"http://127.0.0.1:{ports['us-worker-1']}/rdf4j-server/repositories/txlog"
+    assert us.ready_path == "/size", "it knows nothing of the URL with a slash behind it"
     assert us.command[0] == "/java/bin/java"
     assert any(word.startswith("-Xmx") for word in us.command)
     assert us.command[us.command.index("--host") + 1] == "127.0.0.1"

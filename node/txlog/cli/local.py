@@ -106,10 +106,9 @@ def ready(process: dict[str, Any], masters: Sequence[str] = ()) -> bool:
         return any(_told_of_all(url, process["since"]) for url in masters)
     if not process["url"]:
         return True
-    path = "/health/ready" if process["role"] == "master" else "/"
     try:
         tls = Trust.of_environment().context() if process["url"].startswith("https:") else None
-        with urllib.request.urlopen(process["url"] + path, timeout=2, context=tls) as answer:
+        with urllib.request.urlopen(process["url"] + process["readyPath"], timeout=2, context=tls) as answer:
             return bool(answer.status < 400)
     except (OSError, urllib.error.URLError, ValueError, BadInput):
         return False

@@ -36,13 +36,15 @@ LINKS = "links"
 
 _PATHS = {"fuseki": f"/{DATASET}", "rdf4j": PATH}
 """Of what a store of this engine holds for us, on its server."""
+_READY_PATHS = {"rdf4j": "/size"}
+"""Behind that, where the store does not answer at once with a page."""
 Role = Literal["worker", "links", "master", "pipeline"]
 
 
 @dataclass(frozen=True)
 class Program:
-    """One process: its name is that of its log file. ``url`` answers once it works; ``stop_s`` is how long it may
-    take to end by itself."""
+    """One process: its name is that of its log file. ``url`` with ``ready_path`` answers once it works; ``stop_s`` is
+    how long it may take to end by itself."""
 
     name: str
     role: Role
@@ -50,6 +52,7 @@ class Program:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
+    ready_path: str = "/"
     stop_s: float = 10.0
 
 
@@ -278,6 +281,7 @@ def _worker_program(
         data_center=worker.data_center,
         command=command,
         url=worker.url,
+        ready_path=_READY_PATHS.get(worker.engine, "/"),
     )
 
 
@@ -289,6 +293,7 @@ def master_program(config: NodeConfig, master: MasterPlace, state: StateFolder, 
         data_center=master.data_center,
         command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
         url=master.url,
+        ready_path="/health/ready",
         stop_s=config.leave_timeout_ms / 1000 + STOP_MASTER_S,
     )
 

@@ -439,6 +439,7 @@ class Supervisor:
             "state": kept.state.value,
             "pid": kept.child.pid if kept.child else None,
             "url": program.url,
+            "readyPath": program.ready_path,
             "restarts": kept.restarts,
             "exitCode": kept.exit_code,
             "since": kept.since,
