@@ -304,3 +304,50 @@ def test_the_probe_refuses_what_is_no_repository_of_an_rdf4j(worker: StoreProces
     assert refused is not None
     assert refused.reason == "NotAWorker"
     assert "/rdf4j-server/repositories/name" in str(refused)
+
+
+IRIS = [
+    r"http://ex/ü",
+    r"http://ex/%zz",
+    r"http://ex/%",
+    r"http://ex:99999999/",
+    r"http://ex:port/",
+    r"urn:x",
+    r"urn:",
+    r"http://[::1]/",
+    r"http:///x",
+    r"http:x",
+    r"mailto:a@b",
+    r"tag:x,2020:y",
+    r"http://ex/😀",
+    r"http://ex/a#b#c",
+    r"http://ex/a[1]",
+    r"x-y:z",
+    r"urn:a:?q",
+    r"http://ex/a'b",
+    r"http://ex/../a",
+    r"http://ex/./a",
+    r"http://EX/A",
+    r"urn:x:../y",
+    r"http://a@b@c/",
+    r"http://ex/?q[]=1",
+    r"doi:10.1/x",
+]
+
+
+@rdf4j
+def test_an_rdf4j_keeps_every_iri_that_an_oxigraph_takes(worker: StoreProcess) -> None:
+    by_hand = pyoxigraph.Store()
+    for iri in IRIS:
+        try:
+            by_hand.load(f"<{iri}> <urn:p> <{iri}> .\n".encode(), format=pyoxigraph.RdfFormat.N_QUADS)
+        except SyntaxError:
+            continue
+    wanted = by_hand.dump(format=pyoxigraph.RdfFormat.N_QUADS)
+    assert wanted is not None
+    assert wanted.count(b"\n") > 15
+    assert apply(worker, None, at(1), quads(*wanted.decode().splitlines())) is Verdict.APPLIED
+    assert sorted(worker.data()) == sorted(wanted.decode().splitlines())
+    worker.clear()
+    assert worker.send(ADAPTER.load(wanted)).ok
+    assert sorted(worker.data()) == sorted(wanted.decode().splitlines())
