@@ -190,6 +190,7 @@ CASES = [
         "spec.nonDeterministicUpdates",
         'is "ignore"; expected effects or refuse',
     ),
+    ("maxPeerLag: 60s", "updatesWithoutGraph: none", 14, "spec.updatesWithoutGraph", "expected default or all"),
     ("maxPeerLag: 60s", "load: {}", 14, "spec.load.sources", "is missing; expected"),
     ("maxPeerLag: 60s", "load: {sources: [ftp://h/]}", 14, "spec.load.sources[0]", 'is "ftp://h/"; expected'),
     ("maxPeerLag: 60s", "load: {sources: ['http://u@h/']}", 14, "spec.load.sources[0]", "expected"),

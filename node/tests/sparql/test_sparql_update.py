@@ -362,9 +362,7 @@ def test_loads_are_found_and_become_the_data_of_their_documents() -> None:
         LoadAsked("http://h/a", None, silent=False),
     ]
     documents = {
-        "http://h/a": Document(
-            b"<urn:s> <urn:p> <x> <urn:k> .\n".replace(b"<x>", b"_:x"), "application/n-quads", "u:a"
-        ),
+        "http://h/a": Document(b"<urn:s> <urn:p> _:x <urn:k> .\n", "application/n-quads", "http://h/a"),
         "http://base/b": Document(b"<#s> <#p> 1 .", "text/turtle; charset=utf-8", "http://elsewhere/b#part"),
     }
     prepared = prepare_loaded(LOADS, documents, base="http://base/", now=NOW, draw=lambda: 0xABC)

@@ -362,6 +362,11 @@ class ClusterSpec(Preferences):
         description="the workers of the data centres are of several engines: whatever these may carry out differently "
         "is a non-deterministic update",
     )
+    updates_without_graph: Literal["default", "all"] = Field(
+        default="default",
+        description="what an update without GRAPH, WITH and USING acts on: the default graph, as SPARQL 1.1 says, or "
+        "all graphs, as RDF4J does",
+    )
     load: Load | None = None
     masters: Masters = Masters()
     workers: Workers = Workers()

@@ -88,6 +88,7 @@ def node_config(
         write_timeout_s=spec.durability.write_timeout / 1000,
         non_deterministic_updates=spec.non_deterministic_updates,
         mixed_engines=spec.mixed_engines,
+        updates_without_graph=spec.updates_without_graph,
         load=_load_config(spec.load),
         **more,
     )

@@ -123,6 +123,7 @@ class NodeConfig(Strict):
     write_timeout_s: float = Field(default=30.0, gt=0)
     non_deterministic_updates: Literal["effects", "refuse"] = "effects"
     mixed_engines: bool = False
+    updates_without_graph: Literal["default", "all"] = "default"
     load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"

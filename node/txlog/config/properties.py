@@ -205,6 +205,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "durability": ("durability", _one_of("accepted", "synced", "quorum", "applied", "applied-all")),
     "write-timeout": ("write_timeout_s", _seconds),
     "non-deterministic-updates": ("non_deterministic_updates", _one_of("effects", "refuse")),
+    "updates-without-graph": ("updates_without_graph", _one_of("default", "all")),
     "mixed-engines": ("mixed_engines", _truth),
 }
 """By name: the field of :class:`NodeConfig`, and how a value is read (``ValueError`` says what is expected)."""

@@ -1,6 +1,6 @@
 """What makes an update give the same result everywhere, and a read show nothing of ours. Pure functions."""
 
-from txlog.sparql.effects import Evaluated, Sums, effect_of, sums_query
+from txlog.sparql.effects import Evaluated, Part, Sums, effect_of, sums_query
 from txlog.sparql.joined import drop, join, prepare_removal, remove
 from txlog.sparql.marker import hide_marker, uses_graph, with_dataset
 from txlog.sparql.portable import refuse_unportable
@@ -25,6 +25,7 @@ __all__ = [
     "Draw",
     "Evaluated",
     "LoadAsked",
+    "Part",
     "Prepared",
     "Skolem",
     "Sums",

@@ -35,12 +35,23 @@ _VALUE: Final = (
 )
 
 
+class Part(msgspec.Struct, frozen=True):
+    """One operation. ``shown``: it is one on the union of all graphs, and writes what it does to graphs of these names:
+    to the first what goes from all graphs, to each of the others what comes into the graph beside it (``<iri>``, ""
+    for the default graph). Empty: it is carried out as it is."""
+
+    text: str
+    shown: tuple[tuple[str, str], ...] = ()
+
+
 class Evaluated(msgspec.Struct, frozen=True):
     """An update to be evaluated once. ``text``: normalised as for workers. ``looks_at``: the predicates (``<iri>``) of
-    all quads that it may read or write; None: any."""
+    all quads that it may read or write; None: any. ``parts``: its operations, where some are on the union of all
+    graphs."""
 
     text: str
     looks_at: tuple[str, ...] | None
+    parts: tuple[Part, ...] = ()
 
 
 class Sums(msgspec.Struct, frozen=True):

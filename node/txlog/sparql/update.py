@@ -9,10 +9,18 @@ from typing import Final, NamedTuple
 import pyoxigraph
 
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import BadInput
+from txlog.model.errors import BadInput, NotDeterministic
 from txlog.model.quads import split_graph
 from txlog.sparql.drawn import one_solution
-from txlog.sparql.effects import PREDICATES_MAX, Evaluated
+from txlog.sparql.effects import PREDICATES_MAX, Evaluated, Part
+from txlog.sparql.everywhere import (
+    Modify,
+    in_any_graph,
+    looks_everywhere,
+    modify_of,
+    on_the_union,
+    one_pattern,
+)
 from txlog.sparql.looks import Everything, predicates_of
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import (
@@ -122,15 +130,26 @@ def loads_of(text: str, *, base: str | None) -> list[LoadAsked]:
 
 
 def prepare_loaded(
-    text: str, documents: Mapping[str, Document], *, base: str | None, now: str, draw: Callable[[], int]
+    text: str,
+    documents: Mapping[str, Document],
+    *,
+    base: str | None,
+    now: str,
+    draw: Callable[[], int],
+    everywhere: bool = False,
 ) -> Prepared:
     """An update whose every ``LOAD`` is the data of its document, by URL; one that is not there adds nothing. In a
     ``LOAD`` without ``INTO GRAPH`` the graphs are those of the document. Raises as :func:`prepare_update`."""
-    return _Update(text, base_iri(base), now, draw, load=lambda asked: documents.get(asked.url)).prepare()
+    update = _Update(
+        text, base_iri(base), now, draw, load=lambda asked: documents.get(asked.url), everywhere=everywhere
+    )
+    return update.prepare()
 
 
-def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], int]) -> Prepared:
-    """A SPARQL 1.1 update to a transaction.
+def prepare_update(
+    text: str, *, base: str | None, now: str, draw: Callable[[], int], everywhere: bool = False
+) -> Prepared:
+    """A SPARQL 1.1 update to a transaction. ``everywhere``: without a graph it means all of them (``everywhere.py``).
 
     ``base`` resolves relative IRIs (a client's ``baseURI``), ``now`` is what ``NOW()`` means in it (the lexical form of
     an xsd:dateTime), ``draw`` gives 128 random bits for the names of blank nodes. When every operation is INSERT DATA
@@ -147,16 +166,21 @@ def prepare_update(text: str, *, base: str | None, now: str, draw: Callable[[], 
             text.encode()
         except UnicodeEncodeError as error:
             raise malformed(text, error.start, "half a surrogate pair is no character") from None
-    return _plain(text) or _Update(text, root, now, draw).prepare()
+    plain = _plain(text)
+    if plain is not None and not (everywhere and plain.payload.startswith(b"D")):
+        return plain
+    return _Update(text, root, now, draw, everywhere=everywhere).prepare()
 
 
-def prepare_evaluated(text: str, *, base: str | None, now: str, draw: Callable[[], int]) -> Evaluated:
+def prepare_evaluated(
+    text: str, *, base: str | None, now: str, draw: Callable[[], int], everywhere: bool = False
+) -> Evaluated:
     """The same for an update that :func:`prepare_update` refused as ``NotDeterministic`` (``once``): what is evaluated
     once. Raises the same; ``NotDeterministic`` for what asks other addresses, and for what not even one evaluation
     gives a meaning that all stores share."""
-    update = _Update(text, base_iri(base), now, draw, once=True)
+    update = _Update(text, base_iri(base), now, draw, once=True, everywhere=everywhere)
     prepared = update.prepare()
-    return Evaluated(prepared.payload.decode(), update.looks_at())
+    return Evaluated(prepared.payload.decode(), update.looks_at(), update.parts())
 
 
 def parses(text: str) -> bool:
@@ -220,8 +244,13 @@ class _Update:
         *,
         once: bool = False,
         load: Callable[[LoadAsked], Document | None] | None = None,
+        everywhere: bool = False,
     ) -> None:
         self.text = text
+        self.everywhere = everywhere
+        self.shown: dict[int, tuple[tuple[str, str], ...]] = {}
+        """By operation: the graphs to which one on the union writes."""
+        self.texts: list[str] = []
         self.once = once
         self.load = load
         self.draw = draw
@@ -301,9 +330,28 @@ class _Update:
             refuse_blank_deletes(nquads, "MALFORMED QUERY")
         self.unfolded += len(nquads)
         check_unfolded(self.unfolded, self.limit)
-        self.data.append((adds, lines_of(nquads)))
+        lines = lines_of(nquads)
+        if self.everywhere and not adds:
+            lines = self._deleted_everywhere(lines, head.start(1))
+            if not lines:
+                return at
+        self.data.append((adds, lines))
         self.operations.append(None)
         return at
+
+    def _deleted_everywhere(self, lines: list[bytes], at: int) -> list[bytes]:
+        """What names its graph; the others go from every graph there is, by operations of their own."""
+        named: list[bytes] = []
+        for line in lines:
+            triple, graph = split_graph(line)
+            if graph:
+                named.append(line)
+                continue
+            text = triple.decode().rstrip()
+            # The templates hold no variable, so a graph that lacks the triple is passed over.
+            self.operations.append(Piece([(f"DELETE WHERE {{ {text} }}", at)]))
+            self.operations.append(Piece([(f"DELETE WHERE {{ GRAPH ?graph {{ {text} }} }}", at)]))
+        return named
 
     def _blocks(self, at: int) -> tuple[Piece, int]:
         """The body as TriG: the same triples, those of the default graph in braces of their own."""
@@ -426,6 +474,9 @@ class _Update:
         if word == "LOAD" and self.load is not None:
             self._load(found, self.load)
             return end
+        modify = modify_of(found) if self.everywhere else None
+        if modify is not None and looks_everywhere(modify):
+            return self._everywhere(found, modify, end)
         draw = self.draw if not self.once and one_solution(found) else None
         walk = Walk(text, self.names, self.pinned, once=self.once, draw=draw)
         second = found[1].text.upper() if len(found) > 1 else ""
@@ -439,6 +490,36 @@ class _Update:
             walk.run(found, "top")
         self.operations.append(walk.out)
         return end
+
+    def _everywhere(self, found: list[Token], modify: Modify, end: int) -> int:
+        """An operation that means all graphs."""
+        pattern = one_pattern(modify)
+        if pattern is not None:
+            for toks in (found, in_any_graph(pattern)):
+                walk = Walk(self.text, self.names, self.pinned, once=self.once)
+                self._delete_where(walk, toks)
+                self.operations.append(walk.out)
+            return end
+        if not self.once:
+            raise NotDeterministic(
+                "an update of all graphs",
+                "stores know of none, so it is evaluated once; GRAPH, WITH or USING name the graphs that are meant",
+                once=True,
+            )
+        toks, shown = on_the_union(self.text, modify, self.draw())
+        walk = Walk(self.text, self.names, self.pinned, once=True)
+        walk.run(toks, "top")
+        self.shown[len(self.operations)] = tuple(
+            (name, f"<{self.names.iri(self.text, graph)}>" if graph is not None else "") for name, graph in shown
+        )
+        self.operations.append(walk.out)
+        return end
+
+    def parts(self) -> tuple[Part, ...]:
+        """The operations, once it is prepared, where some are on the union."""
+        if not self.shown:
+            return ()
+        return tuple(Part(text, self.shown.get(at, ())) for at, text in enumerate(self.texts))
 
     def _load(self, found: list[Token], load: Callable[[LoadAsked], Document | None]) -> None:
         """``LOAD [SILENT] <iri> [INTO GRAPH <iri>]``, as the data of its document."""
@@ -492,6 +573,7 @@ class _Update:
                 judged.append((texts[-1], operation))
         for text, piece in judged:
             self._check(text, piece)
+        self.texts = texts
         payload = " ;\n".join(texts).encode()
         check_unfolded(len(payload), self.limit)
         return Prepared(KIND_UPDATE, payload, len(texts))

@@ -13,7 +13,7 @@ import pyoxigraph as ox
 
 from txlog.model.entry import Position
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable
-from txlog.sparql import Draw, Evaluated, Prepared, Skolem, Sums, effect_of, parses, sums_query
+from txlog.sparql import Draw, Evaluated, Part, Prepared, Skolem, Sums, effect_of, parses, sums_query
 from txlog.workers.base import NOTHING, Adapter, Operation
 from txlog.workers.netting import JOIN, update_texts
 
@@ -72,7 +72,7 @@ class Copy:
             )
         before = set(self._matching(update.looks_at))
         try:
-            self._store.update(update.text)
+            self._carry_out(update)
         except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
             raise BadInput(f"MALFORMED QUERY: it fails where it is evaluated: {str(wrong)[:300]}") from None
         added: list[ox.Quad] = []
@@ -93,6 +93,40 @@ class Copy:
         # A worker would refuse it for ever, and hold the log up.
         assert parses(prepared.payload.decode()), prepared.payload[:1000]
         return Effect(prepared, sums)
+
+    def _carry_out(self, update: Evaluated) -> None:
+        for part in update.parts or (Part(update.text),):
+            if part.shown:
+                self._on_the_union(part)
+            else:
+                self._store.update(part.text)
+
+    def _on_the_union(self, part: Part) -> None:
+        """Find what an operation does where the default graph is the union of all, and do it: what goes first."""
+        quads = list(self._store)
+        named = {quad for quad in quads if not isinstance(quad.graph_name, ox.DefaultGraph)}
+        union = ox.Store()
+        union.bulk_extend(chain(quads, (ox.Quad(quad.subject, quad.predicate, quad.object) for quad in named)))
+        union.update(part.text)
+        drawn = {name: ox.NamedNode(name) for name, _ in part.shown}
+        left = {
+            quad
+            for quad in union
+            if not isinstance(quad.graph_name, ox.DefaultGraph) and quad.graph_name not in drawn.values()
+        }
+        (erased, _), *coming = part.shown
+        gone = [
+            quad
+            for shown in union.quads_for_pattern(None, None, None, drawn[erased])
+            for quad in self._store.quads_for_pattern(shown.subject, shown.predicate, shown.object, None)
+        ]
+        for quad in chain(gone, named - left):
+            self._store.remove(quad)
+        self._store.extend(left - named)
+        for name, graph in coming:
+            target = ox.NamedNode(graph[1:-1]) if graph else ox.DefaultGraph()
+            found = union.quads_for_pattern(None, None, None, drawn[name])
+            self._store.extend([ox.Quad(shown.subject, shown.predicate, shown.object, target) for shown in found])
 
     def _undo(self, removed: Iterable[ox.Quad], added: Iterable[ox.Quad]) -> None:
         for quad in added:

@@ -42,7 +42,7 @@ HEADS_MAX: Final = 512
 _HEAD = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
 _OTHERWISE: Final = frozenset(
     b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key"
-    b" origin sec-fetch-site".split()
+    b" origin sec-fetch-site txlog-updates-without-graph".split()
 )
 """Headers whose meaning is aiohttp's to know, or another judge's."""
 

@@ -42,6 +42,7 @@ _UPDATE = "application/sparql-update"
 _TRANSACTION = "application/x-rdftransaction"
 _FORM = "application/x-www-form-urlencoded"
 _GRAPHS = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
+WITHOUT_GRAPH = "TxLog-Updates-Without-Graph"
 Parameters = Sequence[tuple[str, str]]
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ class Writes:
     def __init__(self, site: Site, effects: Effects | None, loads: Loads | None = None) -> None:
         self._effects = effects
         self._loads = loads
+        self._all_graphs = site.config.updates_without_graph == "all"
         self._site = site
         self._loop = site.loop
         self._repository = site.config.repository
@@ -84,11 +86,12 @@ class Writes:
         if media in (_UPDATE, _FORM):
             text, base = await self._update_text(request)
             try:
-                prepared = self._fit(await _prepared(text, base))
+                everywhere = self._everywhere(request)
+                prepared = self._fit(await _prepared(text, base, everywhere))
             except NotDeterministic as refused:
                 if refused.construct == "LOAD" and self._loads is not None:
-                    return await self._loaded(self._loads, text, base, asked)
-                return await self._once(request, text, base, asked, refused)
+                    return await self._loaded(self._loads, text, base, asked, everywhere)
+                return await self._once(request, text, base, asked, refused, everywhere)
         else:
             prepared = await self._prepare(request, media)
         content = await _off_loop(
@@ -96,7 +99,16 @@ class Writes:
         )
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 
-    async def _loaded(self, loads: Loads, text: str, base: str | None, asked: Asked) -> Response:
+    def _everywhere(self, request: Request) -> bool:
+        """Whether an update without a graph means all graphs: as the request says, else the configuration."""
+        said = request.headers.get(WITHOUT_GRAPH)
+        if said is None:
+            return self._all_graphs
+        if said.strip().lower() not in ("all", "default"):
+            raise BadInput(f"{WITHOUT_GRAPH}: {said[:40]!r} is neither all nor default")
+        return said.strip().lower() == "all"
+
+    async def _loaded(self, loads: Loads, text: str, base: str | None, asked: Asked, everywhere: bool) -> Response:
         """An update with ``LOAD``: what it names is fetched now, once, and logged as quads (``loads.py``)."""
         if asked.key:
             raise BadInput(
@@ -108,7 +120,10 @@ class Writes:
         size = len(text) + sum(len(document.body) for document in documents.values())
         prepared = self._fit(
             await _off_loop(
-                size, lambda: prepare_loaded(text, documents, base=base, now=now_text(), draw=draw_blank_name)
+                size,
+                lambda: prepare_loaded(
+                    text, documents, base=base, now=now_text(), draw=draw_blank_name, everywhere=everywhere
+                ),
             )
         )
         left = max(0.0, until - time.monotonic())
@@ -116,7 +131,13 @@ class Writes:
         return await self.write(Submission(prepared.kind, "", prepared.payload, content), asked._replace(seconds=left))
 
     async def _once(
-        self, request: Request, text: str, base: str | None, asked: Asked, refused: NotDeterministic
+        self,
+        request: Request,
+        text: str,
+        base: str | None,
+        asked: Asked,
+        refused: NotDeterministic,
+        everywhere: bool,
     ) -> Response:
         """An update that is evaluated once, with its effect in the log (``effects.py``)."""
         if not refused.once:
@@ -130,7 +151,8 @@ class Writes:
                 "where others come between; such a one has no key. Send it without"
             )
         update = await _off_loop(
-            len(text), lambda: prepare_evaluated(text, base=base, now=now_text(), draw=draw_blank_name)
+            len(text),
+            lambda: prepare_evaluated(text, base=base, now=now_text(), draw=draw_blank_name, everywhere=everywhere),
         )
         self._loop.in_flight += 1
         try:
@@ -206,7 +228,8 @@ class Writes:
         text = _text(body, "MALFORMED QUERY")
         if not text.strip():
             raise BadInput("MALFORMED QUERY: the update is empty")
-        return self._fit(prepare_update(text, base=None, now=now_text(), draw=draw_blank_name))
+        now, everywhere = now_text(), self._all_graphs
+        return self._fit(prepare_update(text, base=None, now=now, draw=draw_blank_name, everywhere=everywhere))
 
     async def _prepare(self, request: Request, media: str) -> Prepared:
         if media == _TRANSACTION:
@@ -221,7 +244,8 @@ class Writes:
 
     async def update_of(self, request: Request) -> Prepared:
         """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
-        return self._fit(await _prepared(*await self._update_text(request)))
+        text, base = await self._update_text(request)
+        return self._fit(await _prepared(text, base, self._everywhere(request)))
 
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
         """The update with the parameters of its request in it, and its base."""
@@ -260,8 +284,11 @@ class Writes:
         )
 
 
-async def _prepared(text: str, base: str | None) -> Prepared:
-    return await _off_loop(len(text), lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_name))
+async def _prepared(text: str, base: str | None, everywhere: bool) -> Prepared:
+    return await _off_loop(
+        len(text),
+        lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_name, everywhere=everywhere),
+    )
 
 
 def _parametrised(text: str, parameters: Parameters) -> tuple[str, str | None]:
