@@ -107,6 +107,15 @@ def test_crash_at_every_operation(rest: str) -> None:
         check_after(files, follower)
 
 
+@pytest.mark.parametrize("rest", choosers())
+def test_crash_between_the_writes_of_one_batch(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large payloads are written by themselves: here every part of a record that is longer than a few bytes."""
+    together = count_operations()
+    monkeypatch.setattr("txlog.journal.batch.APART_BYTES", 64)
+    assert count_operations() > together + 20
+    test_crash_at_every_operation(rest)
+
+
 def check_after(files: MemoryFiles, follower: Follower) -> None:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert found.damage == []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from txlog.journal import format as fmt
 from txlog.journal.files import File, Files
 from txlog.journal.space import Space, make_spare
 from txlog.model.errors import JournalBroken
+
+APART_BYTES: Final = 1 << 20
+"""A payload of this size is written by itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,8 +94,10 @@ class Sync:
             self._open(segment, segment.header)
         if segment.file is None:
             segment.file = self._files.open(segment.name)
-        if extent.parts:
-            segment.file.pwrite(extent.offset, b"".join(extent.parts))
+        offset = extent.offset
+        for data in _joined(extent.parts):
+            segment.file.pwrite(offset, data)
+            offset += len(data)
         segment.file.fdatasync()
 
     def _open(self, segment: Segment, header: bytes) -> None:
@@ -111,6 +117,21 @@ class Sync:
         if size == self._space.segment_bytes and self._space.spares:
             return self._space.spares.popleft()
         raise OSError(errno.ENOSPC, "no space left, not even in the reserve")
+
+
+def _joined(parts: list[bytes]) -> list[bytes]:
+    """What is written at once: all of it, but for large payloads, each of which would be copied for that."""
+    if max(map(len, parts), default=0) < APART_BYTES:
+        return [b"".join(parts)] if parts else []
+    found: list[bytes] = []
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < APART_BYTES:
+            small.append(part)
+            continue
+        found += [b"".join(small), part]
+        small.clear()
+    return [data for data in (*found, b"".join(small)) if data]
 
 
 class Prepare:

@@ -14,7 +14,9 @@ import os
 from typing import Final
 
 BLOCK: Final = 4096
-BUFFER: Final = 256 << 10
+BUFFER: Final = 2 << 20
+"""Written at once. Memory that was never used costs nothing, and each piece of a large write costs a wait for the
+processor beside that for the disk."""
 LOOK: Final = 1 << 20
 """What lies behind the end is read so far at once: mostly it is all zeros."""
 _FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
@@ -40,10 +42,18 @@ class DirectWriter:
             return
         end = offset + len(data)
         first, stop = offset - offset % BLOCK, end + -end % BLOCK
-        whole = b"".join((self._there(first, offset), data, self._there(end, stop)))
-        for at in range(0, len(whole), BUFFER):
-            self._write(first + at, whole[at : at + BUFFER])
-        self._block_at, self._block = stop - BLOCK, whole[-BLOCK:]
+        buffer, filled, at = self._buffer, 0, first
+        for part in (self._there(first, offset), data, self._there(end, stop)):
+            view, taken = memoryview(part), 0
+            while taken < len(view):
+                if filled == BUFFER:
+                    self._write(at, filled)
+                    at, filled = at + filled, 0
+                count = min(BUFFER - filled, len(view) - taken)
+                buffer[filled : filled + count] = view[taken : taken + count]
+                filled, taken = filled + count, taken + count
+        self._write(at, filled)
+        self._block_at, self._block = stop - BLOCK, bytes(buffer[filled - BLOCK : filled])
         if first < self._zeros_to and stop > self._zeros_from:
             self._zeros_from = stop
 
@@ -62,11 +72,11 @@ class DirectWriter:
             self._zeros_from, self._zeros_to = begin, begin + len(found)
         return bytes(end - begin)
 
-    def _write(self, offset: int, data: bytes) -> None:
-        self._buffer[: len(data)] = data
+    def _write(self, offset: int, count: int) -> None:
+        """What stands in the buffer, whole blocks."""
         done = 0
-        while done < len(data):
-            wrote = os.pwritev(self._direct_fd, [self._buffer[done : len(data)]], offset + done)
+        while done < count:
+            wrote = os.pwritev(self._direct_fd, [self._buffer[done:count]], offset + done)
             if wrote < BLOCK:
                 raise OSError(errno.EIO, "the device took less than a block")
             done += wrote - wrote % BLOCK

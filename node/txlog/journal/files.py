@@ -18,6 +18,9 @@ from typing import Protocol
 from txlog.journal.direct import DirectWriter, direct_writer
 
 ZEROS = bytes(1 << 20)
+FILLED_AT_ONCE = 4 << 20
+"""Zeros given to the disk between two syncs. Beside 64 MiB at once the p99 of a small write and its sync was 20 to 42
+ms, beside 4 MiB 12 to 19 ms, beside nothing 14 to 18 ms."""
 
 
 class File(Protocol):
@@ -153,11 +156,14 @@ class RealFiles:
 
     @staticmethod
     def _fill(path: Path, size: int) -> None:
-        """Zeros are written, not reserved: an overwrite then changes no metadata (1.4 to 1.6 times as fast)."""
+        """Zeros are written, not reserved: an overwrite then changes no metadata (1.4 to 1.6 times as fast). A little
+        at a time: a sync of the segment in use waits for what the disk has been given before it."""
         file = RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, direct=False)
         try:
             for offset in range(0, size, len(ZEROS)):
                 file.pwrite(offset, ZEROS[: size - offset])
+                if (offset + len(ZEROS)) % FILLED_AT_ONCE == 0:
+                    file.fdatasync()
             file.fdatasync()
         finally:
             file.close()
