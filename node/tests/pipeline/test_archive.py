@@ -13,7 +13,7 @@ from txlog.config.process import PipelineConfig
 from txlog.pipeline import archive, settings
 from txlog.pipeline.batch.session import context_starting
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from txlog.workers.base import SystemGraphs
 from txlog.workers.digest import Digest, digest_of_worker
 from txlog.workers.transport import HttpTransport
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ADAPTER = ADAPTERS["oxigraph"]
 WORKERS = ["w1", "w2"]
 
@@ -135,8 +136,11 @@ class Stage(NamedTuple):
 
 
 def _jvm_is_there(site: Site) -> bool:
-    found = psutil.Process(site.started[-1].pid).children(recursive=True)
-    return any("org.apache.spark.deploy.SparkSubmit" in each.cmdline() for each in found if each.is_running())
+    for each in psutil.Process(site.started[-1].pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if Path(each.exe()).name == "java" and "org.apache.spark.deploy.SparkSubmit" in each.cmdline():
+                return True
+    return False
 
 
 def _is_loaded(site: Site) -> bool:
@@ -169,7 +173,8 @@ def test_killed_at_a_stage_and_given_again(site: Site, stage: Stage) -> None:
     site.kill(process)
     site.stores["w1"].thaw()
     assert bool(site.system("w1").loading) is stage.loading
-    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
+    by = ["--here"] if stage.loading else ["--tasks", "1"]  # by whatever means
+    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", *by)
     again.communicate(timeout=200)
     assert again.returncode == 0, (site.folder / "log").read_text()[-2000:]
     system = site.system("w1")
@@ -186,12 +191,12 @@ def test_a_task_and_the_jvm_are_killed(site: Site) -> None:
     end = site.append(0, 80_000)
     process = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
     until(lambda: bool(site.system("w1").loading), what="nothing began")
-    (jvm,) = _processes(process, "org.apache.spark.deploy.SparkSubmit")
-    until(lambda: bool(_tasks(jvm)), what="no task of Python")
-    killed = _tasks(jvm)
+    until(lambda: bool(_tasks(process)[1]), what="no task of Python")
+    jvm, killed = _tasks(process)
     for task in killed:
         task.kill()
-    until(lambda: any(each not in killed for each in _tasks(jvm)), what="the task was not tried again")
+    until(lambda: any(each not in killed for each in _tasks(process)[1]), what="the task was not tried again")
+    assert jvm is not None
     jvm.kill()
     out, _ = process.communicate(timeout=100)
     assert process.returncode == 1
@@ -206,15 +211,16 @@ def test_a_task_and_the_jvm_are_killed(site: Site) -> None:
     assert site.digest("w1") == site.digest("w2")
 
 
-def _processes(above: subprocess.Popen[bytes], word: str) -> list[psutil.Process]:
-    """The one with that word that has started all others with it."""
-    found = [each for each in psutil.Process(above.pid).children(recursive=True) if word in each.cmdline()]
-    return [each for each in found if each.parent() not in found]
-
-
-def _tasks(jvm: psutil.Process) -> list[psutil.Process]:
-    """Forked by Spark's daemon of Python."""
-    return [task for daemon in jvm.children() for task in daemon.children()]
+def _tasks(driver: subprocess.Popen[bytes]) -> tuple[psutil.Process | None, list[psutil.Process]]:
+    """The JVM, and the processes that its daemon of Python has forked for tasks."""
+    found: list[psutil.Process] = []
+    for each in psutil.Process(driver.pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if "txlog.pipeline.batch.daemon" in each.cmdline():
+                found.append(each)
+    above = {each.pid: each.parent() for each in found}
+    tasks = [each for each in found if above[each.pid] in found]
+    return next((above[each.pid] for each in found if each not in tasks), None), tasks
 
 
 def test_the_application_gives_a_batch_to_who_is_far_behind(site: Site) -> None:
