@@ -12,7 +12,7 @@ from engines import MARKED
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER as OXIGRAPH
 from oxigraph_process import OxigraphProcess
-from store_process import StoreProcess, swift_folder
+from server_process import StoreProcess, swift_folder
 
 from txlog.apply import State, apply_up_to
 from txlog.sparql import sums_query

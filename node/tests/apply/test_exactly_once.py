@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from engines import ALL, LOCKING, SERIAL
 from log_in_memory import COUNT, LossyTransport, ManualClock, MemoryLog
-from store_process import StoreProcess, swift_folder
+from server_process import StoreProcess, swift_folder
 
 from txlog.apply import Held, Outcome, State, apply_up_to
 from txlog.workers import OxigraphAdapter

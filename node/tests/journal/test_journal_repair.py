@@ -311,7 +311,7 @@ def test_a_view_in_which_something_waited_with_a_stamp_that_nothing_proves_is_st
     sent = msgspec.structs.replace(run, items=[*run.items[:3], *later(run).items[3:]])
     found = mended(files, sent)
     assert (found.promised, found.accepted_number) == (STOPPED, (1, 1, "a"))
-    assert found.queued[0].stamps == [item.stamp for item in sent.items[3:]]
+    assert list(found.queued[0].stamps) == [item.stamp for item in sent.items[3:]]
     kinds = [record.kind for record in records_of(files)]
     assert kinds.index(fmt.PROMISED) < len(kinds) - 1 - kinds[::-1].index(fmt.HELD)
 

@@ -8,7 +8,7 @@ import pytest
 from fuseki_process import FusekiProcess
 from oxigraph_process import OxigraphProcess
 from rdf4j_process import Rdf4jProcess
-from store_process import StoreProcess
+from server_process import StoreProcess
 
 _JAVA: Final[tuple[type[StoreProcess], ...]] = (FusekiProcess, Rdf4jProcess)
 

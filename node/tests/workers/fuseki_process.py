@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store_process import SWIFT, StoreProcess
+from server_process import SWIFT, StoreProcess
 
 from txlog.local.fuseki import DATASET, find_fuseki, fuseki_command
 from txlog.local.java import find_java_home

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from store_process import StoreProcess
+from server_process import StoreProcess
 
 from txlog.workers import OxigraphAdapter
 from txlog.workers.base import MarkerPosition, WorkerResponse

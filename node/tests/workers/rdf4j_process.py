@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from store_process import SWIFT, StoreProcess
+from server_process import SWIFT, StoreProcess
 
 from txlog.local.java import find_java_home
 from txlog.local.rdf4j import PATH, SAIL, find_rdf4j, prepare_rdf4j, rdf4j_command

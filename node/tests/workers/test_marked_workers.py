@@ -10,7 +10,7 @@ import pytest
 from engines import MARKED
 from fuseki_process import FusekiProcess
 from rdf4j_process import ADAPTER, Rdf4jProcess
-from store_process import StoreProcess, swift_folder
+from server_process import StoreProcess, swift_folder
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.workers.base import NOTHING, Loading, Lock, MarkerPosition, Operation, Verdict, WorkerRequest, WorkerResponse
