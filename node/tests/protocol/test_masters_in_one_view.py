@@ -7,6 +7,7 @@ from core_cluster import Cluster
 
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import Fatal
+from txlog.runtime.executor import Released
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Post
 
@@ -211,6 +212,33 @@ def test_what_is_stable_is_not_pushed_again_after_a_restart() -> None:
     cluster.run(1000)
     assert pushed == [1, 1]
     assert_good(cluster, 11)
+
+
+def test_what_waits_for_a_dead_master_is_not_pushed_to_it_again_and_again() -> None:
+    """However long the queue is, it costs the living nothing until the dead one speaks; then it gets all of it."""
+    cluster = Cluster(frame_items_max=4).founded()
+    cluster.run(300)
+    round_ms = cluster.core("c").settings.round_timeout_ms
+    cluster.crash("c")
+    executor, pushed = cluster.executors["a"], [0]
+    release = executor.release
+
+    def watched() -> Released:
+        released = release()
+        for peer, data in released.messages:
+            message = wire.decode(peer, data)
+            if peer == "c" and isinstance(message, Post):
+                pushed[0] += sum(len(run.items) for run in message.runs)
+        return released
+
+    executor.release = watched  # type: ignore[method-assign]
+    cluster.submit("a", *[f"w{n}" for n in range(40)])
+    cluster.run(20 * round_ms)
+    assert 0 < pushed[0] <= 80, "once, and what came before it was known to be dead"
+    executor.release = release  # type: ignore[method-assign]
+    cluster.start("c")
+    cluster.run(10 * round_ms)
+    assert_good(cluster, 40)
 
 
 # Lost links (rule 22)

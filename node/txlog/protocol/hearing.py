@@ -18,6 +18,7 @@ class Hearing(Adding):
         agreement = self.agreement
         assert agreement is not None
         sender = self._peer(peer, post.claim)
+        sender.unheard = False
         self._note_heard(sender, post.claim)
         if post.your_start == self.start:  # else it may let this master go for an earlier process, and not know of this
             self.views.heard_working(sender.origin, post.claim.start)

@@ -29,7 +29,8 @@ class Peer:
 
     ``claim`` is the newest taken from it, direct or relayed. ``usable_counter`` obeys rule 10 and never falls in
     one start of this process. ``pushed`` ≥ what it holds of ours, unless something was lost on the way. ``owed``: the
-    number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else 0."""
+    number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else 0. ``unheard``: it
+    has not answered in time and said nothing itself since; transactions are not pushed again before it does."""
 
     def __init__(self, slot: int, member: Member) -> None:
         self.slot = slot
@@ -47,6 +48,7 @@ class Peer:
         self.sent_version = -1
         self.told_log = 0
         self.owed = 0
+        self.unheard = False
 
     def held(self, slot: int) -> int:
         return self.claim.held[slot] if self.claim else 0
@@ -100,6 +102,7 @@ class Peer:
         if self.in_flight and self.in_flight[0].sent_ms < sent_before_ms:
             self.in_flight.clear()
             self.pushed = min(self.pushed, self.held_of_mine)
+            self.unheard = True
 
     held_of_mine = 0
     """The last of this master's own seqs that the peer is known to hold."""

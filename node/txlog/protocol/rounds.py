@@ -12,7 +12,8 @@ A post is due to a peer
 A post also answers all that its receiver has asked since the last one, and one that brings transactions asks. While an
 answer is awaited, the next post to that peer waits ``PACE_MS``, so that on a fast link batches form by themselves, and
 on a slow one the link is filled rather than used once in a round trip. To a peer whose disk is full nothing is pushed
-until it says that it has room again.
+until it says that it has room again, and to one that let its time go by without an answer until it says anything: all
+that waits, read and encoded again and again for a dead master, costs the living ones more the longer the queue is.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Rounds:
             self._own_synced = agreement.own_synced
             self._own_log_index = agreement.stable
             self._own_synced_ms = self.now_ms
-        if not peer.full and max(peer.pushed, peer.held_of_mine) < agreement.own.held:
+        if not (peer.full or peer.unheard) and max(peer.pushed, peer.held_of_mine) < agreement.own.held:
             return self.now_ms
         return self._own_synced_ms + TELL_MS if peer.told_log < self._own_log_index else _NEVER
 
@@ -108,7 +109,7 @@ class Rounds:
         """Own transactions to put in front of a post: from the first not yet pushed, as many as fit a frame."""
         own = agreement.own
         first = max(peer.pushed, peer.held_of_mine) + 1
-        if peer.full or first > own.held:
+        if peer.full or peer.unheard or first > own.held:
             return None
         last = min(own.held, first + self.settings.frame_items_max - 1)
         if first > own.in_log:
