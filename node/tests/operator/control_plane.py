@@ -58,7 +58,7 @@ class ControlPlane:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.admin = secrets.token_hex(16)
-        self._bin = programs()
+        self.programs = self._bin = programs()
         self._running: list[subprocess.Popen[bytes]] = []
         self._etcd, self._etcd_peers, self._api, self._kcm = free_ports(4)
         self.server = f"https://127.0.0.1:{self._api}"

@@ -43,6 +43,27 @@ def plain(shown: dict[str, str]) -> bytes:
     return f"{head}Content-Length: {len(QUAD)}\r\n\r\n".encode() + QUAD
 
 
+def beside(shown: dict[str, str]) -> dict[str, str]:
+    """As who comes through a proxy that keeps the other header shows it."""
+    return {"TxLog-Authorization": shown["Authorization"]}
+
+
+async def test_who_comes_through_a_proxy_that_keeps_authorization_shows_it_beside(cluster: Cluster) -> None:
+    for shown, expected in (
+        (beside(bearer("writer")), 204),
+        (beside(basic("writer", PASSWORDS["writer"])), 204),
+        (beside(bearer("reader")), 403),
+        ({"TxLog-Authorization": "Bearer wrong"}, 401),
+        # One that is sent counts alone: what stands beside it lends nobody another role.
+        ({**bearer("reader"), **beside(bearer("admin"))}, 403),
+        ({"Authorization": "Bearer wrong", **beside(bearer("admin"))}, 401),
+    ):
+        status, _ = await raw(cluster, plain(shown))
+        assert status == expected, shown
+    status, _ = await raw(cluster, b"GET /nowhere HTTP/1.1\r\nHost: x\r\nTxLog-Authorization: Bearer wrong\r\n\r\n")
+    assert status == 401
+
+
 class Client:
     """One kept connection of plain writes."""
 

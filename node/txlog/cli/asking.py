@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ import typer
 from txlog.cli.differing import say_differing
 from txlog.cli.output import (
     DEFAULT_STATE,
+    Cluster,
     JsonOption,
     MasterOption,
     StateOption,
@@ -44,9 +44,12 @@ def add_to(app: typer.Typer) -> None:
 
 def peers(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
     """How the masters see each other: the peers of the first that answers, and who hears whom, asked of all."""
-    masters = find_cluster(state, master).masters
-    found = first_answer(masters, MasterClient.peers)
-    rows = _hears(masters)
+    show_peers(find_cluster(state, master), json)
+
+
+def show_peers(cluster: Cluster, json: bool) -> None:
+    found = first_answer(cluster.masters, MasterClient.peers, cluster.open)
+    rows = _hears(cluster)
     wrong = findings(rows)
     if json:
         hears = {node: sorted(row) if row is not None else None for node, row in rows.items()}
@@ -90,12 +93,12 @@ def _heard(node: str, other: str, row: frozenset[str] | None) -> str:
     return "?" if row is None else "yes" if other in row else "NO"
 
 
-def _hears(masters: Sequence[str]) -> dict[str, frozenset[str] | None]:
+def _hears(cluster: Cluster) -> dict[str, frozenset[str] | None]:
     """Each master's own row, from itself where it answers here, else from whoever knows it: a mute master tells nobody
     but us."""
     rows: dict[str, frozenset[str] | None] = {}
-    for url in masters:
-        with MasterClient(url, timeout_s=5.0) as client:
+    for url in cluster.masters:
+        with cluster.open(url, 5.0) as client:
             try:
                 own, told = client.status().node, client.hears()
             except TxLogError:

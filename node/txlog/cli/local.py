@@ -20,6 +20,7 @@ from rich.text import Text
 from txlog.cli.differing import say_differing
 from txlog.cli.output import (
     DEFAULT_STATE,
+    Cluster,
     JsonOption,
     MasterOption,
     StateOption,
@@ -166,9 +167,12 @@ def down(
 
 def status(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
     """How processes, masters and workers are."""
-    cluster = find_cluster(state, master)
+    show_status(find_cluster(state, master), json)
+
+
+def show_status(cluster: Cluster, json: bool) -> None:
     supervisor = Control(cluster.state).status() if cluster.state else None
-    seen = [(url, *_status_of(url)) for url in cluster.masters]
+    seen = [(url, *_status_of(cluster, url)) for url in cluster.masters]
     if json:
         masters = [{"url": url, "status": found, "error": why} for url, found, why in seen]
         show_json({"supervisor": supervisor, "masters": masters})
@@ -228,8 +232,8 @@ def _workers_text(found: Status) -> str:
     return ", ".join(f"{w.name} {w.position.index if w.position else 0} {w.state}" for w in found.workers)
 
 
-def _status_of(url: str) -> tuple[Status | None, str]:
-    with MasterClient(url, timeout_s=5.0) as client:
+def _status_of(cluster: Cluster, url: str) -> tuple[Status | None, str]:
+    with cluster.open(url, 5.0) as client:
         try:
             return client.status(), ""
         except MasterUnreachable as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -70,8 +71,13 @@ def _root(
 
 def main() -> None:
     """Never a stack trace for what went wrong outside of TxLog."""
+    spoken(app)
+
+
+def spoken(command: Callable[[], object]) -> None:
+    """Its errors as one sentence and an exit code."""
     try:
-        app()
+        command()
     except TxLogError as error:
         err.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)

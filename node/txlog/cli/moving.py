@@ -21,6 +21,7 @@ from txlog.cli import loading
 from txlog.cli.loading import Loader
 from txlog.cli.output import (
     DEFAULT_STATE,
+    Cluster,
     JsonOption,
     MasterOption,
     StateOption,
@@ -32,8 +33,9 @@ from txlog.cli.output import (
     show_table,
 )
 from txlog.cli.reading import open_source
-from txlog.cli.verifying import Held, verify
+from txlog.cli.verifying import Held, Reaching, verify
 from txlog.model.durability import Durability
+from txlog.workers.transport import HttpTransport
 
 
 def add_to(app: typer.Typer) -> None:
@@ -105,12 +107,22 @@ def run_verify(
     json: JsonOption = False,
 ) -> None:
     """Compare the contents of all workers at one position, while writes go on. Exit code 1 when they differ."""
-    cluster = find_cluster(state, master)
+    show_verdict(find_cluster(state, master), wait, json)
+
+
+def show_verdict(cluster: Cluster, wait: float, json: bool, reach: Reaching = HttpTransport) -> None:
+    """``reach``: how a worker is read."""
     quiet = json or not err.is_terminal
     with err.status("asking") as status:
         if quiet:
             status.stop()
-        verdict = verify(dict(cluster.data_centers), wait, lambda said: None if quiet else status.update(said))
+        verdict = verify(
+            dict(cluster.data_centers),
+            wait,
+            lambda said: None if quiet else status.update(said),
+            opened=cluster.open,
+            reach=reach,
+        )
     if json:
         show_json({"index": verdict.index, "equal": verdict.equal, "workers": [_json(w) for w in verdict.workers]})
     else:

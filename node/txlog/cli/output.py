@@ -34,14 +34,21 @@ MasterOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="for machines")]
 DEFAULT_STATE = DEFAULT_FOLDER
+ANSWER_S = 10.0
+
+
+Opening = Callable[[str, float], MasterClient]
+"""From a URL and the seconds that an answer may take."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The masters' URLs by data centre; ``state`` is None when they were given by hand."""
+    """The masters' URLs by data centre; ``state`` is None when they were given by hand. ``open``: how one is spoken
+    with."""
 
     data_centers: dict[str, list[str]]
     state: StateFolder | None
+    open: Opening = MasterClient
 
     @property
     def masters(self) -> list[str]:
@@ -76,11 +83,11 @@ def speak_for(folder: StateFolder) -> None:
         os.environ.setdefault(CA_FILE, str(folder.trusted_file))
 
 
-def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T]) -> T:
+def first_answer(urls: Sequence[str], ask: Callable[[MasterClient], T], opened: Opening = MasterClient) -> T:
     """Of the first master that answers; its refusal is an answer."""
     last: TxLogError | None = None
     for url in urls:
-        with MasterClient(url) as client:
+        with opened(url, ANSWER_S) as client:
             try:
                 return ask(client)
             except Unavailable as error:

@@ -10,6 +10,7 @@ import typer
 
 from txlog.cli.output import (
     DEFAULT_STATE,
+    Cluster,
     JsonOption,
     MasterOption,
     StateOption,
@@ -43,10 +44,13 @@ def add_to(app: typer.Typer) -> None:
 def split_report(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
     """Who was apart, when, with how many transactions; what was moved, which workers went back, which named graphs are
     not what clients had been shown, how long it took."""
-    cluster = find_cluster(state, master)
+    show_splits(find_cluster(state, master), json)
+
+
+def show_splits(cluster: Cluster, json: bool) -> None:
     seen, missing = [], []
     for url in cluster.masters:
-        with MasterClient(url, timeout_s=5.0) as client:
+        with cluster.open(url, 5.0) as client:
             try:
                 seen.append(client.splits())
             except TxLogError as error:

@@ -23,6 +23,10 @@ from txlog.workers.digest import statements
 from txlog.workers.transport import HttpTransport
 
 POLL_S: Final = 0.05
+ANSWER_S: Final = 10.0
+WORKER_S: Final = 30.0
+Reaching = Callable[[str, float], HttpTransport]
+"""From a worker's URL, as the masters tell it, and the seconds that it may take for each wait."""
 SNAPSHOT_S: Final = 600.0
 
 
@@ -40,6 +44,7 @@ class Held:
     data_center: str
     worker: Worker
     masters: list[MasterClient]
+    reach: Reaching
     digest: Digest | None = None
     position: MarkerPosition | None = None
     differs: list[str] = field(default_factory=list)
@@ -55,16 +60,22 @@ class Verdict:
 
 
 def verify(
-    data_centers: dict[str, Sequence[str]], deadline_s: float = 60.0, told: Callable[[str], None] = lambda _: None
+    data_centers: dict[str, Sequence[str]],
+    deadline_s: float = 60.0,
+    told: Callable[[str], None] = lambda _: None,
+    *,
+    opened: Callable[[str, float], MasterClient] = MasterClient,
+    reach: Reaching = HttpTransport,
 ) -> Verdict:
-    """``data_centers``: name to the URLs of its masters. ``told`` hears what is going on.
+    """``data_centers``: name to the URLs of its masters. ``told`` hears what is going on. ``opened`` and ``reach``: how
+    masters and workers are spoken with.
 
     :class:`NotHeld`, a master's or worker's own error, or :class:`Refused` when there is nothing to compare."""
     with ExitStack() as closing:
         masters = {
-            name: [closing.enter_context(MasterClient(url)) for url in urls] for name, urls in data_centers.items()
+            name: [closing.enter_context(opened(url, ANSWER_S)) for url in urls] for name, urls in data_centers.items()
         }
-        held = [Held(name, worker, group) for name, group in masters.items() for worker in _workers(name, group)]
+        held = [Held(name, worker, group, reach) for name, group in masters.items() for worker in _workers(name, group)]
         if not held:
             raise Refused("the masters know no worker; see txlog worker list")
         try:
@@ -123,7 +134,7 @@ def _hold_all(
 def _position(each: Held) -> MarkerPosition | None:
     """What the worker says of itself; the masters' knowledge of it may be older."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
-    with HttpTransport(each.worker.url) as transport:
+    with each.reach(each.worker.url, WORKER_S) as transport:
         markers = adapter.system_in(transport.send(adapter.read_system())).markers
     return markers[0] if len(markers) == 1 else None
 
@@ -149,7 +160,7 @@ def _wait(held: list[Held], index: int, until: float) -> int:
 def _open(each: Held, index: int, until: float, closing: ExitStack) -> Iterator[bytes]:
     """A snapshot taken while the worker stood at ``index``; lifts its hold."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
-    transport = closing.enter_context(HttpTransport(each.worker.url, SNAPSHOT_S))
+    transport = closing.enter_context(each.reach(each.worker.url, SNAPSHOT_S))
     chunks = closing.enter_context(statements(adapter, transport))
     after = _position(each)
     if after is None or each.position is None or after.position.index != index:

@@ -28,8 +28,13 @@ class Credentials:
     @classmethod
     def of_token(cls, token: str) -> Self:
         """That one, from no file. ``ValueError`` for what no header can carry."""
+        return cls.of_headers(_bearer(token))
+
+    @classmethod
+    def of_headers(cls, headers: Mapping[str, str]) -> Self:
+        """These with each request."""
         found = cls(None)
-        found._headers = _bearer(token)
+        found._headers = headers
         return found
 
     @classmethod

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from txlog.model.errors import TxLogError
 from txlog.operator.build.common import MANAGER, Object
@@ -98,19 +99,28 @@ class Place:
     def of_kubeconfig(cls, file: Path) -> Place:
         try:
             told = YAML(typ="safe").load(file.read_text())
+        except (OSError, ValueError, YAMLError) as wrong:
+            raise ApiError(0, f"{file} is no kubeconfig that the operator can use: {wrong!r}") from None
+        return cls.of_told(told, str(file))
+
+    @classmethod
+    def of_told(cls, told: Any, where: str) -> Place:
+        """What a kubeconfig says, for its current context. :class:`ApiError` names ``where`` it is from."""
+        try:
             context = _named(told, "context", told["current-context"])
             cluster = _named(told, "cluster", context["cluster"])
             user = _named(told, "user", context["user"])
             return cls(
                 cluster["server"].rstrip("/"),
                 token=user.get("token"),
+                token_file=Path(user["tokenFile"]) if "tokenFile" in user and "token" not in user else None,
                 authority=_data(cluster, "certificate-authority"),
                 insecure=bool(cluster.get("insecure-skip-tls-verify", False)),
                 certificate=_data(user, "client-certificate"),
                 key=_data(user, "client-key"),
             )
         except (OSError, KeyError, TypeError, ValueError, StopIteration) as wrong:
-            raise ApiError(0, f"{file} is no kubeconfig that the operator can use: {wrong!r}") from None
+            raise ApiError(0, f"{where} is no kubeconfig that TxLog can use: {wrong!r}") from None
 
     def read_token(self) -> str | None:
         """As it is now: a pod's is written anew from time to time."""

@@ -12,7 +12,15 @@ from txlog.operator.build.common import Object
 
 
 def read(found: Object) -> tuple[TxLogCluster | None, list[str]]:
-    """The resource as the models read it, and what is wrong with it: field and reason, a line each."""
+    """The resource as the models read it, and what is wrong with it, or does not act yet: field and reason, a line
+    each."""
+    cluster, problems = parsed(found)
+    problems = refusals(cluster) if cluster is not None else problems
+    return (None if problems else cluster), problems
+
+
+def parsed(found: Object) -> tuple[TxLogCluster | None, list[str]]:
+    """As :func:`read`, also with what does not act."""
     meta = found["metadata"]
     plain = {
         "apiVersion": found.get("apiVersion", "txlog.io/v1alpha1"),
@@ -21,11 +29,9 @@ def read(found: Object) -> tuple[TxLogCluster | None, list[str]]:
         "spec": found.get("spec", {}),
     }
     try:
-        cluster = TxLogCluster.model_validate(plain)
+        return TxLogCluster.model_validate(plain), []
     except ValidationError as wrong:
         return None, [_said(dict(error)) for error in wrong.errors()]
-    problems = refusals(cluster)
-    return (None if problems else cluster), problems
 
 
 def refusals(cluster: TxLogCluster) -> list[str]:

@@ -220,7 +220,7 @@ class Door:
                 return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
             allowed += handlers
         if self._guard is not None:  # what is here and what is not, strangers need not know
-            await self._guard.admit(request.headers.get("Authorization"), Role.READER)
+            await self._guard.admit(_shown_by(request), Role.READER)
         if allowed:
             answer = text_answer(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
             answer.headers["Allow"] = ", ".join(sorted(allowed))
@@ -235,6 +235,13 @@ def _check_own(request: Request) -> None:
         raise Forbidden("a page of another web site made a browser send this; nothing of it was carried out")
 
 
+def _shown_by(request: Request) -> str | None:
+    """``Authorization``, or, of who comes through a proxy that keeps that one for itself (Kubernetes' API server), the
+    same in a header of ours."""
+    shown = request.headers.get("Authorization")
+    return shown if shown is not None else request.headers.get("TxLog-Authorization")
+
+
 def _behind(guard: Guard | None, route: Route) -> Handler:
     """The route's handler, behind the guard where it needs one."""
     role, handler = needed(route.method, route.path), route.handler
@@ -242,7 +249,7 @@ def _behind(guard: Guard | None, route: Route) -> Handler:
         return handler
 
     async def admitted(request: Request, names: Mapping[str, str]) -> Response:
-        await guard.admit(request.headers.get("Authorization"), role)
+        await guard.admit(_shown_by(request), role)
         return await handler(request, names)
 
     return admitted

@@ -6,7 +6,7 @@ import http.client
 import select
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from txlog.workers.base import Fate, StreamedResponse, Unreachable, WorkerReques
 
 CHUNK = 1 << 20
 """Bytes asked of a streamed answer at a time."""
+_NO_HEADERS: Mapping[str, str] = {}
 _TRANSIENT = {502, 503, 504}
 _KEEPALIVE = [
     (getattr(socket, name), value)
@@ -26,11 +27,14 @@ _KEEPALIVE = [
 class _Sender:
     """One connection and what happened to the request on it."""
 
-    def __init__(self, url: str, timeout_s: float, connect_s: float, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, url: str, timeout_s: float, connect_s: float, tls: ssl.SSLContext | None, headers: Mapping[str, str]
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"not the URL of a worker: {url!r}; it looks like http://host:7878")
         self.url = url
+        self.headers = headers
         self.base = parts.path.rstrip("/")
         self.host = parts.netloc.rpartition("@")[2]
         self.timeout_s = timeout_s
@@ -43,7 +47,7 @@ class _Sender:
 
     def answer(self, request: WorkerRequest) -> http.client.HTTPResponse:
         head = [f"{request.method} {self.base}{request.path} HTTP/1.1", f"Host: {self.host}"]
-        head += [f"{name}: {value}" for name, value in request.headers.items()]
+        head += [f"{name}: {value}" for name, value in {**self.headers, **request.headers}.items()]
         head.append(f"Content-Length: {len(request.body)}")
         assert not any("\r" in line or "\n" in line for line in head), head
         sock = self._connect()
@@ -114,12 +118,18 @@ def _readable(sock: socket.socket) -> bool:
 
 class HttpTransport:
     """One worker by its URL. ``timeout_s`` bounds each wait for bytes (not the whole answer), ``connect_s`` the
-    connecting. One thread at a time."""
+    connecting. ``headers``: with each request, for what stands in between. One thread at a time."""
 
     def __init__(
-        self, url: str, timeout_s: float = 30.0, *, connect_s: float = 2.0, tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        timeout_s: float = 30.0,
+        *,
+        connect_s: float = 2.0,
+        tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
-        self._arguments = (url, timeout_s, connect_s, tls)
+        self._arguments = (url, timeout_s, connect_s, tls, headers)
         self._sender = _Sender(*self._arguments)
 
     @property

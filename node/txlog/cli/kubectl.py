@@ -1,0 +1,346 @@
+"""``kubectl txlog status|peers|split-report|verify``: what ``txlog`` asks, asked through Kubernetes' API server.
+
+Nothing but the API server must be reached: each master, and each store for ``verify``, is asked through the proxy of
+its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token is read from
+their Secret, or comes from ``TXLOG_TOKEN_FILE``. Exit codes as those of ``txlog``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlsplit
+
+import typer
+
+from txlog.cli.asking import show_peers
+from txlog.cli.local import show_status
+from txlog.cli.main import spoken
+from txlog.cli.moving import show_verdict
+from txlog.cli.output import Cluster, JsonOption
+from txlog.cli.splits import show_splits
+from txlog.client import MasterClient
+from txlog.client.credentials import TOKEN_FILE, Credentials
+from txlog.config.cluster import TxLogCluster
+from txlog.model.errors import BadInput, Forbidden, NotFound, Unavailable
+from txlog.operator.build import Object
+from txlog.operator.build.common import MASTER_PORT, OWN_TOKEN_KEY, scheme, selector
+from txlog.operator.build.masters import COMPONENT
+from txlog.operator.kube import ApiError, Kube, Place
+from txlog.operator.refusing import parsed
+from txlog.operator.securing import Secret, read_secrets
+from txlog.workers.transport import HttpTransport
+
+KUBECTL_S: Final = 30.0
+PLUGIN_S: Final = 120.0
+"""It may ask somebody for a password."""
+OWN_HEADER: Final = "TxLog-Authorization"
+"""``Authorization`` is for the API server, which does not pass it on."""
+RIGHTS: Final = (
+    "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy"
+    " (verify: create, update and delete, too)"
+)
+
+app = typer.Typer(
+    name="kubectl txlog",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Ask the masters of a TxLogCluster, through the API server.",
+)
+NameArgument = Annotated[str | None, typer.Argument(help="of the TxLogCluster; the only one unless given")]
+NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="default: the context's")]
+ContextOption = Annotated[
+    list[str] | None,
+    typer.Option("--context", help="of the kubeconfig; several times: one for each data centre. Default: the current"),
+]
+ConfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="default: as kubectl finds it")]
+
+
+@app.command()
+def status(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """How masters and workers are."""
+    show_status(reached(find_sites(name, namespace, context, kubeconfig)), json)
+
+
+@app.command()
+def peers(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """How the masters see each other."""
+    show_peers(reached(find_sites(name, namespace, context, kubeconfig)), json)
+
+
+@app.command("split-report")
+def split_report(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """What splits there were, as the masters that are reached saw them."""
+    show_splits(reached(find_sites(name, namespace, context, kubeconfig)), json)
+
+
+@app.command()
+def verify(
+    name: NameArgument = None,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: ConfigOption = None,
+    wait: Annotated[float, typer.Option(min=0, help="seconds until every worker must stand at the index")] = 60.0,
+    json: JsonOption = False,
+) -> None:
+    """Compare the contents of all workers at one position, while writes go on. Exit code 1 when they differ."""
+    sites = find_sites(name, namespace, context, kubeconfig)
+    show_verdict(reached(sites), wait, json, partial(_reach, sites))
+
+
+# -- where they are
+
+
+@dataclass(frozen=True)
+class Site:
+    """A data centre behind its API server. ``own``: what its masters are shown; ``urls``: of
+    their pods' proxies."""
+
+    place: Place
+    namespace: str
+    cluster: TxLogCluster
+    own: str | None
+    urls: Sequence[str]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """For the API server; ours beside it."""
+        token = self.place.read_token()
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        return shown | ({OWN_HEADER: f"Bearer {self.own}"} if self.own is not None else {})
+
+    def holds(self, url: str) -> bool:
+        return url in self.urls
+
+
+def find_sites(
+    name: str | None, namespace: str | None, contexts: Sequence[str] | None, kubeconfig: Path | None
+) -> list[Site]:
+    """One for each context. :class:`BadInput` for a kubeconfig or a name that leads nowhere, :class:`Forbidden` without
+    the rights, :class:`NotFound`, and :class:`~txlog.operator.kube.ApiError` when an API server is not reached."""
+    sites = []
+    chosen_contexts: Sequence[str | None] = contexts or [None]
+    for context in chosen_contexts:
+        told = read_config(context, kubeconfig)
+        chosen = namespace or _namespace_of(told)
+        sites.append(asyncio.run(_look(Place.of_told(told, "the kubeconfig"), chosen, name)))
+    centres = [site.cluster.data_center for site in sites]
+    twice = next((centre for centre in centres if centres.count(centre) > 1), None)
+    if twice is not None:
+        raise BadInput(f"--context: two of them lead to the data centre {twice}; expected another one each")
+    return sites
+
+
+def reached(sites: Sequence[Site]) -> Cluster:
+    def opened(url: str, timeout_s: float) -> MasterClient:
+        site = next(site for site in sites if site.holds(url))
+        tls = site.place.tls() if url.startswith("https:") else None
+        return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.of_headers(site.headers))
+
+    return Cluster({site.cluster.data_center: list(site.urls) for site in sites}, None, opened)
+
+
+def _reach(sites: Sequence[Site], url: str, timeout_s: float) -> HttpTransport:
+    """A store by the URL that its masters know: ``http://POD.SERVICE.NAMESPACE.svc:PORT``."""
+    parts = urlsplit(url)
+    pod, _, rest = (parts.hostname or "").partition(".")
+    service, _, where = rest.partition(".")
+    for site in sites:
+        if service and where == f"{site.namespace}.svc" and site.cluster.spec.workers.external is None:
+            through = _proxy(site.place, site.namespace, "", pod, parts.port or 80) + parts.path
+            tls = site.place.tls() if through.startswith("https:") else None
+            return HttpTransport(through, timeout_s, connect_s=5.0, tls=tls, headers=_without_own(site.headers))
+    raise BadInput(
+        f"the worker at {url} is in no pod behind these contexts; from where it is reached: txlog verify --master URL"
+    )
+
+
+def _without_own(headers: Mapping[str, str]) -> dict[str, str]:
+    """Stores ask nobody who they are, and are told nothing."""
+    return {name: value for name, value in headers.items() if name != OWN_HEADER}
+
+
+def _proxy(place: Place, namespace: str, how: str, pod: str, port: int) -> str:
+    return f"{place.server}/api/v1/namespaces/{quote(namespace)}/pods/{how}{quote(pod)}:{port}/proxy"
+
+
+async def _look(place: Place, namespace: str, name: str | None) -> Site:
+    kube = Kube(place)
+    try:
+        found = await _cluster(kube, namespace, name)
+        cluster, problems = parsed(found)
+        if cluster is None:
+            raise BadInput(f"the TxLogCluster {found['metadata']['name']} is not valid: {'; '.join(problems)}")
+        pods = await kube.list("Pod", namespace, selector(cluster, COMPONENT))
+        own = await _own_token(kube, cluster)
+    except ApiError as error:
+        if error.code == 403:
+            raise Forbidden(f"{error}; {RIGHTS}") from None
+        if error.code == 401:
+            raise Forbidden(f"{error}: the API server does not take what the kubeconfig shows") from None
+        raise
+    finally:
+        await kube.close()
+    if not pods:
+        raise Unavailable(
+            "NoMaster", f"no pod of {cluster.metadata.name}'s masters is there; see kubectl -n {namespace} get txl"
+        )
+    how = "https:" if scheme(cluster) == "https" else ""
+    urls = [_proxy(place, namespace, how, each["metadata"]["name"], _port(each)) for each in sorted(pods, key=_index)]
+    return Site(place, namespace, cluster, own, urls)
+
+
+async def _cluster(kube: Kube, namespace: str, name: str | None) -> Object:
+    if name is not None:
+        found = await kube.get("TxLogCluster", namespace, name)
+        if found is None:
+            raise NotFound(f"there is no TxLogCluster {name} in the namespace {namespace}; see kubectl get txl -A")
+        return found
+    try:
+        listed = await kube.list("TxLogCluster", namespace)
+    except ApiError as error:
+        if error.code == 404:
+            raise NotFound(
+                "this Kubernetes cluster knows no TxLogCluster; its definitions come with the operator"
+            ) from None
+        raise
+    if len(listed) == 1:
+        return listed[0]
+    names = ", ".join(each["metadata"]["name"] for each in listed)
+    if names:
+        raise BadInput(f"which TxLogCluster of the namespace {namespace}? Name one of {names}")
+    raise NotFound(f"there is no TxLogCluster in the namespace {namespace}; see kubectl get txl -A, and -n")
+
+
+async def _own_token(kube: Kube, cluster: TxLogCluster) -> str | None:
+    """What masters that ask are shown: the environment's, else their own; None where they ask nobody."""
+    users = cluster.spec.security.users
+    if users is None:
+        return None
+    if os.environ.get(TOKEN_FILE):
+        return Credentials.of_environment().headers()["Authorization"].removeprefix("Bearer ")
+    only = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"security": _users_alone(cluster)})})
+    secret: Secret = (await read_secrets(kube, only))[users.secret_ref.name]
+    token = (secret.data or {}).get(OWN_TOKEN_KEY, b"").decode("ascii", "replace").strip()
+    if not token:
+        raise Forbidden(
+            f"{cluster.metadata.name} asks who comes: set {TOKEN_FILE} to the file of an admin's token, or be let read"
+            f" {OWN_TOKEN_KEY} of the Secret {users.secret_ref.name}"
+        )
+    return token
+
+
+def _users_alone(cluster: TxLogCluster) -> Any:
+    return cluster.spec.security.model_copy(update={"tls_secret_ref": None, "peer_tls_secret_ref": None})
+
+
+def _port(pod: Object) -> int:
+    ports = pod["spec"]["containers"][0].get("ports", [])
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == "http"), MASTER_PORT)
+
+
+def _index(pod: Object) -> int:
+    return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+# -- the kubeconfig
+
+
+def read_config(context: str | None, file: Path | None) -> dict[str, Any]:
+    """One context of what kubectl itself makes of its files, with what a plugin of credentials said.
+    :class:`BadInput` in kubectl's own words when there is none."""
+    if file is not None and not file.is_file():
+        raise BadInput(f"--kubeconfig {file}: there is no such file")
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise BadInput("kubectl is not in the PATH; this is a plugin of it, and asks it for the kubeconfig")
+    command = [kubectl, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
+    command += ["--context", context] if context is not None else []
+    command += ["--kubeconfig", str(file)] if file is not None else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_S)
+    if done.returncode:
+        raise BadInput(f"kubectl config view: {done.stderr.strip() or done.returncode}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    for each in told.get("clusters") or []:
+        for field in ("proxy-url", "tls-server-name"):
+            if each["cluster"].get(field):
+                raise BadInput(f"the kubeconfig has {field}, which kubectl txlog does not follow")
+    for each in told.get("users") or []:
+        each["user"] = _with_credentials(each.get("user") or {})
+    return told
+
+
+def _namespace_of(told: Mapping[str, Any]) -> str:
+    chosen: Mapping[str, Any] = next((each["context"] for each in told.get("contexts") or []), {})
+    return str(chosen.get("namespace") or "default")
+
+
+def _with_credentials(user: Mapping[str, Any]) -> dict[str, Any]:
+    """With those that a plugin tells (client.authentication.k8s.io)."""
+    if "auth-provider" in user:
+        raise BadInput("the kubeconfig has an auth-provider, which Kubernetes has given up; expected exec")
+    asked = user.get("exec")
+    if not asked:
+        return dict(user)
+    info = {"apiVersion": asked["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": sys.stdin.isatty()}}
+    named = {each["name"]: each["value"] for each in asked.get("env") or []}
+    environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    command = [asked["command"], *(asked.get("args") or [])]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, timeout=PLUGIN_S, check=True)
+        said = json.loads(done.stdout)["status"]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as wrong:
+        why = (
+            f"exit code {wrong.returncode}"
+            if isinstance(wrong, subprocess.CalledProcessError)
+            else type(wrong).__name__
+        )
+        raise BadInput(f"{asked['command']} of the kubeconfig told no credentials: {why}") from None
+    found = {"token": said.get("token")}
+    for field, key in (("client-certificate-data", "clientCertificateData"), ("client-key-data", "clientKeyData")):
+        if said.get(key):
+            found[field] = _coded(said[key])
+    return {key: value for key, value in found.items() if value}
+
+
+def _coded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+def main() -> None:
+    """Never a stack trace for what went wrong outside of TxLog."""
+    spoken(partial(app, prog_name="kubectl txlog"))
+
+
+if __name__ == "__main__":
+    main()
