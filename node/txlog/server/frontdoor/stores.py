@@ -98,7 +98,11 @@ class Stores:
         reads of clients."""
         if self._session is None:
             self._session = ClientSession(
-                connector=TCPConnector(limit=CONNECTIONS_MAX), auto_decompress=False, trust_env=False
+                connector=TCPConnector(limit=CONNECTIONS_MAX),
+                auto_decompress=False,
+                trust_env=False,
+                # RDF4J's server compresses for whoever says nothing else, and nobody here unpacks it.
+                headers={"Accept-Encoding": "identity"},
             )
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
