@@ -18,7 +18,7 @@ from txlog.workers.digest import Digest, digest_of_worker
 from txlog.workers.naming import marker_name
 from txlog.workers.transport import HttpTransport
 
-START_S: Final = 60.0
+START_S: Final = 180.0
 SWIFT: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """A Java's start is most of what these tests cost, and less with the quick compiler alone."""
 
