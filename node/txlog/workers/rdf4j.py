@@ -9,7 +9,7 @@
   graph, so updates are told to do so (:mod:`txlog.workers.scoping`); ``remove-graph-uri=null`` says it to DELETE DATA.
 - **Literals** are given in the form of all engines, and brought into it again on the way out: RDF4J keeps them as they
   are written.
-- Why so: docs/decisions/0015-how-an-rdf4j-is-guarded.md.
+- Why so: docs/decisions/0016-how-an-rdf4j-is-guarded.md.
 """
 
 from __future__ import annotations
