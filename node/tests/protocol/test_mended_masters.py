@@ -189,5 +189,7 @@ def test_what_nobody_has_as_it_stood_in_the_log_is_beyond_repair() -> None:
     mending = Mending(cluster, "d")
     for _ in range(3):
         mending.ask()
+    another = cluster.journals["b"].read("b", cluster.core("b").birth, 1, 1, 1000)
+    mending.repair.receive("a", wire.encode(Runs([another])), cluster.now("d"))  # late, to an earlier question
     with pytest.raises(Fatal, match=r"BeyondRepair.* no other master holds a seq 1 as it stood here"):
         mending.repair.receive("a", wire.encode(Runs([])), cluster.now("d"))

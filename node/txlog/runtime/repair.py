@@ -145,8 +145,8 @@ class Repair:
     def _on_runs(self, peer: str, message: Runs) -> None:
         wanted = self._unmended[0]
         missing = wanted.missing()
-        if missing is None:
-            return
+        if missing is None or (message.runs and not any(_has_first(run, missing) for run in message.runs)):
+            return  # an answer to an earlier question says nothing of this one
         fitting = [(run, self._journal.fitting(run)) for run in message.runs]
         if not any(count for _, count in fitting):
             self._denied.add(peer)
@@ -224,3 +224,8 @@ class Repair:
         if hashes:
             mended.added = Added(wanted.damage.log_from, wanted.order, hashes, 0)
         return mended
+
+
+def _has_first(run: Run, span: Span) -> bool:
+    """Whether the first transaction of the span is in the run."""
+    return run.origin == (span.node, span.birth) and run.first_seq <= span.first_seq <= run.last_seq
