@@ -78,6 +78,21 @@ def test_what_is_wrong_is_refused_all_the_same(text: str) -> None:
     assert isinstance(prepared(text), str)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PREFIX h: <http://h> INSERT DATA { h:a <urn:p> <urn:o> }",
+        "PREFIX h: <http://h:8> INSERT DATA { h:0 <urn:p> h:0a }",
+        "PREFIX h: <http://> INSERT DATA { h:a <urn:p> <urn:o> }",
+        "PREFIX x: <http://www.w3.org/2001/XMLSchema#> INSERT DATA { <urn:s> <urn:p> 'a'^^x:string }",
+        'PREFIX x: <http://www.w3.org/2001/XMLSchema#> INSERT DATA { <urn:s> <urn:p> "a"^^x:string }',
+    ],
+)
+def test_a_name_that_makes_another_kind_of_iri_is_the_parsers(text: str) -> None:
+    assert room._plain(text) is None
+    assert prepared(text) == slowly(text)
+
+
 def test_short_names_never_come_to_a_flood() -> None:
     long = "PREFIX ex: <http://example.org/" + "x" * 4000 + "> INSERT DATA {" + " ex:a ex:b ex:c ." * 100 + " }"
     assert room._plain(long) is None
