@@ -184,6 +184,7 @@ def _caught_up(folder: Path, masters: Masters, port: int, report: Report, name: 
         config = _config(folder, worker_at(port), masters.urls[:2])
         with MasterClient(masters.urls[0], 30.0) as master:
             end = master.status().stable.index
+        report.figure("spark_classes_kept", _classes_kept(folder))
         console.print(f"the batch, to {end:,} ...")
         command = [sys.executable, "-m", "txlog.pipeline.batch", "--config", str(config), "--worker", WORKER]
         command += ["--memory", DRIVER]
@@ -227,6 +228,14 @@ def _config(folder: Path, worker: dict[str, str], masters: list[str]) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     """With a Java, also where only the wheel's is."""
     return {**os.environ, "JAVA_HOME": str(find_java_home(folder / "java"))}
+
+
+def _classes_kept(folder: Path) -> bool:
+    """As after ``make classes``, which is done here, before the clock runs, where it was not. False: this Java cannot,
+    and the batch does without."""
+    command = [sys.executable, "-m", "txlog.pipeline.archive", "--if-missing"]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(folder))
+    return done.returncode == 0
 
 
 def spark_alone(folder: Path) -> tuple[float, float]:

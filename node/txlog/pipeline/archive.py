@@ -29,8 +29,8 @@ log = logging.getLogger("txlog.pipeline.archive")
 
 TASKS = 2
 MEMORY = "512m"
-EXIT_S = 120.0
-"""For the JVM to write the file when it ends."""
+EXIT_S = 600.0
+"""For the JVM to write the file when it ends: some seconds, minutes where others have the processor."""
 
 
 class NoArchive(Exception):
@@ -88,6 +88,7 @@ def main() -> int:
         action="store_true",
         help="make nothing: start Spark as a batch does and run a job with nothing to do; say `started` and `done`",
     )
+    parser.add_argument("--if-missing", action="store_true", help="make nothing where one is already")
     parser.add_argument("--memory", default=MEMORY, help="of Spark's driver")
     told = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -98,6 +99,8 @@ def main() -> int:
             print("started", flush=True)
             _first_job(context)
             print("done", flush=True)
+        return 0
+    if told.if_missing and ARCHIVE.exists():
         return 0
     try:
         made = make()
