@@ -366,7 +366,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CHANGES,
-                '    return departure.why == "lost" or departure.start >= heard_start\n',
+                '    return departure.why not in ("left", "down") or departure.start >= heard_start\n',
                 "    return True\n",
             ),
             Edit(STANDING, "        if heard > start:\n", "        if False:\n"),

@@ -8,6 +8,7 @@ import pytest
 from core_cluster import Cluster, update
 
 from txlog.model.errors import Conflict
+from txlog.model.ids import Origin
 from txlog.protocol.events import Accepted
 from txlog.protocol.greetings import known_to, who_now
 from txlog.wire.messages import Found, encode
@@ -439,6 +440,40 @@ def test_rule_23_a_backup_of_the_one_that_is_left_behind_is_none() -> None:
     assert views.number == before, "it went on without a backup"
     cluster.executors["c"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
     run_until_in_view(cluster, "b", "c")
+
+
+def back_up(cluster: Cluster, *nodes: str) -> None:
+    """A split backup of a worker of each of these stands."""
+    for node in nodes:
+        agreement = cluster.core(node).agreement
+        assert agreement is not None
+        cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+
+
+@pytest.mark.parametrize("majority", [False, True], ids=["Continue", "Majority"])
+def test_silent_members_are_let_go_by_masters_that_know_other_processes_of_them(majority: bool) -> None:
+    """c was heard anew by a alone before it fell silent, and d by b alone: nobody knows the latest process of both."""
+    stay = "abe" if majority else "ab"
+    cluster = Cluster(stay[:2] + "cd" + stay[2:], idle_interval_ms=100, max_peer_lag_ms=800, majority=majority)
+    cluster.founded()
+    for node, hearer in (("c", "a"), ("d", "b")):
+        cluster.cut = {(one, other) for one in "abcde" for other in "abcde" if {one, other} != {node, hearer}}
+        cluster.crash(node)
+        cluster.start(node)
+        cluster.run(15)  # it has asked, and not posted: nobody relays that
+        cluster.crash(node)
+    heard = {
+        node: [cluster.core(node).views.heard_start_of(Origin(*gone)) for gone in (("c", 3), ("d", 4))] for node in stay
+    }
+    assert (heard["a"], heard["b"]) == ([2, 1], [1, 2])
+    cluster.cut.clear()
+    cluster.run(600)
+    if not majority:
+        back_up(cluster, *stay)
+    run_until_in_view(cluster, *stay, within_ms=15_000)
+    cluster.submit("a", "x")
+    cluster.run(300)
+    assert cluster.marks["a"].synced == 1
 
 
 # Orders of the operator

@@ -344,7 +344,7 @@ def test_a_silent_one_may_go_when_nobody_hears_it() -> None:
     assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 1, "silent")])), Report)
 
 
-@pytest.mark.parametrize("why", ["down", "left", "silent"])
+@pytest.mark.parametrize("why", ["down", "left"])
 def test_refused_stale_proof_of_an_earlier_process(why: str) -> None:
     b = Lone()
     b.hear("c", start=2)
@@ -352,6 +352,17 @@ def test_refused_stale_proof_of_an_earlier_process(why: str) -> None:
     b.pass_ms(2)
     assert refused(b, propose([A, B], [Departure("c", 3, 1, why)])) == ("StaleProof", "c")
     assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 2, why)])), Report)
+
+
+@pytest.mark.parametrize("why", ["silent", "ordered"])
+def test_silence_is_of_whoever_bears_that_birth(why: str) -> None:
+    """b has heard a later process of c than a has; nobody hears c now. Only what is heard stands against it."""
+    b = Lone()
+    b.hear("c", start=2)
+    b.pass_ms(399)
+    assert refused(b, propose([A, B], [Departure("c", 3, 1, why)])) == ("HeardBothWays", "c")
+    b.pass_ms(2)
+    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 1, why)])), Report)
 
 
 def test_refused_no_majority() -> None:

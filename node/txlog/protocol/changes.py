@@ -86,7 +86,8 @@ def is_ordered(gone: list[Departure]) -> bool:
 
 
 def fits(departure: Departure, member: Member, heard_start: int) -> bool:
-    """Whether it is about this member, and about the latest process of it that was heard."""
+    """Whether it is about this member, and, where it is about a certain process (``left``, ``down``), about the latest
+    one that was heard. Silence and an order are of whoever bears that birth."""
     if Origin(departure.node, departure.birth) != member.origin:
         return False
-    return departure.why == "lost" or departure.start >= heard_start
+    return departure.why not in ("left", "down") or departure.start >= heard_start
