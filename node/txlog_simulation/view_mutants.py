@@ -360,6 +360,14 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         counts=HARM,
     ),
     Mutant(
+        "one-left-behind-before-vouches",
+        "27",
+        False,
+        (Edit(CHANGES, "            if latest.has(Origin(report.node, report.birth))\n", ""),),
+        test="node/tests/protocol/test_masters_change_views.py"
+        "::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
+    ),
+    Mutant(
         "stale-proof",
         "24",
         False,
@@ -373,8 +381,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             Edit(STANDING, "        if departure.start < start:\n", "        if False:\n"),
             Edit(
                 CHANGES,
-                'if (gone.why == "down" and start != gone.start) or',
-                'if (gone.why == "down" and start is None) or',
+                'and (gone.why == "lost" or start == gone.start)',
+                "and start",
             ),
         ),
         test="node/tests/protocol/test_view_changes.py::test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor",

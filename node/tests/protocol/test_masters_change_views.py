@@ -56,6 +56,14 @@ def assert_same_logs(cluster: Cluster, count: int) -> None:
         assert agreement.stable == count
 
 
+def back_up(cluster: Cluster, *nodes: str) -> None:
+    """A split backup of a worker of each of these stands."""
+    for node in nodes:
+        agreement = cluster.core(node).agreement
+        assert agreement is not None
+        cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+
+
 # Leaves
 
 
@@ -188,6 +196,66 @@ def test_rule_27_one_that_has_heard_this_process_is_vouched_for() -> None:
     cluster.crash("b")
     cluster.executors["a"].prove_down("b", cluster.journals["b"].birth, cluster.journals["b"].start)
     run_until_in_view(cluster, "a", within_ms=2500)
+
+
+def test_rule_27_one_word_is_enough_where_another_has_heard_an_earlier_process_only() -> None:
+    """The link between b and c is lost when c starts anew: a alone hears that process at work."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.cut = {("b", "c"), ("c", "b")}
+    cluster.crash("c")
+    cluster.start("c")
+    cluster.run(1500)
+    assert in_view(cluster, "a", "b", "c")
+    cluster.crash("c")
+    cluster.run(500)
+    cluster.executors["a"].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)
+    run_until_in_view(cluster, "a", "b", within_ms=2500)
+
+
+def test_rule_27_one_that_was_left_behind_before_vouches_for_nobody() -> None:
+    """a is left behind by b and c, c lets b go and works on, and ends. a, which never ended, has heard c at work: in a
+    view that c has left long ago."""
+    cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=800).founded()
+    cluster.run(300)
+    cluster.cut = {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
+    cluster.run(600)
+    back_up(cluster, "b", "c")
+    run_until_in_view(cluster, "b", "c", within_ms=5000)
+    cluster.run(300)
+    cluster.crash("b")
+    cluster.executors["c"].prove_down("b", cluster.journals["b"].birth, cluster.journals["b"].start)
+    run_until_in_view(cluster, "c", within_ms=2500)
+    cluster.submit("c", "x")
+    cluster.run(100)
+    cluster.crash("c")
+    cluster.cut.clear()
+    cluster.start("b")
+    cluster.run(1000)
+    for node in "ab":
+        cluster.executors[node].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)
+    cluster.run(4000)
+    assert cluster.core("b").views.promised > cluster.core("b").views.number, "it has tried"
+    assert not cluster.core("b").views.at_work, "nobody knows what c went on to"
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c", within_ms=60_000)
+    assert_same_logs(cluster, 1)
+
+
+def test_a_proof_that_nobody_can_vouch_for_holds_nobody_longer_than_silence() -> None:
+    """Less known of b is less: without the proof a would go on when the term is over and its backup stands."""
+    cluster = Cluster("ab", idle_interval_ms=100, max_peer_lag_ms=2000).founded()
+    cluster.crash("b")
+    cluster.crash("a")
+    cluster.start("a")
+    cluster.run(1500)
+    cluster.executors["a"].prove_down("b", cluster.journals["b"].birth, cluster.journals["b"].start)
+    cluster.run(5000)
+    assert not in_view(cluster, "a")
+    back_up(cluster, "a")
+    run_until_in_view(cluster, "a", within_ms=5000)
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert view.silent == ["b"]
 
 
 # Lost journals
@@ -440,14 +508,6 @@ def test_rule_23_a_backup_of_the_one_that_is_left_behind_is_none() -> None:
     assert views.number == before, "it went on without a backup"
     cluster.executors["c"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
     run_until_in_view(cluster, "b", "c")
-
-
-def back_up(cluster: Cluster, *nodes: str) -> None:
-    """A split backup of a worker of each of these stands."""
-    for node in nodes:
-        agreement = cluster.core(node).agreement
-        assert agreement is not None
-        cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
 
 
 @pytest.mark.parametrize("majority", [False, True], ids=["Continue", "Majority"])

@@ -70,14 +70,28 @@ class Change:
             self.progress_ms = mono_ms
 
     def unvouched(self) -> Departure | None:
-        """A member said to be down, or to have lost its state, that nobody who reports has heard at work in their view
-        since its own start: those who say so may have been let go by it before (rule 27)."""
-        heard = {(node, birth): start for r in self.reports.values() for node, birth, start in sorted(r.heard)}
-        for gone in self.gone:
-            start = heard.get((gone.node, gone.birth))
-            if (gone.why == "down" and start != gone.start) or (gone.why == "lost" and start is None):
-                return gone
-        return None
+        """A member said to be down, or to have lost its state, for which nobody who reports can vouch: those who say so
+        may have been let go by it before (rule 27)."""
+        claimed = (one for one in self.gone if one.why in ("down", "lost"))
+        return next((one for one in claimed if not self._is_vouched(one)), None)
+
+    def _is_vouched(self, gone: Departure) -> bool:
+        """Whether one of those who report has heard it at work since its own start, and is itself in the latest view
+        that is known here to have had it: one of an earlier view may have been let go by then, and a process that is
+        said to be down is that very one. Nobody has to, where a view has grown from that one without it."""
+        origin = Origin(gone.node, gone.birth)
+        views = [report.view for report in self.reports.values() if report.view is not None]
+        latest = max((view for view in views if view.has(origin)), key=lambda view: view.number, default=None)
+        if latest is None:
+            return False
+        if any(latest.number in view.history for view in views):
+            return True
+        return any(
+            Origin(node, birth) == origin and (gone.why == "lost" or start == gone.start)
+            for report in self.reports.values()
+            if latest.has(Origin(report.node, report.birth))
+            for node, birth, start in report.heard
+        )
 
 
 def is_ordered(gone: list[Departure]) -> bool:

@@ -111,7 +111,9 @@ class Views(Coordinating):
         elif found is not None and fits(found, member, self._starts.get(member.origin, 0)):
             tried_ms = self._unvouched.get(found, -NEVER)
             tried = self.around.now_ms - tried_ms <= UNVOUCHED_MS
-            return found if not tried or self._all_here(self.around.reachable()) else None
+            if not tried or self._all_here(self.around.reachable()):
+                return found
+        # A proof that nobody can vouch for says no less than none: silence lets it go, with its term and its backup.
         if self._is_silent(member) and self._may_part:
             return Departure(member.node, member.birth, self._starts.get(member.origin, 0), "silent")
         return None
