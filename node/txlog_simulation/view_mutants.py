@@ -368,6 +368,20 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
     ),
     Mutant(
+        "order-asks-for-no-majority",
+        "20",
+        False,
+        (
+            Edit(
+                STANDING,
+                "        if view is None or not is_ordered(gone):\n            return False\n",
+                "        if view is None or not is_ordered(gone) or jointly:\n            return is_ordered(gone)\n",
+            ),
+        ),
+        test="node/tests/protocol/test_masters_change_views.py"
+        "::test_an_order_lets_go_of_whom_it_names_and_of_nobody_else",
+    ),
+    Mutant(
         "stale-proof",
         "24",
         False,

@@ -575,6 +575,113 @@ def test_an_order_about_one_that_is_heard_is_refused_and_changes_nothing() -> No
     run_until_in_view(cluster, "a", "b", within_ms=3000)
 
 
+@pytest.mark.parametrize("first", ["proof", "order"])
+def test_neither_a_proof_nor_an_order_replaces_the_other(first: str) -> None:
+    """b, for which nobody can vouch, is proved down and let go by the operator, who waits for nobody who vouches."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    birth, start = cluster.core("b").birth, cluster.core("b").start
+    cluster.crash("b")
+    cluster.crash("a")
+    a = cluster.start("a")
+    cluster.run(100)  # it does not take part yet: what it is told waits
+    for what in (first, "order" if first == "proof" else "proof"):
+        if what == "proof":
+            a.prove_down("b", birth, start)
+        else:
+            a.force_view(["b"])
+    assert {one.why for one in a.core.views.departures.values()} == {"down"}
+    assert {node: one.why for node, one in a.core.views.going.items()} == {"b": "ordered"}
+    run_until_in_view(cluster, "a", within_ms=5000)
+    view = a.core.views.accepted
+    assert view is not None
+    assert view.forced == ["b"]
+
+
+def test_a_proof_about_an_earlier_process_that_is_refused_takes_no_order_with_it() -> None:
+    """a is told that c's first process is down, and b has heard the second: nobody hears c now."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.cut = {("c", "a"), ("a", "c"), ("a", "b"), ("b", "a")}
+    birth, start = cluster.core("c").birth, cluster.core("c").start
+    cluster.crash("c")
+    cluster.start("c")
+    cluster.run(15)
+    cluster.crash("c")
+    cluster.cut.clear()
+    cluster.run(2000)
+    a = cluster.executors["a"]
+    assert a.core.views.heard_start_of(Origin("c", birth)) == start
+    a.force_view(["c"])
+    a.prove_down("c", birth, start)
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    view = a.core.views.accepted
+    assert view is not None
+    assert view.forced == ["c"]
+
+
+def test_an_order_about_one_that_others_hear_is_refused_and_disturbs_nobody() -> None:
+    """Else a would propose a view without it, which b refuses, again and again; each time the view is stopped."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.cut = {("a", "c"), ("c", "a")}
+    cluster.run(2000)
+    number = cluster.core("a").views.number
+    with pytest.raises(Conflict, match="c is heard by others"):
+        cluster.executors["a"].force_view(["c"])
+    cluster.run(3000)
+    assert cluster.core("a").views.number == number
+    assert in_view(cluster, "a", "b", "c")
+
+
+def test_an_order_is_forgotten_when_others_hear_the_member_again() -> None:
+    cluster = Cluster("abcd", idle_interval_ms=100).founded()
+    cluster.cut = {("a", "c"), ("c", "a"), ("b", "c"), ("c", "b"), ("d", "c"), ("c", "d")}
+    cluster.crash("d")
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["c"])  # d is still waited for
+    cluster.run(500)
+    cluster.cut -= {("b", "c"), ("c", "b")}
+    cluster.run(2000)
+    assert cluster.core("a").views.orders == {}
+    cluster.start("d")
+    run_until_in_view(cluster, "a", "b", "c", "d")
+    cluster.run(2000)
+    assert in_view(cluster, "a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("majority", [False, True], ids=["Continue", "Majority"])
+def test_an_order_lets_go_of_whom_it_names_and_of_nobody_else(majority: bool) -> None:
+    """a is cut off, and the operator takes c alone for lost. b may go on with c: with Majority a must not."""
+    cluster = Cluster(idle_interval_ms=100, majority=majority).founded()
+    cluster.cut = {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["c"])
+    cluster.run(6000)
+    assert cluster.core("a").views.number[0] == 1, "it went on alone"
+    if majority:
+        run_until_in_view(cluster, "b", "c")
+    cluster.submit("b", "x")
+    cluster.submit("a", "y")
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
+def test_an_order_lets_go_of_births_whose_disks_are_lost() -> None:
+    """Two of three come back empty: they count for no majority, and need not be stopped for the order."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    for birth, node in ((77, "b"), (78, "c")):
+        cluster.crash(node)
+        forget(cluster, node, birth)
+    for node in "bc":
+        cluster.start(node)
+    cluster.run(5000)
+    assert not any(core.core.views.at_work for core in cluster.executors.values())
+    cluster.executors["a"].force_view(["b", "c"])
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 1)
+
+
 def test_an_order_is_forgotten_when_the_master_comes_back() -> None:
     cluster = Cluster(idle_interval_ms=100).founded()
     cluster.crash("b")

@@ -588,6 +588,22 @@ def test_a_master_that_has_left_says_so_until_it_is_heard_and_takes_no_more_work
     assert not any(isinstance(record, Promised) for record in b.records)
 
 
+def test_a_refused_proof_does_not_take_a_later_one_with_it() -> None:
+    """The supervisor proves c's second process down while the first proof is on its way to a refusal."""
+    b = Lone()
+    b.core.prove_down("c", 3, 1)
+    asked: list[Number] = []
+    while not asked:
+        assert b.mono < 20_000
+        b.receive("a", who_of("a", 1, ["b"]))
+        b.said.clear()
+        b.pass_ms(10)
+        asked = [m.number for to, m in b.said if to == "a" and isinstance(m, Propose)]
+    b.core.prove_down("c", 3, 2)
+    b.receive("a", Refuse(asked[-1], asked[-1], "StaleProof", "c", "c start 2 was heard"))
+    assert b.core.views.departures == {"c": Departure("c", 3, 2, "down")}
+
+
 def test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor() -> None:
     b = Lone()
     b.hear("c", start=5)

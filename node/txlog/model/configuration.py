@@ -54,10 +54,15 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
         """The master with this node id."""
         return next((m for m in self.masters if m.node == node), None)
 
-    def has_majority(self, nodes: Iterable[str]) -> bool:
-        """Whether these have more than half of the vote weight."""
+    def has_majority(self, nodes: Iterable[str], among: Iterable[str] | None = None) -> bool:
+        """Whether these have more than half of the vote weight; ``among``: of these masters only, and where they have
+        no votes at all, whether they are all there."""
         there = set(nodes)
-        return 2 * sum(m.weight for m in self.masters if m.node in there) > sum(m.weight for m in self.masters)
+        counted = {m.node for m in self.masters} if among is None else set(among)
+        total = sum(m.weight for m in self.masters if m.node in counted)
+        if not total:
+            return among is not None and there >= counted
+        return 2 * sum(m.weight for m in self.masters if m.node in there & counted) > total
 
     def problem(self) -> str:
         """What is wrong with it; empty when nothing is."""

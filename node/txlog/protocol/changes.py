@@ -95,7 +95,7 @@ class Change:
 
 
 def is_ordered(gone: list[Departure]) -> bool:
-    """Whether the operator lets one of these go: then no majority is asked for, and nobody who knows what followed."""
+    """Whether the operator lets one of these go: what only that one has may be missing."""
     return any(one.why == "ordered" for one in gone)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Member, Number, View
-from txlog.protocol.changes import Change, is_ordered
+from txlog.protocol.changes import Change
 from txlog.protocol.closing import Unclosed, close, is_majority_change, outline
 from txlog.protocol.history import History
 from txlog.protocol.membership import Membership
@@ -83,7 +83,9 @@ class Coordinating(Membership):
             return
         reports = [change.reports[m.node] for m in change.members]
         know = [r.node for r in reports if r.view is not None]
-        if self.majority and not self._is_majority(know) and not is_ordered(change.gone):
+        latest = max((r.view for r in reports if r.view is not None), key=lambda v: v.number, default=None)
+        ordered = self._by_order(know, change.gone, latest, self.jointly)
+        if self.majority and not self._is_majority(know) and not ordered:
             self._give_up("those who know the log have no more than half of the weight")
             return
         try:
@@ -102,7 +104,7 @@ class Coordinating(Membership):
             self._give_up(str(why))
             return
         few = closed.majority and not all(one.has_majority(know) for one in closed.jointly)
-        if few and not is_ordered(change.gone):
+        if few and not self._by_order(know, change.gone, latest, closed.jointly):
             self._give_up("those who know the log have no more than half of the weight, as it was or as it will be")
             return
         below = [r.node for r in reports if _shared_with(agreement.history, r, closed.cut, closed.cut) == BELOW]
@@ -178,8 +180,8 @@ class Coordinating(Membership):
         change = self.change
         if change is None or change.number != refuse.number:
             return
-        if refuse.why == "StaleProof":
-            self.departures.pop(refuse.about, None)
+        if refuse.why == "StaleProof" and self.departures.get(refuse.about) in change.gone:
+            del self.departures[refuse.about]  # unless a proof about a later process has come meanwhile
         self._give_up(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
         if refuse.why == "HeardBothWays":
             # Somebody whom this master cannot ask itself is missing: one who hears everybody should come before the

@@ -94,8 +94,11 @@ class Membership(Fetching):
                 )
             if one.why in ("silent", "ordered") and self.around.both_ways(member.node):
                 return "HeardBothWays", member.node, f"{member.node} is heard here"
-        few = self.majority and not self._is_majority([m.node for m in proposal.members])
-        if few and not is_ordered(proposal.gone):
+        there = [m.node for m in proposal.members]
+        few = self.majority and not self._is_majority(there)
+        if few and proposal.view != self.number:
+            few = not is_ordered(proposal.gone)  # whom it names is no matter of the view here; the coordinator counts
+        if few and not self._by_order(there, proposal.gone, self.accepted, self.jointly):
             return "NoMajority", "", "these members have no more than half of the weight"
         return None
 
@@ -215,9 +218,9 @@ class Membership(Fetching):
         self.apart.clear()
         self.backup_at = min(self.backup_at, accept.cut)
         self._holders.clear()
-        self.departures = {
-            node: one for node, one in self.departures.items() if accept.view.has(Origin(node, one.birth))
-        }
+        for known in (self.departures, self.orders):
+            for node in [node for node, one in known.items() if not accept.view.has(Origin(node, one.birth))]:
+                del known[node]
         self._candidates.clear()
         self._working.clear()
         self._seen.update((m.node, accept.view.number) for m in accept.view.members)

@@ -12,9 +12,9 @@ from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Left, Record, Recovered
-from txlog.model.view import NO_VIEW, Number, View
+from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.agreement import Agreement
-from txlog.protocol.changes import Change, fits
+from txlog.protocol.changes import Change, fits, is_ordered
 from txlog.protocol.events import ConfiguredMember, Settings
 from txlog.protocol.surroundings import Surroundings
 from txlog.wire.messages import (
@@ -70,6 +70,9 @@ class Standing:
         self.agreement: Agreement | None = None
         self.change: Change | None = None
         self.departures: dict[str, Departure] = {}
+        """What members said themselves, and what is proved of them, by node."""
+        self.orders: dict[str, Departure] = {}
+        """Whom the operator lets go, by node. Beside what is said and proved: none of these replaces another."""
         self.ahead: View | None = None
         self.apart: dict[str, View] = {}
         """Other branches, by the node that tells of one."""
@@ -175,6 +178,17 @@ class Standing:
     def _is_majority(self, nodes: list[str]) -> bool:
         return all(one.has_majority(nodes) for one in self.jointly)
 
+    @staticmethod
+    def _by_order(nodes: list[str], gone: list[Departure], view: View | None, jointly: list[Configuration]) -> bool:
+        """Whether the operator's order lets these go on after ``view`` with no majority. It names what may be missing:
+        of the members that it does not name, and that have not lost their state, these are more than half. Who is only
+        not heard may be a majority elsewhere."""
+        if view is None or not is_ordered(gone):
+            return False
+        without = {(one.node, one.birth) for one in gone if one.why in ("ordered", "lost")}
+        rest = [m.node for m in view.members if m.origin not in without]
+        return all(one.has_majority(nodes, rest) for one in jointly)
+
     def is_configured(self, node: str) -> bool:
         """Whether this is a master of the cluster, or one soon, if what is pending takes effect."""
         return any(one.master(node) is not None for one in self.jointly)
@@ -189,6 +203,17 @@ class Standing:
         return self.settings.round_timeout_ms * min(1 + self._tries // 2, PATIENCE_MAX)
 
     # Who is there
+
+    @property
+    def going(self) -> dict[str, Departure]:
+        """Members of the view that the next one is to do without, by node, and why; an order before all else."""
+        return {**self.departures, **self.orders}
+
+    def _is_there(self, member: Member) -> bool:
+        """Whether it is reached, itself or through others. What is heard of a new birth of its node is not it."""
+        departure = self.departures.get(member.node)
+        lost = departure is not None and departure.why == "lost" and departure.birth == member.birth
+        return not lost and member.node in self.around.reachable()
 
     def on_who(self, who: Who) -> None:
         """A master says where it is."""
@@ -289,14 +314,15 @@ class Standing:
                 raise Conflict(f"{node} is no member of this master's view {self.number}")
             if node == self.settings.node:
                 raise Conflict(f"{node} was asked itself: it is not gone; ask one that stays")
-            if self.around.both_ways(node):
-                raise Conflict(f"{node} is heard here: stop its process first, it leaves by itself then")
+            if self._is_there(member):
+                where = "here" if self.around.both_ways(node) else "by others, whom this master hears"
+                raise Conflict(f"{node} is heard {where}: stop its process first, it leaves by itself then")
         if not members:
             raise Conflict("this master has no view yet; see txlog found")
         for member in members:
             assert member is not None
             heard = self._starts.get(member.origin, 0)
-            self.departures[member.node] = Departure(member.node, member.birth, heard, "ordered")
+            self.orders[member.node] = Departure(member.node, member.birth, heard, "ordered")
 
     def _depart(self, departure: Departure) -> None:
         member = self.accepted.member(departure.node) if self.accepted is not None else None

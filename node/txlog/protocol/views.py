@@ -65,8 +65,9 @@ class Views(Coordinating):
         if absent:
             self.holding = f"waiting for {', '.join(absent)}"
             return
-        if self.majority and not self._is_majority(nodes) and not is_ordered(gone):
-            self.holding = "those who are here have no more than half of the weight"
+        if self.majority and not self._is_majority(nodes) and not self._by_order(nodes, gone, view, self.jointly):
+            but = ", nor without those that the order names" if is_ordered(gone) else ""
+            self.holding = f"those who are here have no more than half of the weight{but}"
             return
         if now_ms - self._wish_ms >= self._rank(nodes) * self._patience_ms:
             self._begin(view, wanted, gone)
@@ -105,10 +106,12 @@ class Views(Coordinating):
     def _departure(self, member: Member) -> Departure | None:
         if member.node == self.settings.node:
             return None
-        found = self.departures.get(member.node)
-        if found is not None and found.why == "ordered" and self.around.both_ways(member.node):
-            del self.departures[member.node]  # it is back: the order was about one that is gone
-        elif found is not None and fits(found, member, self._starts.get(member.origin, 0)):
+        order, found = self.orders.get(member.node), self.departures.get(member.node)
+        if order is not None and self._is_there(member):
+            del self.orders[member.node]  # it is back: the order was about one that is gone
+        elif order is not None and order.birth == member.birth:
+            return order
+        if found is not None and fits(found, member, self._starts.get(member.origin, 0)):
             tried_ms = self._unvouched.get(found, -NEVER)
             tried = self.around.now_ms - tried_ms <= UNVOUCHED_MS
             if not tried or self._all_here(self.around.reachable()):

@@ -199,9 +199,9 @@ class Loop(Levels):
 
     def _note_departures(self) -> None:
         """The core forgets why a master is out as soon as it is: the next view needs no reasons. People do."""
-        departures = self.core.views.departures
-        if departures:
-            self.departed.update({node: one.why for node, one in departures.items()})
+        views = self.core.views
+        if views.departures or views.orders:
+            self.departed.update({node: one.why for node, one in views.going.items()})
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """See :meth:`Core.prove_down`; its :class:`Conflict` is the caller's answer."""

@@ -191,7 +191,7 @@ class Membership:
             return {}
         found: dict[str, str] = {}
         for node in self._nodes:
-            departure = core.views.departures.get(node)
+            departure = core.views.going.get(node)
             if view.member(node) is not None:
                 if departure is None:
                     self._loop.departed.pop(node, None)
