@@ -382,6 +382,14 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "::test_an_order_lets_go_of_whom_it_names_and_of_nobody_else",
     ),
     Mutant(
+        "left-out-without-a-word",
+        "21",
+        False,
+        (Edit(CLOSING, "if (m.node, m.birth) not in spoken]", "if (m.node, m.birth) not in spoken and not m.node]"),),
+        test="node/tests/protocol/test_masters_change_views.py"
+        "::test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on",
+    ),
+    Mutant(
         "stale-proof",
         "24",
         False,

@@ -26,19 +26,20 @@ def update(text: str, key: str = "", kind: int = KIND_UPDATE) -> Submission:
 
 class Cluster:
     """``latency_ms`` one way; ``cut`` holds directions (source, target) on which nothing arrives. ``sent`` counts
-    posts per source; ``log`` of all messages is kept in ``wire``."""
+    posts per source; ``log`` of all messages is kept in ``wire``. ``heavy``: masters with five votes instead of one."""
 
     def __init__(
         self,
         nodes: str = "abc",
         latency_ms: int = 1,
         journal: Callable[[str, int], Any] = PlainJournal,
+        heavy: str = "",
         **settings: int,
     ) -> None:
         self.now_ms = 0
         self.latency_ms = latency_ms
         self.cut: set[tuple[str, str]] = set()
-        self.members = tuple(ConfiguredMember(n, "uk", 1) for n in nodes)
+        self.members = tuple(ConfiguredMember(n, "uk", 5 if n in heavy else 1) for n in nodes)
         self.settings = settings
         self.journals: dict[str, Any] = {n: journal(n, 1 + i) for i, n in enumerate(nodes)}
         self.executors: dict[str, Executor] = {}

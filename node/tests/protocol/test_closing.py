@@ -325,12 +325,15 @@ def test_simple_also_when_a_lagger_computes_whose_log_goes_another_way() -> None
         assert base_of(closed, own) == [d1, a1, b1, a2, tx("b2", 31)]
 
 
-@pytest.mark.parametrize("kinds", [["silent"], ["down"], ["lost"], ["left", "silent"], ["left"], []])
+@pytest.mark.parametrize("kinds", [["silent"], ["down"], ["lost"], ["left", "silent"], ["left", "left"], ["left"], []])
 def test_where_the_log_may_part_is_noted_when_one_is_left_behind_that_did_not_say_so(kinds: list[str]) -> None:
-    """At what was stable in the last view that everybody was in; that never moves while anybody is out."""
+    """At what was stable in the last view that everybody was in; that never moves while anybody is out. Of whom
+    nothing is said, since a lagging coordinator knows nothing of it, is as silent."""
     masters = [Master(A, FIRST, [a1, b1], [], 1), Master(B, FIRST, [a1, b1], [], 2)]
     gone = [Departure(m.node, m.birth, 1, why) for m, why in zip((C, D), kinds, strict=False)]
-    assert closed_of(masters, gone=gone).view.apart_at == (-1 if set(kinds) <= {"left"} else 2)
+    view = closed_of(masters, gone=gone).view
+    assert view.apart_at == (-1 if kinds == ["left", "left"] else 2)
+    assert view.silent == [m.node for m, why in zip((C, D), [*kinds, "", ""], strict=False) if why in ("silent", "")]
     before = view_of((2, 1, "a"), "ab", [FIRST.number], apart_at=1)
     again = [master._replace(view=before) for master in masters]
     assert closed_of(again, gone=gone).view.apart_at == 1

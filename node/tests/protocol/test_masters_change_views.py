@@ -536,6 +536,41 @@ def test_silent_members_are_let_go_by_masters_that_know_other_processes_of_them(
     assert cluster.marks["a"].synced == 1
 
 
+def test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on() -> None:
+    """c and b agree on a view, of which b does not hear that it is installed. Then b finds a, which left before it and
+    goes on with it, without c, of which it knows that it left long ago. c goes on alone, and wins the rejoin."""
+    cluster = Cluster(idle_interval_ms=100, heavy="c", max_peer_lag_ms=800).founded()
+    leave(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    leave(cluster, "a")
+    cluster.start("c")
+    run_until_in_view(cluster, "b", "c")
+    cluster.run(500)
+    before = cluster.core("b").views.number
+    cluster.core("c").adopt(replace(cluster.core("c").settings, strategy="Simple"))
+    while cluster.core("b").views.number == before:
+        assert cluster.now_ms < 60_000
+        cluster.run(1)
+    cluster.cut = {("c", "b")}
+    cluster.run(5)
+    assert (cluster.core("c").views.installed, cluster.core("b").views.installed) == (True, False)
+    cluster.cut = {("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")}
+    cluster.start("a")
+    run_until_in_view(cluster, "a", "b")
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert (view.silent, view.apart_at) == (["c"], 0)
+    cluster.submit("a", "x")
+    cluster.run(600)
+    back_up(cluster, "c")
+    run_until_in_view(cluster, "c")
+    cluster.submit("c", "y")
+    cluster.run(600)
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
 # Orders of the operator
 
 

@@ -143,7 +143,7 @@ def close(
         [*winner.view.history, winner.number],
         floor,
         _strategy(members, winner, prefers, bool(silent)),
-        -1 if majority else _apart_at(winner, gone) if out else _healed_at(winner),
+        -1 if majority else _apart_at(winner, gone, members) if out else _healed_at(winner),
         [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
         [*winner.view.strategies, winner.view.strategy],
         merged,
@@ -224,13 +224,13 @@ def _shared_strategy(forks: list[Branch]) -> str:
     return first.strategy
 
 
-def _apart_at(winner: Branch, gone: list[Departure]) -> int:
+def _apart_at(winner: Branch, gone: list[Departure], members: list[Member]) -> int:
     """What was stable in the last view that everybody was in stands at its place in every branch. One who did not say
     that it leaves may have gone into a view of its own, even if it is down by now."""
     before = _apart_until_now(winner)
     if before >= 0:
         return before
-    apart = any(one.why != "left" for one in gone)
+    apart = any(one.why != "left" for one in gone) or bool(_unspoken(winner, gone, members))
     return max(report.stable for report in winner.reports) if apart else -1
 
 
@@ -251,7 +251,15 @@ def _apart_until_now(winner: Branch) -> int:
 def _silent(winner: Branch, gone: list[Departure], members: list[Member]) -> list[str]:
     """Who is out because nobody heard it, now or since an earlier view."""
     here = {m.node for m in members}
-    return sorted({*winner.view.silent, *(one.node for one in gone if one.why == "silent")} - here)
+    unspoken = _unspoken(winner, gone, members)
+    return sorted({*winner.view.silent, *unspoken, *(one.node for one in gone if one.why == "silent")} - here)
+
+
+def _unspoken(winner: Branch, gone: list[Departure], members: list[Member]) -> list[str]:
+    """Members of the view that goes on which are left out, and of which whoever coordinates knows nothing: it is not of
+    that view itself, another branch's or an earlier one's."""
+    spoken = {*((one.node, one.birth) for one in gone), *((m.node, m.birth) for m in members)}
+    return [m.node for m in winner.view.members if (m.node, m.birth) not in spoken]
 
 
 # Branches
