@@ -382,6 +382,19 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "::test_an_order_lets_go_of_whom_it_names_and_of_nobody_else",
     ),
     Mutant(
+        "accept-after-a-leave",
+        "27",
+        False,
+        (
+            Edit(
+                "txlog/protocol/core.py",
+                "case wire.Propose() | wire.Accept() if self._has_left:",
+                "case wire.Propose() if self._has_left:",
+            ),
+        ),
+        test="node/tests/protocol/test_view_changes.py::test_a_master_that_has_left_accepts_no_view_any_more",
+    ),
+    Mutant(
         "left-out-without-a-word",
         "21",
         False,

@@ -588,6 +588,36 @@ def test_a_master_that_has_left_says_so_until_it_is_heard_and_takes_no_more_work
     assert not any(isinstance(record, Promised) for record in b.records)
 
 
+def test_a_master_that_has_left_accepts_no_view_any_more() -> None:
+    """It has reported before it left; the others let it go for what it said, without asking where it is then."""
+    b = Lone()
+    b.hear("a")
+    assert isinstance(b.ask("a", propose([A, B], [DOWN])), Report)
+    b.core.leave(b.now, 500)
+    b.pass_ms(600)
+    assert Left(1, 1, "a") in b.records
+    b.said.clear()
+    b.receive("a", accept(floor=50))
+    assert b.said == [("a", wire.Leaving("b", 2, 1, VIEW.number))]
+    assert b.core.views.number == VIEW.number
+
+
+def test_what_waits_for_one_that_leaves_begins_anew_at_once() -> None:
+    b = Lone()
+    for node in ("a", "c"):
+        b.hear(node)
+    b.core.prove_down("a", 1, 1)
+    asked: list[Number] = []
+    while not asked:
+        assert b.mono < 20_000
+        b.hear("c")
+        b.pass_ms(10)
+        asked = [m.number for to, m in b.said if to == "c" and isinstance(m, Propose)]
+    b.receive("c", wire.Leaving("c", 3, 1, VIEW.number))
+    b.pass_ms(1)
+    assert b.core.views.change is None or b.core.views.change.number > asked[0]
+
+
 def test_a_refused_proof_does_not_take_a_later_one_with_it() -> None:
     """The supervisor proves c's second process down while the first proof is on its way to a refusal."""
     b = Lone()

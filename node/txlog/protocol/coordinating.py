@@ -23,6 +23,7 @@ from txlog.wire.messages import (
     Checkpoint,
     Departure,
     Install,
+    Leaving,
     Missing,
     Propose,
     Refuse,
@@ -173,6 +174,14 @@ class Coordinating(Membership):
         self.holding = ""
         self.learn_installed()
         self.sends += [(m.node, Install(change.number)) for m in change.members if m.node != self.settings.node]
+
+    def on_leaving(self, leaving: Leaving) -> None:
+        """It is durably stopped and ends; what waits for its answer begins anew, without it."""
+        super().on_leaving(leaving)
+        change, known = self.change, self.departures.get(leaving.node)
+        if change is not None and leaving.node in change.unaccepted and known is not None and known.why == "left":
+            self._give_up(f"{leaving.node} leaves")
+            self._wish_ms = self.around.now_ms
 
     def on_refuse(self, peer: str, refuse: Refuse) -> None:
         """A member does not go along; the next proposal will know why."""

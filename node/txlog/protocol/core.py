@@ -71,11 +71,10 @@ class Core(Following):
         if not self.founding.admitted and views.accepted is not None:
             return  # it votes for nothing yet
         match message:
+            case wire.Propose() | wire.Accept() if self._has_left:
+                self._tell_leave([peer])  # what it said it stays with, until its process ends
             case wire.Propose():
-                if self.closing and views.left != NO_VIEW and views.left == views.number:
-                    self._tell_leave([peer])
-                else:
-                    views.on_propose(peer, message)
+                views.on_propose(peer, message)
             case wire.Report():
                 views.on_report(message)
             case wire.Refuse():
@@ -179,7 +178,7 @@ class Core(Following):
     def _ask_around(self, now: Now) -> int:
         """Tell the others where this master is, and ask where they are, while that is not settled."""
         views = self.views
-        if not self.founding.others or (views.left != NO_VIEW and views.left == views.number and self.closing):
+        if not self.founding.others or self._has_left:
             return 1 << 60
         silent = any(not self.is_present(p) for p in self.peers)
         if not silent:
@@ -308,7 +307,7 @@ class Core(Following):
             return "Starting"
         if self.full:
             return "DiskFull"
-        if views.left != NO_VIEW and views.left == views.number and self.closing:
+        if self._has_left:
             return "Left"
         if not views.at_work or views.ahead is not None:
             return "Rejoining"

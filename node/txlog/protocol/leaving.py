@@ -70,8 +70,13 @@ class Leaving(Posting):
         self._say([(peer, leaving)])
 
     @property
+    def _has_left(self) -> bool:
+        views = self.views
+        return self.closing and views.left != NO_VIEW and views.left == views.number
+
+    @property
     def leave_done(self) -> bool:
         """Whether nothing is left to be done before the process ends: somebody who stays knows, or nobody stays."""
-        if not self.closing or self.views.left == NO_VIEW or self.views.left != self.views.number:
+        if not self._has_left:
             return False
         return bool(self._left_told) or not any(self.is_present(p) for p in self.peers)
