@@ -7,7 +7,11 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")  # how long one example takes says more about who else is at work than about the code
 
 HEAVY = ("pytest.mark.cluster", "pytest.mark.spark")
 ROWS = 3
