@@ -106,7 +106,7 @@ def test_bad_input_changes_nothing_and_says_what_would_do(tmp_path: Path) -> Non
             (["maxPeerLag"], "maxPeerLag has no value"),
             ([], "nothing to set; there are splitRecovery"),
             (["maxPeerLags", "1s"], "did you mean maxPeerLag?"),
-            (["splitMode", "Majority"], "stands in the manifests"),
+            (["splitMode", "Majority"], "what they are started with"),
             (["idleInterval", "2s"], "expected a duration below roundTimeout (2s)"),
             (["leaveTimeout", "1s", "roundTimeout", "1s"], "expected a duration below roundTimeout (1s)"),
             (["-f", str(tmp_path / "none")], "cannot be read"),

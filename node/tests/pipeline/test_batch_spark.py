@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,12 +127,11 @@ def test_the_command_killed_in_the_middle_and_given_again(site: Site) -> None:
 
 
 class Stage(NamedTuple):
-    """Where the driver is killed: ``reached`` says that it is there, and ``loading`` whether the worker then says that
-    it is being loaded."""
+    """Where the driver is killed: ``reached`` says that it is there. ``again``: by what means it is repeated."""
 
     name: str
     reached: Callable[[Site], bool]
-    loading: bool
+    again: Sequence[str] = ("--here",)
 
 
 def _jvm_is_there(site: Site) -> bool:
@@ -143,11 +142,6 @@ def _jvm_is_there(site: Site) -> bool:
     return False
 
 
-def _is_loaded(site: Site) -> bool:
-    with HttpTransport(site.stores["w1"].url, 60.0) as transport:
-        return ADAPTER.size_in(transport.send(ADAPTER.size())) > 0
-
-
 def _is_in_order(site: Site) -> bool:
     return site.stores["w1"].count() == 1
 
@@ -155,10 +149,9 @@ def _is_in_order(site: Site) -> bool:
 @pytest.mark.parametrize(
     "stage",
     [
-        Stage("starting", _jvm_is_there, False),
-        Stage("marked", lambda site: bool(site.system("w1").loading), True),
-        Stage("loading", _is_loaded, True),
-        Stage("in order", _is_in_order, True),
+        Stage("starting", _jvm_is_there, ("--tasks", "1")),
+        Stage("marked", lambda site: bool(site.system("w1").loading)),
+        Stage("in order", _is_in_order),
     ],
     ids=lambda stage: stage.name,
 )
@@ -172,9 +165,7 @@ def test_killed_at_a_stage_and_given_again(site: Site, stage: Stage) -> None:
     site.stores["w1"].freeze()  # else it could be done before it is killed
     site.kill(process)
     site.stores["w1"].thaw()
-    assert bool(site.system("w1").loading) is stage.loading
-    by = ["--here"] if stage.loading else ["--tasks", "1"]  # by whatever means
-    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", *by)
+    again = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", *stage.again)
     again.communicate(timeout=200)
     assert again.returncode == 0, (site.folder / "log").read_text()[-2000:]
     system = site.system("w1")
