@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyoxigraph
-import pytest
-from engines import MARKED
+from engines import MARKED, stores_of
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER as OXIGRAPH
 from oxigraph_process import OxigraphProcess
-from server_process import StoreProcess, swift_folder
+from server_process import StoreProcess
 
 from txlog.apply import State, apply_up_to
 from txlog.sparql import sums_query
@@ -52,18 +50,7 @@ LITERALS += [
 ]
 
 
-@pytest.fixture(scope="module", params=MARKED)
-def running(request: pytest.FixtureRequest) -> Iterator[StoreProcess]:
-    with swift_folder() as folder:
-        process: StoreProcess = request.param(folder / "worker")
-        yield process
-        process.kill()
-
-
-@pytest.fixture
-def worker(running: StoreProcess) -> StoreProcess:
-    running.clear()
-    return running
+running, worker = stores_of(MARKED)
 
 
 def test_random_data_gives_the_digest_of_an_oxigraph(worker: StoreProcess, tmp_path: Path) -> None:

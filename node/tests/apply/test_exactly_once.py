@@ -7,32 +7,20 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from engines import ALL, LOCKING, SERIAL
+from engines import ALL, LOCKING, SERIAL, stores_of
 from log_in_memory import COUNT, LossyTransport, ManualClock, MemoryLog
-from server_process import StoreProcess, swift_folder
+from server_process import StoreProcess
 
 from txlog.apply import Held, Outcome, State, apply_up_to
 from txlog.workers import OxigraphAdapter
 from txlog.workers.base import MarkerPosition, Unreachable
 from txlog.workers.transport import HttpTransport
 
-
-@pytest.fixture(scope="module", params=ALL)
-def running(request: pytest.FixtureRequest) -> Iterator[StoreProcess]:
-    with swift_folder() as folder:
-        process: StoreProcess = request.param(folder / "worker")
-        yield process
-        process.kill()
-
-
-@pytest.fixture
-def worker(running: StoreProcess) -> StoreProcess:
-    running.clear()
-    return running
+running, worker = stores_of(ALL)
 
 
 locking = pytest.mark.parametrize("running", LOCKING, indirect=True)

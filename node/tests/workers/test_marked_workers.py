@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyoxigraph
 import pytest
-from engines import MARKED
+from engines import MARKED, stores_of
 from fuseki_process import FusekiProcess
 from rdf4j_process import ADAPTER, Rdf4jProcess
-from server_process import StoreProcess, swift_folder
+from server_process import StoreProcess
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.workers.base import NOTHING, Loading, Lock, MarkerPosition, Operation, Verdict, WorkerRequest, WorkerResponse
@@ -36,18 +35,7 @@ def update(text: str) -> Operation:
     return Operation(KIND_UPDATE, text.encode())
 
 
-@pytest.fixture(scope="module", params=MARKED)
-def running(request: pytest.FixtureRequest) -> Iterator[StoreProcess]:
-    with swift_folder() as folder:
-        process: StoreProcess = request.param(folder / "worker")
-        yield process
-        process.kill()
-
-
-@pytest.fixture
-def worker(running: StoreProcess) -> StoreProcess:
-    running.clear()
-    return running
+running, worker = stores_of(MARKED)
 
 
 def apply(
