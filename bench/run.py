@@ -59,6 +59,9 @@ LOG_CASES: Final = ("c1", "c64", "b100")
 SPARK_CASES: Final = ("append", "catchup", "idle")
 BATCH_CASES: Final = ("batch",)
 NAMED_CASES: Final = ("sites", "restart", "disturbed", "batch52", "backlog", "breakeven")
+CALM_S: Final = 30.0
+CALM_PCT: Final = 2.0
+"""Of a core, over a second."""
 """Measured only when they are asked for."""
 
 
@@ -362,9 +365,9 @@ def _measure_spark(options: Options, report: Report) -> None:
 
 def _idle(cluster: Cluster, options: Options, report: Report) -> None:
     """Processor and memory of each master while nobody writes; the worst of them is the figure."""
-    time.sleep(5)  # what start-up left to do is no idling
     pids = cluster.pids()
     nodes = list(cluster.nodes)
+    _await_calm({name: pids[name] for name in nodes})
     console.print(f"idle for {options.idle_s:g} s ...")
     meter = CpuMeter({name: pids[name] for name in pids})
     time.sleep(options.idle_s)
@@ -374,6 +377,16 @@ def _idle(cluster: Cluster, options: Options, report: Report) -> None:
     show(table(f"idle over {options.idle_s:g} s", ("process", "cpu %", "RSS MB"), rows))
     report.at_most("idle_cpu_pct", max(shares[node] for node in nodes), 1.0)
     report.at_most("rss_mb", max(memory[node] for node in nodes), 150.0)
+
+
+def _await_calm(pids: dict[str, int]) -> None:
+    """What start-up left to do is no idling: until a second costs none of them much, at most 30 s."""
+    until = time.monotonic() + CALM_S
+    shares = {"": 100.0}
+    while time.monotonic() < until and max(shares.values()) > CALM_PCT:
+        meter = CpuMeter(pids)
+        time.sleep(1)  # what is measured
+        shares = {name: share for name, share in meter.shares().items() if name in pids}
 
 
 def _append(cluster: Cluster, options: Options, report: Report) -> None:
