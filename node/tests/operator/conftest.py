@@ -23,4 +23,5 @@ def namespace(plane: ControlPlane) -> str:
     """A new one for each test. It is never removed: without a kubelet its pods would not end."""
     name = f"t-{uuid4().hex[:10]}"
     plane.kubectl("create", "namespace", name)
+    plane.kubectl("-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=50s")  # pods need it
     return name
