@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,40 +68,22 @@ ContextOption = Annotated[
 ConfigOption = Annotated[Path | None, typer.Option("--kubeconfig", help="default: as kubectl finds it")]
 
 
-@app.command()
-def status(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    json: JsonOption = False,
-) -> None:
-    """How masters and workers are."""
-    show_status(reached(find_sites(name, namespace, context, kubeconfig)), json)
+def _asking(show: Callable[[Cluster, bool], None]) -> Callable[..., None]:
+    def ask(
+        name: NameArgument = None,
+        namespace: NamespaceOption = None,
+        context: ContextOption = None,
+        kubeconfig: ConfigOption = None,
+        json: JsonOption = False,
+    ) -> None:
+        show(reached(find_sites(name, namespace, context, kubeconfig)), json)
+
+    return ask
 
 
-@app.command()
-def peers(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    json: JsonOption = False,
-) -> None:
-    """How the masters see each other."""
-    show_peers(reached(find_sites(name, namespace, context, kubeconfig)), json)
-
-
-@app.command("split-report")
-def split_report(
-    name: NameArgument = None,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: ConfigOption = None,
-    json: JsonOption = False,
-) -> None:
-    """What splits there were, as the masters that are reached saw them."""
-    show_splits(reached(find_sites(name, namespace, context, kubeconfig)), json)
+app.command("status", help="How masters and workers are.")(_asking(show_status))
+app.command("peers", help="How the masters see each other.")(_asking(show_peers))
+app.command("split-report", help="What splits there were, as masters that are reached saw them.")(_asking(show_splits))
 
 
 @app.command()
