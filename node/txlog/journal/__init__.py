@@ -7,8 +7,10 @@ Format version 1. Numbers are little-endian; nothing here may change without a n
     lock                      flock: one process
     segment-0000000001        made with its full size, zero-filled, fsynced before it gets this name
     segment-0000000002        ...
+    index-0000000001          what that segment tells, made when another follows; never needed (:mod:`.sealed`)
     spare-0000000003          zeros (perhaps with a header): the next segment, or the reserve of a full disk
-    making-0000000004         a spare that is not finished; removed at the next start
+    making-0000000004         a spare or an index that is not finished, or a payload that is on the disk before its
+                              record: the rest of the segment that this file becomes then; removed at the next start
 
 **Segment**: two copies of the header, records end to end, zeros::
 
@@ -85,7 +87,8 @@ record itself is the other half; when it cannot be read, the next one tells what
                      counts, where the first was written
     7 ViewInstalled  a = index of the base; front: MessagePack [epoch, ballot, coordinator]
     8 Seal           nothing: its ``synced`` tells a torn tail from a damaged last record. Two in a row, the first with
-                     zeros in its tail, so that the second stands in a sector of its own
+                     zeros in its tail, so that the second stands in a sector of its own. One alone in front of a Held
+                     record fills the room that was left before a payload that was on the disk first
     9 Repaired       front: MessagePack [first, last, segment]: records first..last (and that segment's header) were
                      damaged; what they held stands again before this record, and before that, where a stamp of it is
                      not certain, a Promised that stops the view
@@ -102,6 +105,7 @@ from txlog.journal.files import File, Files, RealFiles
 from txlog.journal.journal import Journal
 from txlog.journal.memory import Crashed, MemoryFiles
 from txlog.journal.offline import Report, check, show
+from txlog.journal.survey import Survey
 
 __all__ = [
     "Crashed",
@@ -112,6 +116,7 @@ __all__ = [
     "Prepare",
     "RealFiles",
     "Report",
+    "Survey",
     "Sync",
     "check",
     "show",

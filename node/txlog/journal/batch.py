@@ -43,7 +43,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Extent:
-    """Consecutive records of one batch in one segment."""
+    """Consecutive bytes of one batch in one segment. Behind a payload that is on the disk already begins another."""
 
     segment: Segment
     offset: int
@@ -76,8 +76,8 @@ class Sync:
         """Write and fsync. :class:`JournalBroken` when the disk refuses: nothing may be written any more (rule 29)."""
         assert not self.done
         try:
-            for extent in self.extents:
-                self._write(extent)
+            for extent, following in zip(self.extents, [*self.extents[1:], None], strict=True):
+                self._write(extent, following is None or following.segment is not extent.segment)
         except OSError as error:
             text = (
                 f"writing the journal up to record {self.last} at {extent.segment.name}: {error}. What is on the disk"
@@ -87,8 +87,8 @@ class Sync:
             raise JournalBroken(text) from error
         self.done = True
 
-    def _write(self, extent: Extent) -> None:
-        """The extent before this one is synced: the header written here promises so."""
+    def _write(self, extent: Extent, last: bool) -> None:
+        """All before this segment is synced: the header written here promises so. ``last``: in it, of this batch."""
         segment = extent.segment
         if segment.header is not None:
             self._open(segment, segment.header)
@@ -98,7 +98,8 @@ class Sync:
         for data in _joined(extent.parts):
             segment.file.pwrite(offset, data)
             offset += len(data)
-        segment.file.fdatasync()
+        if last:
+            segment.file.fdatasync()
 
     def _open(self, segment: Segment, header: bytes) -> None:
         spare = self._make(segment.source, segment.size) if segment.to_make else segment.source

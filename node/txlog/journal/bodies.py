@@ -60,6 +60,12 @@ def encode_held(origin: bytes, run: Run, contents: bytes, flags: int = 0) -> Bod
     return Body(fmt.HELD, flags, run.first_seq, count, b"".join(columns), b"".join(payloads))
 
 
+def only_content(origin: bytes, front: bytes) -> bytes:
+    """The content hash in the front of a Held record of one transaction. ``origin``: :func:`origin_bytes`."""
+    at = len(origin) + 12
+    return front[at : at + HASH_BYTES]
+
+
 class HeldFront(NamedTuple):
     """The columns of a Held record, without payloads."""
 

@@ -50,6 +50,10 @@ class Files(Protocol):
     def create(self, name: str, size: int) -> None:
         """A new file of ``size`` zeros, durable with its name. ``ENOSPC`` leaves nothing behind."""
 
+    def reserve(self, name: str, size: int) -> None:
+        """A new file that reads as ``size`` zeros and takes room only as it is written: each write may find the disk
+        full. Neither it nor its name is durable."""
+
     def open(self, name: str) -> File: ...
 
     def rename(self, old: str, new: str) -> None:
@@ -167,6 +171,20 @@ class RealFiles:
             file.fdatasync()
         finally:
             file.close()
+
+    def reserve(self, name: str, size: int) -> None:
+        self._count(size, name)
+        path = self._folder / name
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+            try:
+                os.ftruncate(fd, size)
+            finally:
+                os.close(fd)
+        except OSError:
+            path.unlink(missing_ok=True)
+            self._count(-size, name)
+            raise
 
     def open(self, name: str) -> File:
         return RealFile(self._folder / name, os.O_RDONLY if self._read_only else os.O_RDWR)

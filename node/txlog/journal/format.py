@@ -62,7 +62,7 @@ FLAG_REPAIR: Final = 2
 HEADERS_MAX: Final = 1 << 18
 """Both copies of a header fit: vitals and views are at most 64 KiB each."""
 
-_NAME = re.compile(r"^(segment|spare|making)-([0-9]{10})$")
+_NAME = re.compile(r"^(segment|index|spare|making)-([0-9]{10})$")
 
 assert HEAD_BYTES == 72
 assert _SEGMENT.size == 80
@@ -111,7 +111,7 @@ def segment_name(number: int, prefix: str = "segment") -> str:
 
 
 def parse_name(name: str) -> tuple[str, int] | None:
-    """``("segment" | "spare" | "making", number)``, or None for a file that is not the journal's."""
+    """``("segment" | "index" | "spare" | "making", number)``, or None for a file that is not the journal's."""
     found = _NAME.match(name)
     return (found[1], int(found[2])) if found else None
 
@@ -130,6 +130,11 @@ def padded(length: int) -> int:
     return (length + 7) & ~7
 
 
+def padded_crc(crc: int, zeros: int) -> int:
+    """Of a tail that has this checksum, with so many zeros (0 to 7) behind it."""
+    return crc32(_PADDING[zeros], crc)
+
+
 def next_chain(previous: bytes, front: bytes) -> bytes:
     return short_hash(previous + front)
 
@@ -142,16 +147,24 @@ def encode_record(
     body: Body, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int
 ) -> tuple[bytes, bytes, bytes, bytes]:
     """Frame, head, tail, zeros. ``length``: :func:`record_length`. ``chain`` is the one after this record."""
-    front, tail = body.front, body.tail
-    state_bytes, front_bytes, tail_bytes = len(vitals), len(front), len(tail)
-    zeros = _PADDING[length - HEAD_BYTES - state_bytes - front_bytes - tail_bytes]
-    tail_crc = crc32(zeros, crc32(tail))
+    tail = body.tail
+    zeros = _PADDING[length - HEAD_BYTES - len(vitals) - len(body.front) - len(tail)]
+    frame, head = encode_head(body, length, number, synced, chain, vitals, seed, crc32(zeros, crc32(tail)))
+    return frame, head, tail, zeros
+
+
+def encode_head(
+    body: Body, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int, tail_crc: int
+) -> tuple[bytes, bytes]:
+    """What stands before the tail, for a tail that is on the disk already. ``tail_crc``: with the zeros behind it."""
+    front = body.front
+    state_bytes, front_bytes, tail_bytes = len(vitals), len(front), len(body.tail)
     fixed = _REST.pack(
         *(length, body.kind, body.flags, state_bytes, number, synced, chain, tail_crc),
         *(front_bytes, body.a, body.b, tail_bytes),
     )
     head = fixed + vitals + front
-    return _FRAME.pack(RECORD_MARK, crc32(head, seed)), head, tail, zeros
+    return _FRAME.pack(RECORD_MARK, crc32(head, seed)), head
 
 
 class Framed(NamedTuple):

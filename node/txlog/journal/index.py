@@ -46,6 +46,13 @@ class OriginIndex:
         self.segments.append(segment)
         self.offsets.append(offset >> 3)
 
+    def extend(self, firsts: array[int], segment: int, offsets: array[int], last: int) -> None:
+        """Records of one segment together, behind the last one. ``offsets`` in units of 8 bytes."""
+        self.firsts.extend(firsts)
+        self.segments.extend(array("I", [segment]) * len(firsts))
+        self.offsets.extend(offsets)
+        self.last = last
+
     def refill(self, first_seq: int, segment: int, offset: int) -> None:
         """A repaired record goes where the damaged one was."""
         at = bisect_left(self.firsts, first_seq)

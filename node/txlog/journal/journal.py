@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from txlog.journal import bodies
@@ -12,6 +14,7 @@ from txlog.journal.batch import Extent, Prepare, Segment, Sync
 from txlog.journal.files import Files
 from txlog.journal.format import Body
 from txlog.journal.index import OriginIndex
+from txlog.journal.laid import FRONT_BYTES, REST_BYTES, Laid, Laying, place_for
 from txlog.journal.opening import clean_up, finish_trim, settle_tail, tail_segment
 from txlog.journal.reader import Reader, Unreadable
 from txlog.journal.rebuild import rebuild
@@ -19,11 +22,12 @@ from txlog.journal.repairing import Logged, check_repair, proves_all
 from txlog.journal.scan import Scan, scan
 from txlog.journal.space import Space
 from txlog.journal.stored import Stored
+from txlog.journal.survey import Survey
 from txlog.journal.trim import Removal, Segments, Start, seqs_of
 from txlog.journal.vitals import Vitals
 from txlog.model.entry import Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
-from txlog.model.hashes import NO_HASH, chain_start
+from txlog.model.hashes import HASH_BYTES, NO_HASH, chain_start
 from txlog.model.ids import Origin
 from txlog.model.records import (
     Added,
@@ -50,6 +54,10 @@ ORIGIN_BYTES_MAX: Final = 80
 """Of the origin's name in a Held record, padded."""
 WORK_BYTES_MAX: Final = 1 << 16
 """``has_room_for_work`` promises room for a record of this size (less where segments are tiny)."""
+
+
+INDEX_ROOM: Final = 2
+"""So many segments must fit on the disk beside an index: what is no more than quick does not take the reserve."""
 
 
 class Journal(Stored):
@@ -87,6 +95,13 @@ class Journal(Stored):
         starts = [Start(one.number, one.vitals.log_end, one.vitals.held) for one in found.pieces]
         self._segments = Segments(starts, found.first_segment)
         self._removal: Removal | None = None
+        self._survey: Survey | None = None
+        self._surveying = False
+        self._without_index: deque[int] = deque(found.whole)
+        self._unread: deque[int] = deque(found.indexed)
+        self._laying = Laying()
+        self.laid_used = 0
+        """Records whose payload was on the disk before them."""
         self.damage: list[Damage] = []
         """What stood in damaged records and is still missing (rule 28)."""
         self.notes: list[str] = found.notes
@@ -127,6 +142,12 @@ class Journal(Stored):
         cls, files: Files, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
     ) -> tuple[Journal, Recovered]:
         files.lock()
+        return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
+
+    @classmethod
+    def _read(
+        cls, files: Files, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
+    ) -> tuple[Journal, Recovered]:
         found = scan(files, segment_bytes)
         if found is None:
             found = Scan(files, Origin(node, draw_birth()))
@@ -138,9 +159,17 @@ class Journal(Stored):
         space = clean_up(files, segment_bytes)
         settle_tail(files, found)
         finish_trim(files, found)
-        space.refresh()
         reader = Reader(files, found.own.birth)
-        recovered = rebuild(found, reader)
+        recovered: Recovered | None = None
+        try:
+            recovered = rebuild(found, reader)
+        except Unreadable as error:
+            if reader.doubted.isdisjoint(found.indexed):
+                raise JournalDamaged(f"opening the journal of {node}: {error}. Next: start again") from None
+        if recovered is None or not reader.doubted.isdisjoint(found.indexed):
+            reader.close()  # an index told of what is bad now; it is gone, and the damage is named
+            return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
+        space.refresh()
         journal = cls(files, space, found, reader, cache_bytes)
         journal._remember(found, recovered)
         recovered.start += 1
@@ -189,6 +218,8 @@ class Journal(Stored):
     def close(self) -> None:
         """Lets go of the folder. Writes nothing: what is not synced is lost, as in a crash."""
         self._reader.close()
+        if self._survey is not None and not self._surveying:
+            self._survey.abandon()
         for segment in (self._tail, *self._retired):
             segment.close()
         self._files.close()
@@ -203,6 +234,9 @@ class Journal(Stored):
         """
         self._check_broken()
         if isinstance(record, Held):
+            if self._laying.any:
+                self._append_all([record])
+                return
             held, body = self._held_body(record)
             self._refuse_work(self._length(body))
             self._append_held(record.run, held, body)
@@ -212,13 +246,17 @@ class Journal(Stored):
             self._append_other(record)
 
     def _append_all(self, records: Sequence[Record]) -> None:
+        if self._laying.any:
+            records = self._apart(records)
         work = [self._held_body(record) for record in records if isinstance(record, Held)]
+        laid = self._find_laid(records, work)
         if work:
-            self._refuse_work(sum(self._length(body) for _, body in work))
+            self._refuse_work(sum(self._length(body) for _, body in work if id(body) not in laid))
         taken = iter(work)
         for record in records:
             if isinstance(record, Held):
-                self._append_held(record.run, *next(taken))
+                held, body = next(taken)
+                self._append_held(record.run, held, body, laid.get(id(body)))
             else:
                 self._append_other(record)
 
@@ -227,11 +265,13 @@ class Journal(Stored):
         held = self._index.get(run.node, run.birth) or self._index.at(run.origin)
         return held, bodies.encode_held(held.data, run, record.contents)
 
-    def _append_held(self, run: Run, held: OriginIndex, body: Body) -> None:
+    def _append_held(self, run: Run, held: OriginIndex, body: Body, laid: Laid | None = None) -> None:
         assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} behind {held.last}"
         assert run.items
+        if laid is not None:
+            self._open_laid(laid, body)
         number = self._next
-        segment, offset = self._put(body, work=True)
+        segment, offset = self._put(body, work=True) if laid is None else self._put_laid(laid, body)
         held.add(run.first_seq, segment.number, offset)
         if body.flags & fmt.FLAG_NAMED:
             held.note_named(run.first_seq)
@@ -322,6 +362,131 @@ class Journal(Stored):
         self._next += 1
         return segment, offset
 
+    # -- payloads that are on the disk before their records
+
+    def begin_payload(self, content: bytes, size: int, key: str) -> Laid | None:
+        """A file for a payload of a transaction with this content hash and key, which will be appended soon, if at all.
+        Write it, finish it, then :meth:`end_payload`. None when there is one, or no room. Whose removal is due then
+        says :meth:`take_unwanted`."""
+        space = self._space
+        if self._broken or not size or self._laying.has(content):
+            return None
+        space.refresh()
+        vitals = self._vitals
+        header = 2 * fmt.segment_header_bytes(vitals, self._known_views())
+        slack = min(FRONT_BYTES, max(2 * fmt.SECTOR, space.segment_bytes // 8))
+        at = place_for(header, len(vitals.encoded), key, vitals.own.node, slack)
+        rest = fmt.seal_bytes(len(vitals.encoded)) + min(REST_BYTES, space.segment_bytes // 8)
+        laid = Laid(self._files, space.new_name(), content, at, size, rest, self._break)
+        if not space.may_open_for_work(laid.file_bytes):
+            return None
+        space.claimed += laid.file_bytes
+        oldest = self._laying.add(laid)
+        if oldest is not None:
+            self.drop_payload(oldest)
+        return laid
+
+    def end_payload(self, laid: Laid) -> None:
+        """On the owner's thread, after ``finish``: from here on it may be used."""
+        self._unclaim(laid)
+        if laid.gone:
+            self._laying.drop(laid)
+        self._space.refresh()
+
+    def drop_payload(self, laid: Laid) -> None:
+        """It will not be wanted. Its removal is due."""
+        self._unclaim(laid)
+        self._laying.drop(laid)
+
+    def take_unwanted(self) -> list[Laid]:
+        """Whose ``remove`` is due, in the thread that writes them."""
+        return self._laying.take_unwanted()
+
+    def _unclaim(self, laid: Laid) -> None:
+        if laid.claimed:
+            laid.claimed = False
+            self._space.claimed -= laid.file_bytes
+
+    def _apart(self, records: Sequence[Record]) -> list[Record]:
+        """The same, each payload that is on the disk in a record of its own."""
+        found: list[Record] = []
+        for record in records:
+            if isinstance(record, Held):
+                found += self._held_apart(record)
+            else:
+                found.append(record)
+        return found
+
+    def _held_apart(self, record: Held) -> list[Held]:
+        run, contents = record.run, record.contents
+        cuts = {0, len(run.items)}
+        for at, item in enumerate(run.items):
+            content = contents[HASH_BYTES * at : HASH_BYTES * (at + 1)]
+            if self._laying.ready(content, len(item.payload)) is not None:
+                cuts.update((at, at + 1))
+        if len(cuts) <= 2:
+            return [record]
+        edges = sorted(cuts)
+        return [
+            Held(
+                Run(run.node, run.birth, run.first_seq + start, run.items[start:stop]),
+                contents[HASH_BYTES * start : HASH_BYTES * stop],
+            )
+            for start, stop in pairwise(edges)
+        ]
+
+    def _find_laid(self, records: Sequence[Record], work: Sequence[tuple[OriginIndex, Body]]) -> dict[int, Laid]:
+        """By the identity of the body, those whose payload need not be written: it is there, what stands in front of it
+        fits however much the records before it change, and what follows finds room in another segment."""
+        found: dict[int, Laid] = {}
+        if not self._laying.any or len(work) < len(records):
+            return found
+        segment_bytes = self._space.segment_bytes
+        self._space.refresh()
+        if not self._space.may_open_for_work(segment_bytes):
+            return found
+        now = fmt.segment_header_bytes(self._vitals, self._known_views())
+        new: set[Origin] = set()
+        for held, body in work:
+            growth = VITALS_GROWTH * len(new)
+            if held.origin not in self._vitals.held:
+                new.add(held.origin)
+            header = 2 * (now + fmt.SECTOR * -(-growth // fmt.SECTOR))
+            laid = (
+                self._laying.ready(bodies.only_content(held.data, body.front), len(body.tail)) if body.b == 1 else None
+            )
+            if laid is None or laid in found.values():
+                continue
+            frames = 2 * (fmt.HEAD_BYTES + len(self._vitals.encoded) + growth)
+            fits = laid.at >= header + frames + len(body.front) and (laid.at - len(body.front)) % 8 == 0
+            if fits and (not found or self._space.unclaimed >= (len(found) + 2) * segment_bytes):
+                found[id(body)] = laid
+        return found
+
+    def _open_laid(self, laid: Laid, body: Body) -> None:
+        """Its file is the next segment, and what is over in front of the payload a Seal."""
+        self._laying.take(laid)
+        tail = self._open_segment(laid.file_bytes, laid.name, False)
+        frames = 2 * (fmt.HEAD_BYTES + len(self._vitals.encoded))
+        self._put(bodies.encode_seal(laid.at - tail.end - frames - len(body.front)))
+
+    def _put_laid(self, laid: Laid, body: Body) -> tuple[Segment, int]:
+        """The record but for its tail, which stands where it ends; what follows is written behind that."""
+        vitals, tail = self._vitals.encoded, self._tail
+        length = fmt.record_length(body, len(vitals))
+        offset = tail.end
+        assert offset + fmt.HEAD_BYTES + len(vitals) + len(body.front) == laid.at
+        self._chain = fmt.next_chain(self._chain, body.front)
+        crc = fmt.padded_crc(laid.crc, offset + length - laid.at - laid.size)
+        self._extents[-1].parts += fmt.encode_head(
+            body, length, self._next, self._batch_first - 1, self._chain, vitals, tail.seed, crc
+        )
+        tail.end += length
+        self._extents.append(Extent(tail, tail.end))
+        self._next += 1
+        self.laid_used += 1
+        return tail, offset
+
     def _place(self, length: int, vitals_bytes: int, work: bool, sealing: bool) -> tuple[Extent, int]:
         """Always leaves room for the seals."""
         tail, seals = self._tail, fmt.seal_bytes(vitals_bytes)
@@ -335,17 +500,20 @@ class Journal(Stored):
 
     def _roll(self, length: int, work: bool) -> Segment:
         """The next segment; its header promises that all records up to here are synced, and the sync keeps it."""
+        size = self._segment_size(length)
+        spare = self._space.take(size, work)
+        return self._open_segment(size, spare or self._space.new_name(), spare is None)
+
+    def _open_segment(self, size: int, source: str, to_make: bool) -> Segment:
         old, vitals = self._tail, self._vitals
         if self._next > self._batch_first and not self._extents:
             self._extents.append(Extent(old, old.end))
         self._retired.append(old)
         self._segments.opened(Start(old.number + 1, vitals.log_end, dict(vitals.held)))
-        number, size = old.number + 1, self._segment_size(length)
-        views = self._known_views()
+        number, views = old.number + 1, self._known_views()
         header = fmt.encode_segment_header(size, number, self._next, self._birth, self._chain, vitals, views)
         seed = fmt.segment_seed(self._birth, number)
-        spare = self._space.take(size, work)
-        self._tail = Segment(number, size, len(header), seed, header, spare or self._space.new_name(), spare is None)
+        self._tail = Segment(number, size, len(header), seed, header, source, to_make)
         self._batch_first = self._next
         return self._tail
 
@@ -441,6 +609,7 @@ class Journal(Stored):
             self._reader.forget(extent.segment.number)
         for segment in sync.retired:
             segment.close()
+            self._without_index.append(segment.number)
         if len(sync.extents) > 1 or self._space.claimed:
             self._settle_space()
         self._recent.shrink(self._synced)
@@ -454,7 +623,7 @@ class Journal(Stored):
 
     def _settle_space(self) -> None:
         waiting = {extent.segment for extent in self._extents if extent.segment.header is not None}
-        self._space.claimed = sum(segment.size for segment in waiting if segment.to_make)
+        self._space.claimed = sum(segment.size for segment in waiting if segment.to_make) + self._laying.claimed
         self._space.refresh()
 
     def seal(self) -> bool:
@@ -522,6 +691,38 @@ class Journal(Stored):
         assert removal is self._removal
         self._removal = None
         self._space.refresh()
+
+    # -- the indexes of sealed segments
+
+    def begin_survey(self) -> Survey | None:
+        """A sealed segment to be read again: first those without an index, then each one that this start has not read.
+        One at a time; may run beside a sync. The same one again until it is done."""
+        if self._surveying or self._broken:
+            return None
+        if self._survey is None:
+            self._survey = self._next_survey()
+        self._surveying = self._survey is not None
+        return self._survey
+
+    def _next_survey(self) -> Survey | None:
+        is_new = bool(self._without_index)
+        waiting = self._without_index if is_new else self._unread
+        while waiting:
+            number = waiting.popleft()
+            if number >= self._segments.first:
+                self._space.refresh()
+                room = self._space.unclaimed >= INDEX_ROOM * self._space.segment_bytes
+                name = self._space.new_name()
+                return Survey(self._files, number, name, is_new=is_new, may_write=room, on_error=self._break)
+        return None
+
+    def end_survey(self, survey: Survey) -> None:
+        """On the owner's thread, after ``run``."""
+        assert survey is self._survey
+        self._surveying = False
+        if survey.done:
+            self._survey = None
+            self._space.refresh()
 
     # -- repair
 

@@ -19,8 +19,9 @@ Chooser = Callable[[str, int], int]
 SURVIVES, PERISHES, TEARS = 0, 1, 2
 
 Hook = Callable[[str, str], None]
-"""Called before each operation with its name (``create``, ``pwrite``, ``fdatasync``, ``rename``, ``remove``,
-``sync_folder``) and the file's; may raise ``OSError`` (a failing disk) or :class:`Crashed` (the process ends there)."""
+"""Called before each operation with its name (``create``, ``reserve``, ``pwrite``, ``fdatasync``, ``rename``,
+``remove``, ``sync_folder``) and the file's; may raise ``OSError`` (a failing disk) or :class:`Crashed` (the process
+ends there)."""
 
 
 class Crashed(BaseException):
@@ -124,6 +125,14 @@ class MemoryFiles:
         inode = _Inode(name, size)
         self._change(lambda names: names.__setitem__(name, inode))
         self.sync_folder()
+
+    def reserve(self, name: str, size: int) -> None:
+        assert name not in self._names
+        self.note("reserve", name, str(size))
+        if size > self.free():
+            raise OSError(errno.ENOSPC, "no space left in memory", name)
+        inode = _Inode(name, size)
+        self._change(lambda names: names.__setitem__(name, inode))
 
     def open(self, name: str) -> File:
         return MemoryFile(self, self._inode(name))

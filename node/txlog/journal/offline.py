@@ -53,7 +53,7 @@ def check(folder: Path | str | Files) -> Report:
         return Report(notes=["no journal: the folder is missing"])
     files = _files(folder)
     try:
-        found = scan(files, 0)
+        found = scan(files, 0, by_index=False)
     except JournalDamaged as error:
         return Report(refused=str(error))
     if found is None:

@@ -45,12 +45,15 @@ def _zero(file: File, start: int, stop: int) -> None:
 
 
 def clean_up(files: Files, segment_bytes: int) -> Space:
-    """Half-made spares go; whole ones are zeros again, should one carry a header that was never needed."""
+    """Half-made spares go, and indexes without a segment; whole spares are zeros again, should one carry a header that
+    was never needed."""
     spares, highest = [], 0
-    for name in files.list():
+    names = files.list()
+    for name in names:
         kind, number = fmt.parse_name(name) or ("", 0)
         highest = max(highest, number)
-        if kind == "making" or (kind == "spare" and files.size(name) != segment_bytes):
+        lone = kind == "index" and fmt.segment_name(number) not in names
+        if kind == "making" or lone or (kind == "spare" and files.size(name) != segment_bytes):
             files.remove(name)
         elif kind == "spare":
             _blank(files, name)

@@ -52,7 +52,7 @@ class LogOrder:
         self.begin(index, value)
         self.spans, self.hashes = kept, hashes
 
-    def add(self, spans: list[Span], hashes: bytes) -> None:
+    def add(self, spans: list[Span], hashes: bytes | memoryview) -> None:
         self.hashes += hashes
         for span in spans:
             self._put(span)

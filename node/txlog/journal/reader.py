@@ -20,7 +20,7 @@ OPEN_FILES_MAX: Final = 32
 
 
 class Unreadable(Exception):
-    """A record that was good at the start is not good now, or lies in a damaged part."""
+    """A record that was good once is not good now, or lies in a damaged part."""
 
 
 class Head:
@@ -52,18 +52,20 @@ class Reader:
         self._birth = birth
         self._open: OrderedDict[int, File] = OrderedDict()
         self._window = (0, 0, b"")
+        self.doubted: set[int] = set()
+        """Segments in which something could not be read. Their index files are gone: the next start reads them."""
 
     def head(self, place: Place) -> Head:
         """:class:`Unreadable` when no good Held record stands there."""
         raw = self._bytes(place.segment, place.offset, fmt.HEAD_BYTES)
         if len(raw) < fmt.HEAD_BYTES:
-            raise Unreadable("the segment ends before it")
+            raise self._doubt(place.segment, "the segment ends before it")
         fields = fmt.RECORD_HEAD.unpack(raw)
         vitals, front = fields[5], fields[10]
         raw = self._bytes(place.segment, place.offset, fmt.HEAD_BYTES + vitals + front)
         record = fmt.read_head(raw, 0, fmt.segment_seed(self._birth, place.segment))
         if record is None or record.kind != fmt.HELD:
-            raise Unreadable("its checksum is wrong")
+            raise self._doubt(place.segment, "its checksum is wrong")
         return Head(place, record)
 
     def body(self, place: Place) -> Body:
@@ -73,7 +75,7 @@ class Reader:
         raw = self._bytes(place.segment, place.offset, length)
         record = fmt.read_record(raw, 0, fmt.segment_seed(self._birth, place.segment))
         if record is None:
-            raise Unreadable("its checksum is wrong")
+            raise self._doubt(place.segment, "its checksum is wrong")
         return Body(record.kind, record.flags, record.a, record.b, record.front, b"")
 
     def items(self, head: Head, first: int, count: int) -> list[Item]:
@@ -88,8 +90,16 @@ class Reader:
         items = bodies.make_items(head.columns, first, payloads)
         for i, item in enumerate(items, first):
             if content_hash(item.kind, item.key, item.payload) != head.columns.content(i):
-                raise Unreadable(f"the content of item {i + 1} has another hash")
+                raise self._doubt(head.segment, f"the content of item {i + 1} has another hash")
         return items
+
+    def _doubt(self, segment: int, why: str) -> Unreadable:
+        self.doubted.add(segment)
+        name = fmt.segment_name(segment, "index")
+        if name in self._files.list():
+            self._files.remove(name)
+            self._files.sync_folder()
+        return Unreadable(why)
 
     def forget(self, segment: int) -> None:
         """This segment has been written to: what was read ahead in it is old."""

@@ -1,10 +1,12 @@
 """Reading a whole journal, once, in order. Changes nothing on the disk; :mod:`txlog.journal.recovery` decides.
 
-One ``pread`` for a segment; then a loop over its records that makes no object for an entry.
+One ``pread`` for a segment; then a loop over its records that makes no object for an entry. Where a good index stands
+beside a segment that another follows, it is read instead (:mod:`txlog.journal.sealed`).
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple, NoReturn
@@ -18,6 +20,7 @@ from txlog.journal.fronts import AcceptedFront
 from txlog.journal.index import Index, OriginIndex, Place
 from txlog.journal.order import Fill, LogOrder, slice_spans
 from txlog.journal.recovery import Case, Decision, End, Seen, decide
+from txlog.journal.sealed import Block, Identity, SealedIndex, Single, decode_index, index_name
 from txlog.journal.vitals import Vitals, missing_spans
 from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
@@ -95,9 +98,15 @@ class Piece(NamedTuple):
 class Scan:
     """What was read. Filled by :func:`scan`."""
 
-    def __init__(self, files: Files, own: Origin) -> None:
+    def __init__(self, files: Files, own: Origin, indexes: frozenset[int] = frozenset()) -> None:
         self.files = files
         self.own = own
+        self._indexes = indexes
+        """Of which segments there is one that may be used."""
+        self.indexed: list[int] = []
+        """The segments that were not read, since their index told everything."""
+        self.whole: list[int] = []
+        """Those that were read, in which nothing is damaged."""
         self.state = Vitals(own)
         self.number = 1
         """Of the next record."""
@@ -136,7 +145,14 @@ class Scan:
             self._begin_at(pieces[0])
         self._leave(Seen(End.SPENT, False, True, pieces[0].first > self.number, True), pieces[0], "the first segments")
         for at, piece in enumerate(pieces):
-            self._segment(piece, pieces[at + 1] if at + 1 < len(pieces) else None)
+            following = pieces[at + 1] if at + 1 < len(pieces) else None
+            if following is not None and self._by_index(piece, following):
+                self.indexed.append(piece.number)
+                continue
+            bad = len(self.bad)
+            self._segment(piece, following)
+            if following is not None and len(self.bad) == bad:
+                self.whole.append(piece.number)
         if broken and broken[-1] > pieces[-1].number:
             name = fmt.segment_name(broken[-1])
             self._refuse(f"nothing in the last segment, {name}, can be read", "R")
@@ -176,6 +192,75 @@ class Scan:
             assert later is not None
             offset = later.offset
         self._close(case, piece, data, offset)
+
+    # -- segments that need not be read
+
+    def _by_index(self, piece: Piece, following: Piece) -> bool:
+        """Take what the segment's index tells in place of its records, if it is this very segment's: between these
+        records, with these chain hashes, as its header and the next one's say."""
+        header, behind = piece.header, following.header
+        if piece.number not in self._indexes or header is None or behind is None:
+            return False
+        name = fmt.segment_name(piece.number)
+        if (self.number, self.chain) != (header.first, header.chain) or self.files.size(name) < header.size:
+            return False
+        found = decode_index(_read_all(self.files, index_name(piece.number)))
+        wanted = Identity(self.own.birth, piece.number, header.first, behind.first, header.chain, behind.chain)
+        if found is None or found.identity != wanted:
+            self.notes.append(f"{index_name(piece.number)} cannot be used; the segment was read")
+            return False
+        self._enter(piece, name)
+        try:
+            self._replay(found, piece.number)
+        except JournalDamaged as wrong:
+            raise IndexContradicts(piece.number, str(wrong)) from None
+        self._check(piece.number, behind.vitals)
+        self.number, self.chain, self.state = behind.first, behind.chain, behind.vitals.copy()
+        self.last_synced = self.number - 1
+        return True
+
+    def _replay(self, found: SealedIndex, segment: int) -> None:
+        at = 0
+        for event in found.events:
+            if isinstance(event, Single):
+                self._single(event, segment)
+                continue
+            count = HASH_BYTES * sum([span.count for span in event.spans])
+            self._block(event, found.hashes[at : at + count], segment)
+            at += count
+
+    def _single(self, event: Single, segment: int) -> None:
+        if event.kind == fmt.HELD:
+            self._held(event.flags, event.a, event.b, event.front, segment, event.offset)
+        else:
+            place = Place(event.a, segment, event.offset)
+            self._other(event.kind, event.flags, event.a, event.b, event.front, place)
+
+    def _block(self, block: Block, hashes: memoryview, segment: int) -> None:
+        for rows in block.origins:
+            held = self.index.at(Origin(rows.node, rows.birth))
+            firsts, offsets = array("Q", rows.firsts), array("I", rows.offsets)
+            if firsts[0] != held.last + 1:
+                self._refuse(f"{held.origin} goes on at {firsts[0]} behind {held.last}", "X")
+            held.extend(firsts, segment, offsets, rows.last)
+            for first in rows.named:
+                held.note_named(first)
+        for row in block.named:
+            named = self.named.setdefault(Origin(row.node, row.birth), {})
+            named[row.seq] = Named(row.kind, row.key, row.stamp, row.content)
+        if block.spans:
+            self.order.add(block.spans, hashes)
+            self.state.set_log(self.order.end, bytes(hashes[-HASH_BYTES:]), self.state.stable)
+
+    def _check(self, segment: int, end: Vitals) -> None:
+        """What an index told leads to what the next segment's header found."""
+        self.settle()
+        state = self.state
+        views = (state.changes, state.accepted, state.installed, state.promised, state.left)
+        same = views == (end.changes, end.accepted, end.installed, end.promised, end.left)
+        same = same and self.order.end == state.log_end == end.log_end and state.log_hash == end.log_hash
+        if not same or state.held != end.held:
+            raise IndexContradicts(segment, f"it leads to entry {state.log_end}, and the segment to {end.log_end}")
 
     def _enter(self, piece: Piece, name: str) -> None:
         header = piece.header
@@ -471,13 +556,37 @@ class Scan:
         return None if number == NO_VIEW else self.views.get(number)
 
 
-def scan(files: Files, segment_bytes: int) -> Scan | None:
-    """Everything that the folder tells, or None for a folder without a journal.
+class IndexContradicts(Exception):
+    """An index that was whole and of this segment tells what cannot be: our own mistake, so the segment is read."""
+
+    def __init__(self, segment: int, why: str) -> None:
+        super().__init__(f"{index_name(segment)} contradicts the headers: {why}; the segment was read")
+        self.segment = segment
+
+
+def scan(files: Files, segment_bytes: int, *, by_index: bool = True) -> Scan | None:
+    """Everything that the folder tells, or None for a folder without a journal. ``by_index``: segments that have an
+    index are not read.
 
     Raises :class:`JournalDamaged` for what no other master can repair, and for a format that is not known."""
-    numbers = [parsed[1] for name in files.list() if (parsed := fmt.parse_name(name)) and parsed[0] == "segment"]
+    parsed = [one for name in files.list() if (one := fmt.parse_name(name)) is not None]
+    numbers = [number for kind, number in parsed if kind == "segment"]
     if not numbers:
         return None
+    indexes = frozenset(number for kind, number in parsed if kind == "index" and by_index)
+    notes: list[str] = []
+    while True:
+        try:
+            found = _scan(files, numbers, indexes, segment_bytes)
+        except IndexContradicts as wrong:
+            notes.append(str(wrong))
+            indexes -= {wrong.segment}
+        else:
+            found.notes += notes
+            return found
+
+
+def _scan(files: Files, numbers: list[int], indexes: frozenset[int], segment_bytes: int) -> Scan:
     headers = {number: _header(files, number) for number in numbers}
     first = next((header for header in headers.values() if header is not None), None)
     if first is None:
@@ -489,12 +598,12 @@ def scan(files: Files, segment_bytes: int) -> Scan | None:
     pieces = [_piece(files, number, headers[number], own, segment_bytes) for number in numbers]
     there = [piece for piece in pieces if piece is not None]
     broken = [number for number, piece in zip(numbers, pieces, strict=True) if piece is None]
-    found = Scan(files, own)
+    found = Scan(files, own, indexes)
     notes = [f"{fmt.segment_name(number)}: nothing in it can be read" for number in broken]
     found.notes += notes
     found.read(there, broken, trimmed=there[0].first > 1)
     if not found.is_whole:
-        foot, found = found.foot, Scan(files, own)
+        foot, found = found.foot, Scan(files, own, indexes)
         if foot.index:
             raise JournalDamaged(
                 f"opening the journal of {own}: {fmt.segment_name(there[0].number)} is the first that is there, and the"

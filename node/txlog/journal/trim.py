@@ -84,9 +84,10 @@ class Removal:
         try:
             there = set(self._files.list())
             for number in self.segments:
-                if fmt.segment_name(number) in there:
-                    self._files.remove(fmt.segment_name(number))
-                    self._files.sync_folder()
+                for name in (fmt.segment_name(number, "index"), fmt.segment_name(number)):
+                    if name in there:
+                        self._files.remove(name)
+                        self._files.sync_folder()
         except OSError as error:
             text = (
                 f"removing segments {self.segments[0]} to {self.segments[-1]} of a trimmed journal: {error}. Next: look"

@@ -6,6 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+def repairs(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By worker, one at most: what every master that answers lists, beside nothing else. One that knows of an obstacle
+    is enough to wait."""
+    if not answers or any(duty["kind"] != "repair" for answer in answers for duty in answer["duties"]):
+        return {}
+    for duty in answers[0]["duties"]:
+        if all(any(each["id"] == duty["id"] for each in other["duties"]) for other in answers):
+            return {duty["worker"]: duty}
+    return {}
+
+
 def restores(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """By worker. What one master ``lacks`` only, another of the data centre may know: then the worker stays."""
     found: dict[str, dict[str, Any]] = {}

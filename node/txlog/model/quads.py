@@ -12,7 +12,7 @@ No graph term means the default graph. The payload ends with a newline, or is em
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 _LINE = re.compile(
     rb'^(?:<[^<>]*> ){2}(?:<[^<>]*>|"(?:[^"\\\n]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)( <[^<>]*>)? \.$'
@@ -20,9 +20,19 @@ _LINE = re.compile(
 # A quoted literal may hold anything, so the graph term is found by matching the line as a whole.
 
 
-def encode_quads(deletes: Iterable[bytes], adds: Iterable[bytes]) -> bytes:
+def encode_quads(deletes: Collection[bytes], adds: Collection[bytes]) -> bytes:
     """N-Quads lines (without newline) to a payload; the caller has netted them: no line is in both."""
-    return b"".join([b"D %s\n" % d for d in deletes] + [b"A %s\n" % a for a in adds])
+    return _marked(b"D ", deletes) + _marked(b"A ", adds)
+
+
+def _marked(letter: bytes, lines: Collection[bytes]) -> bytes:
+    """Joined once: formatting each line costs several times as much."""
+    if not lines:
+        return b""
+    parts = list(lines)
+    parts[0] = letter + parts[0]
+    parts[-1] += b"\n"
+    return (b"\n" + letter).join(parts)
 
 
 def decode_quads(payload: bytes) -> Iterator[tuple[bool, bytes]]:

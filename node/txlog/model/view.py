@@ -40,7 +40,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
 
     ``strategy``: ``Smart``, ``Simple`` or ``None``, fixed at the install; ``strategies``: those of the views in
     ``history``. ``apart_at``: a configured master is out that did not say so, and no rejoin with it goes back below
-    this index; -1 when nobody is; ``-2 - index`` when everybody is in again, which holds once the view is installed:
+    this index (``Majority``: only where one was let go by order); -1 when nobody is; ``-2 - index`` when everybody is
+    in again, which holds once the view is installed:
     one who has not accepted it may go on beside it. ``known``: the last seq of each origin in the base or waiting; what
     is held of a master outside beyond it belongs to another branch (*parked*). ``merged``: the branches were merged in
     stamp order (``Simple``). ``silent``: masters that are out because nobody heard them. ``prefers``: the strategy that
@@ -83,6 +84,15 @@ class View(msgspec.Struct, array_like=True, frozen=True):
         """Up to where the log of a master in this view never changes again, when it is ``stable`` up to there."""
         apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at
         return stable if apart_at < 0 else min(stable, apart_at)
+
+    def apart_until(self, installed: bool) -> int:
+        """``apart_at`` as long as it counts; -1 when it was installed with everybody in it. ``installed``: anywhere, as
+        far as is known."""
+        return self.apart_at if self.apart_at >= -1 or installed else -2 - self.apart_at
+
+    def is_by_order(self, installed: bool) -> bool:
+        """``Majority``: an order is in its line, and not everybody has been in since; another may stand beside it."""
+        return self.majority_before and self.apart_until(installed) >= 0
 
     def is_majority(self, installed: bool) -> bool:
         """Whether a view that follows this one needs more than half of the votes."""

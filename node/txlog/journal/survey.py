@@ -1,0 +1,227 @@
+"""Reading a sealed segment once more, beside the work of a master: its index is made of it, and old damage is found.
+
+A start that has an index does not read the segment, so somebody else must (rule 28): each sealed segment is read again
+in every life of a master, a piece at a time, all of its checksums and the chain. What is bad there ends the process by
+name, without that segment's index; the next start reads it, says what is missing, and fetches it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+from zlib import crc32
+
+from txlog.journal import format as fmt
+from txlog.journal.files import File, Files
+from txlog.journal.format import SegmentHeader
+from txlog.journal.sealed import Gathering, Identity, encode_index, index_name
+from txlog.model.errors import JournalBroken, JournalDamaged
+
+PIECE_BYTES: Final = 4 << 20
+"""Read in one run: some 10 ms of a processor."""
+WINDOW_BYTES: Final = 1 << 20
+
+
+class Survey:
+    """One segment. :meth:`run` on any thread, also beside a sync, then ``Journal.end_survey`` on the owner's; both
+    again until :attr:`done`. ``making``: the name under which the index is written. ``may_write``: there is room for
+    it. ``is_new``: it has no index yet."""
+
+    def __init__(
+        self,
+        files: Files,
+        segment: int,
+        making: str,
+        *,
+        is_new: bool,
+        may_write: bool,
+        on_error: Callable[[str], None],
+    ) -> None:
+        self._files = files
+        self.segment = segment
+        self._making = making
+        self.is_new = is_new
+        self._may_write = may_write
+        self._on_error = on_error
+        self._reading: _Reading | None = None
+        self.done = False
+
+    def run(self) -> None:
+        """The next piece. :class:`JournalDamaged`: a record that was promised is bad now. :class:`JournalBroken`: the
+        disk refuses. Both end the process; a full disk is no error."""
+        assert not self.done
+        try:
+            self._run()
+        except OSError as error:
+            text = (
+                f"reading {fmt.segment_name(self.segment)} again: {error}. Next: look at the disk, then start this"
+                " process again"
+            )
+            self._on_error(text)
+            raise JournalBroken(text) from error
+
+    def _run(self) -> None:
+        try:
+            reading = self._reading or _Reading(self._files, self.segment)
+        except FileNotFoundError:  # a trim has removed it meanwhile
+            self.done = True
+            return
+        except _Bad as bad:
+            raise self._damaged(bad) from None
+        self._reading = reading
+        try:
+            ended = reading.read_piece()
+        except _Bad as bad:
+            reading.close()
+            raise self._damaged(bad) from None
+        except OSError:
+            reading.close()
+            raise
+        if ended:
+            reading.close()
+            self._write(reading.encoded())
+            self.done = True
+
+    def abandon(self) -> None:
+        """Nobody goes on with it."""
+        if self._reading is not None:
+            self._reading.close()
+
+    def _damaged(self, bad: _Bad) -> JournalDamaged:
+        """Without the index the next start reads this segment."""
+        self._drop(index_name(self.segment))
+        text = (
+            f"reading {fmt.segment_name(self.segment)} again: {bad}; it was good when it was written. Another master"
+            " that holds it can repair it. Next: start this master again; it will name the damage and fetch it"
+        )
+        return JournalDamaged(text)
+
+    def _drop(self, name: str) -> None:
+        if name in self._files.list():
+            self._files.remove(name)
+            self._files.sync_folder()
+
+    def _write(self, data: bytes) -> None:
+        """Under another name first: an index has its name when it is durable."""
+        names = self._files.list()
+        name = index_name(self.segment)
+        if fmt.segment_name(self.segment) not in names:
+            return
+        if name in names and self._stands(name, data):
+            return
+        if not self._may_write:
+            return
+        try:
+            self._files.create(self._making, len(data))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return
+            raise
+        file = self._files.open(self._making)
+        try:
+            file.pwrite(0, data)
+            file.fdatasync()
+        finally:
+            file.close()
+        self._drop(name)
+        self._files.rename(self._making, name)
+        self._files.sync_folder()
+
+    def _stands(self, name: str, data: bytes) -> bool:
+        if self._files.size(name) != len(data):
+            return False
+        file = self._files.open(name)
+        try:
+            return file.pread(0, len(data)) == data
+        finally:
+            file.close()
+
+
+class _Bad(Exception):
+    """What is wrong, and where."""
+
+
+class _Reading:
+    """The records of one segment up to where the next one's header says that they end."""
+
+    def __init__(self, files: Files, segment: int) -> None:
+        self._segment = segment
+        header, behind = _header(files, segment), _header(files, segment + 1)
+        self._header, self._behind = header, behind
+        self._number, self._chain, self._offset = header.first, header.chain, header.records_from
+        self._seed = fmt.segment_seed(header.birth, segment)
+        self._gathering = Gathering(header.vitals.held)
+        self._window, self._window_from = b"", 0
+        self._file: File = files.open(fmt.segment_name(segment))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def encoded(self) -> bytes:
+        """The index, when all is read."""
+        header, behind = self._header, self._behind
+        self._gathering.end()
+        identity = Identity(header.birth, self._segment, header.first, behind.first, header.chain, behind.chain)
+        return encode_index(identity, self._gathering.events, self._gathering.hashes)
+
+    def read_piece(self) -> bool:
+        """Whether it was the last one."""
+        stop = self._offset + PIECE_BYTES
+        while self._number < self._behind.first:
+            if self._offset >= stop:
+                return False
+            self._record()
+        if self._chain != self._behind.chain:
+            raise _Bad("its last record has another chain hash than the next segment's header")
+        return True
+
+    def _record(self) -> None:
+        at, gathering = self._offset, self._gathering
+        raw = self._bytes(at, fmt.HEAD_BYTES)
+        if len(raw) < fmt.HEAD_BYTES:
+            raise _Bad(f"it ends at byte {at}, before record {self._number}")
+        fields = fmt.RECORD_HEAD.unpack(raw)
+        head_bytes, tail_crc = fmt.HEAD_BYTES + fields[5] + fields[10], fields[9]
+        record = fmt.read_head(self._bytes(at, head_bytes), 0, self._seed)
+        good = record is not None and record.number == self._number
+        if record is None or not good or self._tail_crc(at + head_bytes, at + record.length) != tail_crc:
+            raise _Bad(f"record {self._number} at byte {at} cannot be read")
+        chain = fmt.next_chain(self._chain, record.front)
+        fits = chain == record.chain
+        if not fits or not gathering.put(record.kind, record.flags, record.a, record.b, record.front, at):
+            raise _Bad(f"record {self._number} at byte {at} does not continue what stands before it")
+        self._chain = chain
+        self._number += 1
+        self._offset = at + record.length
+
+    def _tail_crc(self, start: int, stop: int) -> int:
+        """A record may be much larger than a window. -1 where the file ends before it."""
+        crc = 0
+        while start < stop:
+            data = self._bytes(start, min(stop - start, WINDOW_BYTES))
+            if not data:
+                return -1
+            crc = crc32(data, crc)
+            start += len(data)
+        return crc
+
+    def _bytes(self, offset: int, count: int) -> bytes:
+        at = offset - self._window_from
+        if at < 0 or at + count > len(self._window):
+            self._window, self._window_from, at = self._file.pread(offset, max(count, WINDOW_BYTES)), offset, 0
+        return self._window[at : at + count]
+
+
+def _header(files: Files, segment: int) -> SegmentHeader:
+    name = fmt.segment_name(segment)
+    file = files.open(name)
+    try:
+        header = fmt.read_segment_header(file.pread(0, fmt.HEADERS_MAX), segment)
+    except fmt.UnknownFormat as wrong:
+        raise _Bad(f"{name} has {wrong}") from None
+    finally:
+        file.close()
+    if header is None:
+        raise _Bad(f"no copy of the header of {name} can be read")
+    return header
