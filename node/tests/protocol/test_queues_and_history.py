@@ -158,27 +158,58 @@ def test_rule_9_who_claims_less_is_refused_by_name_until_it_starts_anew(less: di
     assert b.take(claim(2, 1), 3)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=25))
-def test_rule_17_history_is_a_plain_list(pieces: list[tuple[int, int]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=25), st.data())
+@pytest.mark.parametrize("how", ["appended", "taken over", "cut"])
+def test_rule_17_history_is_a_plain_list(how: str, pieces: list[tuple[int, int]], data: st.DataObject) -> None:
     origins = ORIGINS[:3]
     history, twin, hashes, last = History(bytes(16), origins), [], [], [0, 0, 0]
     for slot, count in pieces:
+        if how == "cut" and twin and data.draw(st.booleans()):
+            index = data.draw(st.integers(0, len(twin)))
+            assert history.cut(index) == [sum(1 for s, _ in twin[index:] if s == at) for at in range(3)]
+            del twin[index:], hashes[index:]
+            last = [max((seq for s, seq in twin if s == at), default=0) for at in range(3)]
         cells = [len(hashes).to_bytes(HASH_BYTES, "big") for _ in range(count)]
-        history.append(bytes([slot]) * count, b"".join(cells))
+        if how != "taken over":
+            history.append(bytes([slot]) * count, b"".join(cells))
         for cell in cells:
             last[slot] += 1
             twin.append((slot, last[slot]))
             hashes.append(cell)
+    if how == "taken over":
+        history.take(bytearray(slot for slot, _ in twin), bytearray(b"".join(hashes)))
     assert history.length == len(twin)
+    assert history.hash == (hashes[-1] if hashes else history.start_hash)
     for index, (slot, seq) in enumerate(twin, start=1):
         assert history.hash_at(index) == hashes[index - 1]
         assert history.index_of(origins[slot], seq) == index
     for slot in range(3):
         assert history.index_of(origins[slot], last[slot] + 1) == 0
+        within = 0
         for upto in range(len(twin) + 1):
-            inside = [seq for s, seq in twin[:upto] if s == slot]
-            assert history.seq_within(slot, upto) == max(inside, default=0)
-    for after in range(0, len(twin) + 1, 3):
+            within = twin[upto - 1][1] if upto and twin[upto - 1][0] == slot else within
+            assert history.seq_within(slot, upto) == within
+    for after in range(0, len(twin) + 1, max(3, len(twin) // 10)):
         spans = history.spans(after, len(twin))
         rows = [(s.node, s.birth, s.first_seq + i) for s in spans for i in range(s.count)]
         assert rows == [(origins[s].node, origins[s].birth, seq) for s, seq in twin[after:]]
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_long_history_counts_from_its_marks(taken: bool) -> None:
+    history, order = History(bytes(16), ORIGINS[:3]), bytearray()
+    for slot, count in ((0, 1000), (1, 30), (0, 5), (2, 3000), (1, 1024), (0, 1)):
+        order += bytes([slot]) * count
+    hashes = b"".join(at.to_bytes(HASH_BYTES, "big") for at in range(len(order)))
+    if taken:
+        history.take(bytearray(order[:4000]), bytearray(hashes[: 4000 * HASH_BYTES]))
+        history.append(bytes(order[4000:]), hashes[4000 * HASH_BYTES :])
+    else:
+        history.append(bytes(order), hashes)
+    assert history.hash_at(4321) == (4320).to_bytes(HASH_BYTES, "big")
+    assert history.index_of(ORIGINS[0], 1003) == 1033
+    assert history.index_of(ORIGINS[1], 31) == 1000 + 30 + 5 + 3000 + 1
+    assert [span.count for span in history.spans(1029, 4036)] == [1, 5, 3000, 1]
+    assert history.cut(1031) == [5, 1024, 3000]
+    assert history.seqs_at(1031) == [("b", 2, 1001), ("a", 9, 30)]
+    assert history.index_of(ORIGINS[0], 1002) == 0

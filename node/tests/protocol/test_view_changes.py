@@ -272,6 +272,17 @@ def test_refused_heard_both_ways(gone: list[Departure]) -> None:
     assert refused(b, propose([A, B], gone)) == ("HeardBothWays", "c")
 
 
+@pytest.mark.parametrize("view", [VIEW.number, (3, 1, "a")], ids=["this view", "another"])
+def test_what_is_heard_of_a_new_birth_is_not_the_member_that_is_left_out(view: Number) -> None:
+    """The coordinator does not hear that c has lost its disk; b hears the new one."""
+    b = Lone()
+    b.hear("c")
+    b.receive("c", msgspec.structs.replace(who_of("c", 1, ["b"]), birth=33, view=NO_VIEW))
+    assert b.core.around.both_ways("c")
+    gone = [Departure("c", 3, 1, "silent")]
+    assert isinstance(b.ask("a", propose([A, B], gone, number=(4, 1, "a"), view=view)), Report)
+
+
 def test_one_that_lags_goes_along_without_others_of_its_old_view() -> None:
     """The view that takes it in has grown from its own; c, which only b hears, is let in after it."""
     b = Lone()

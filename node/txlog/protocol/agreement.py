@@ -113,23 +113,23 @@ class Agreement:
             queue.limit = ENDLESS if queue.origin in members or not self.view.known else self.view.known[slot]
 
     def _recover(self, recovered: Recovered) -> None:
-        at, index = 0, recovered.foot.index
+        index, order = recovered.foot.index, bytearray()
         self._settled = self.settled_at
         self._begin_at(recovered.foot)
         unsettled: dict[Origin, int] = {}
         for span in recovered.log_spans:
             origin = Origin(span.node, span.birth)
             queue = self.by_origin[origin]
-            size = span.count * HASH_BYTES
             slot = self.slots[origin]
-            self.history.append(bytes([slot]) * span.count, bytes(recovered.log_hashes[at : at + size]))
-            at += size
+            order += bytes([slot]) * span.count
             settled = min(max(self.settled_at - index, 0), span.count)
             assert not settled or span.first_seq == queue.in_log + 1, (span, queue.in_log)
             queue.pass_by(settled)
             unsettled[origin] = unsettled.get(origin, 0) + span.count - settled
             index += span.count
             self.log_key = (recovered.log_stamp, self.ranks[slot])
+        hashes, recovered.log_hashes = recovered.log_hashes, bytearray()  # too many to have them twice
+        self.history.take(order, hashes)
         for meta in recovered.queued:
             self._recover_held(meta)
         for origin, count in unsettled.items():

@@ -110,7 +110,7 @@ def close(
         shared = min(branch.shared for branch in branches)
         weights = {m.node: m.weight for m in configurations.place(shared).members}
     if majority:
-        forks = [max(branches, key=lambda b: b.number)]
+        forks = [_latest(branches)]
     else:
         forks = _forks(branches, own)
         forks = sorted(forks, key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
@@ -143,7 +143,7 @@ def close(
         [*winner.view.history, winner.number],
         floor,
         _strategy(members, winner, prefers, bool(silent)),
-        -1 if majority else _apart_at(winner, gone, members) if out else _healed_at(winner),
+        _apart(winner, gone, members, majority, out),
         [known.get(Origin(*one), base.last(Origin(*one))) for one in origins],
         [*winner.view.strategies, winner.view.strategy],
         merged,
@@ -224,6 +224,14 @@ def _shared_strategy(forks: list[Branch]) -> str:
     return first.strategy
 
 
+def _apart(winner: Branch, gone: list[Departure], members: list[Member], majority: bool, out: bool) -> int:
+    """Under ``Majority`` nobody goes on elsewhere, but by order."""
+    ordered = any(one.why == "ordered" for one in gone) or _is_by_order(winner)
+    if majority and not ordered:
+        return -1
+    return _apart_at(winner, gone, members) if out else _healed_at(winner)
+
+
 def _apart_at(winner: Branch, gone: list[Departure], members: list[Member]) -> int:
     """What was stable in the last view that everybody was in stands at its place in every branch. One who did not say
     that it leaves may have gone into a view of its own, even if it is down by now."""
@@ -242,10 +250,7 @@ def _healed_at(winner: Branch) -> int:
 
 def _apart_until_now(winner: Branch) -> int:
     """-1 when the view that goes on was installed with everybody in it."""
-    apart_at = winner.view.apart_at
-    if apart_at < -1 and not any(report.installed for report in winner.reports):
-        return -2 - apart_at
-    return apart_at
+    return max(-1, winner.view.apart_until(any(report.installed for report in winner.reports)))
 
 
 def _silent(winner: Branch, gone: list[Departure], members: list[Member]) -> list[str]:
@@ -316,6 +321,17 @@ def _hash_at(branch: Branch, index: int, own: History) -> bytes:
 
 def _is_prefix(one: Branch, other: Branch, own: History) -> bool:
     return one.length <= other.length and _hash_at(one, one.length, own) == _hash_at(other, one.length, own)
+
+
+def _latest(branches: list[Branch]) -> Branch:
+    """The view that goes on under ``Majority``: the highest. One that an order has put beside another gives way to one
+    that had its majority."""
+    ends = [b for b in branches if not any(b.number in other.view.history for other in branches)]
+    return max(ends, key=lambda b: (not _is_by_order(b), b.number))
+
+
+def _is_by_order(branch: Branch) -> bool:
+    return branch.view.is_by_order(any(report.installed for report in branch.reports))
 
 
 def _forks(branches: list[Branch], own: History) -> list[Branch]:

@@ -86,7 +86,8 @@ class Coordinating(Membership):
         know = [r.node for r in reports if r.view is not None]
         latest = max((r.view for r in reports if r.view is not None), key=lambda v: v.number, default=None)
         ordered = self._by_order(know, change.gone, latest, self.jointly)
-        if self.majority and not self._is_majority(know) and not ordered:
+        grows = self._only_grows(know, change.gone, latest)
+        if self.majority and not self._is_majority(know) and not (ordered or grows):
             self._give_up("those who know the log have no more than half of the weight")
             return
         try:
@@ -105,7 +106,8 @@ class Coordinating(Membership):
             self._give_up(str(why))
             return
         few = closed.majority and not all(one.has_majority(know) for one in closed.jointly)
-        if few and not self._by_order(know, change.gone, latest, closed.jointly):
+        grows = grows and latest is not None and closed.branches[0] == latest.number
+        if few and not (grows or self._by_order(know, change.gone, latest, closed.jointly)):
             self._give_up("those who know the log have no more than half of the weight, as it was or as it will be")
             return
         below = [r.node for r in reports if _shared_with(agreement.history, r, closed.cut, closed.cut) == BELOW]

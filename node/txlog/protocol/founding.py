@@ -76,11 +76,20 @@ class Founding:
         silent = [node for node in named if node != self.settings.node and node not in self._known]
         if silent:
             raise Conflict(f"{', '.join(silent)} did not answer this master yet")
-        views = [known.accepted for node, known in self._known.items() if node in named]
-        mine = self.views.accepted
-        if mine is not None and mine.coordinator != self.settings.node and all(view == mine for view in views):
-            raise Conflict(f"the founding that {mine.coordinator} began may be complete: it is needed")
+        if self.settings.majority and not first_configuration(self.settings).has_majority(named):
+            raise Conflict(
+                "with splitMode Majority those that begin need more than half of the votes: nobody could join"
+            )
+        if self._is_bound:
+            assert self.views.accepted is not None
+            raise Conflict(f"the founding that {self.views.accepted.coordinator} began may be complete: it is needed")
         self._named = named
+
+    @property
+    def _is_bound(self) -> bool:
+        """It has accepted another's founding, and said so: whoever began that may have gone on with it since."""
+        mine = self.views.accepted
+        return mine is not None and mine.coordinator != self.settings.node
 
     # What others say
 
@@ -136,12 +145,21 @@ class Founding:
             if installed:
                 self.views.learn_installed()
             return
+        if installed and not view.history and view.has(Origin(self.settings.node, self.birth)):
+            self._go_over_to(view)
+            return
         named = view.has(Origin(self.settings.node, self.birth))
         if named and mine is None and view.history and not installed:
             named = False  # it was to be let in, and ended before it accepted: it stands where it stood as a learner
         if (mine is None or self.views.unfounded) and not named:
             self.cluster = view.cluster_id
             self.views.forget_founding()
+
+    def _go_over_to(self, view: View) -> None:
+        """That founding came about, with this master's word; what it has accepted since did not."""
+        if self.views.unfounded:
+            self._accept(view)
+            self.begin(view)
 
     def on_found(self, peer: str, view: View) -> list[tuple[str, Message]]:
         """A view is durable here before the answer leaves; nothing of it is used before the install (rule 21)."""
@@ -156,6 +174,8 @@ class Founding:
         accepted = self.views.accepted
         if accepted is not None and accepted.history and accepted.cluster_id == view.cluster_id:
             return []  # said before this cluster went on to its next view
+        if accepted is not None and _comes_late(view, accepted):
+            return []
         if self.views.installed and accepted != view:
             raise PeerFault(peer, "OtherCluster", "this master belongs to a founded cluster already")
         if accepted is not None and accepted.number > view.number:
@@ -185,7 +205,7 @@ class Founding:
         rounds = 1 if self._known else _ALONE_ROUNDS
         if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.views.accepted is not None:
             self.admitted = True
-        if self.founded or not self._leads or self.cluster:
+        if self.founded or not self._leads or self.cluster or self._is_bound:
             return []
         due = mono_ms >= self._asked_ms + _REPEAT_MS
         if due:
@@ -235,7 +255,16 @@ class Founding:
         if self.views.accepted is not None:
             accepted.append(self.views.accepted)
         same = [v for v in accepted if v.members == members]
-        ballot = max((v.ballot for v in same), default=max((v.ballot + 1 for v in accepted), default=1))
+        above = max((v.ballot + 1 for v in accepted), default=1)
+        ballot = max((v.ballot for v in same), default=above)
+        if any(v.number > (1, ballot, self.settings.node) for v in accepted if v.members != members):
+            ballot = above  # else whoever has accepted that one would not hear of this
         return founding_view(
             ballot, self.settings.node, members, self.settings.strategy, first_configuration(self.settings)
         )
+
+
+def _comes_late(founding: View, accepted: View) -> bool:
+    """Whether who founded this cluster has said it before: another founding that it gave up for an order."""
+    first = accepted.history[0] if accepted.history else accepted.number
+    return first[2] == founding.coordinator and first > founding.number

@@ -19,7 +19,7 @@ class Hearing(Adding):
         assert agreement is not None
         sender = self._peer(peer, post.claim)
         sender.unheard = False
-        self._note_heard(sender, post.claim)
+        self._note_start(sender, post.claim)
         if post.your_start == self.start:  # else it may let this master go for an earlier process, and not know of this
             self.views.heard_working(sender.origin, post.claim.start)
         if not self.full:
@@ -65,13 +65,23 @@ class Hearing(Adding):
             self._enter_view(now)
         return views.at_work
 
-    def _note_heard(self, sender: Peer, claim: Claim) -> None:
-        """Which process of it posts, and whom it hears, itself or through others."""
+    def _note_start(self, sender: Peer, claim: Claim) -> None:
+        """Which process of it posts."""
         before = sender.claim
         if before is None or before.start != claim.start:
             self.views.heard_start(sender.origin, claim.start)
-        if before is None or before.heard != claim.heard:
-            self.around.hears(sender.node, [p.node for p in self.peers if claim.heard >> p.slot & 1])
+
+    def _note_heard(self, peer: Peer, claim: Claim) -> None:
+        """Whom it hears, itself or through others: by that a deaf master is known, also to those whom its posts reach
+        through others (rule 22). What it says when it looks around is of its own links alone."""
+        bits, noted = peer.noted
+        if bits == claim.heard and self.around.says(peer.node) is noted:
+            return
+        heard = [p.node for p in self.peers if claim.heard >> p.slot & 1]
+        if claim.heard >> self.slot & 1:
+            heard.append(self.settings.node)
+        peer.noted = (claim.heard, heard)
+        self.around.posts(peer.node, heard)
 
     def _peer(self, node: str, claim: Claim) -> Peer:
         for peer in self.peers:
@@ -99,6 +109,7 @@ class Hearing(Adding):
             peer.in_flight.clear()
             peer.pushed = min(peer.pushed, claim.held[self.slot])
         if news:
+            self._note_heard(peer, claim)
             agreement.last_stamp = max(agreement.last_stamp, claim.counter)
             self._rounds.news()
         return news

@@ -1,12 +1,12 @@
 """The agreed order as an index in memory: who stands where, and the chain hash behind every entry.
 
-25 bytes an entry: its origin's slot (1), its chain hash (16), and its index in its origin's table (8).
+17 bytes an entry: its origin's slot (1) and its chain hash (16); and 16 for each run of entries of one origin.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from txlog.model.entry import Span
@@ -16,6 +16,45 @@ from txlog.model.records import NO_FOOT, Foot
 
 _MARK: Final = 1024
 """Every so many entries the seqs reached are noted, so that no look-up counts from the beginning."""
+
+
+class Runs:
+    """Where the transactions of one origin stand in the log behind its foot. They are counted from 0, and each run of
+    neighbours is one row: the index of its first one, and how many of the origin stand before it."""
+
+    __slots__ = ("before", "count", "firsts")
+
+    def __init__(self) -> None:
+        self.firsts = array("Q")
+        self.before = array("Q")
+        self.count = 0
+
+    def add(self, index: int, count: int) -> None:
+        """So many from this index on, which is above all others."""
+        rows = len(self.firsts)
+        if not rows or self.firsts[rows - 1] + self.count - self.before[rows - 1] != index:
+            self.firsts.append(index)
+            self.before.append(self.count)
+        self.count += count
+
+    def drop(self, count: int) -> None:
+        """Forget the last ones."""
+        self.count -= count
+        rows = bisect_left(self.before, self.count)
+        del self.firsts[rows:]
+        del self.before[rows:]
+
+    def index_of(self, number: int) -> int:
+        row = bisect_right(self.before, number) - 1
+        return self.firsts[row] + number - self.before[row]
+
+    def count_within(self, index: int) -> int:
+        """How many stand at or before this index."""
+        row = bisect_right(self.firsts, index) - 1
+        if row < 0:
+            return 0
+        end = self.before[row + 1] if row + 1 < len(self.before) else self.count
+        return min(end, self.before[row] + index - self.firsts[row] + 1)
 
 
 class History:
@@ -34,7 +73,7 @@ class History:
         self.start = foot.index
         self._last = self.foot_hash
         self._below = [foot.seq_of(*origin) for origin in origins]  # slot -> last seq at the foot
-        self._indexes = [array("Q") for _ in origins]  # slot -> index of the seqs behind these
+        self._runs = [Runs() for _ in origins]  # slot -> where the seqs behind these stand
         self._reached = [tuple(0 for _ in origins)]  # per mark: seqs in the log between the foot and it
 
     @property
@@ -66,7 +105,7 @@ class History:
         self._last = self.foot_hash
         self._order, self._hashes = bytearray(), bytearray()
         self._below = [foot.seq_of(*origin) for origin in self.origins]
-        self._indexes = [array("Q") for _ in self.origins]
+        self._runs = [Runs() for _ in self.origins]
         self._reached = [tuple(0 for _ in self.origins)]
 
     def _at(self, index: int) -> int:
@@ -102,17 +141,27 @@ class History:
             self._hashes += hashes
             self._last = hashes[-HASH_BYTES:]
 
+    def take(self, order: bytearray, hashes: bytearray) -> None:
+        """:meth:`append` to an empty history, of a whole log: what is given is kept, not copied."""
+        assert not self._order
+        assert len(hashes) == len(order) * HASH_BYTES
+        for at in range(0, len(order), _MARK):
+            self._append_part(bytes(order[at : at + _MARK]))
+        self._hashes = hashes
+        self._last = bytes(hashes[-HASH_BYTES:]) if hashes else self._last
+
     def _append_part(self, order: bytes) -> None:
         index = self.length + 1
-        if order.count(order[0]) == len(order):
-            self._indexes[order[0]].extend(range(index, index + len(order)))
-        else:
-            for slot in order:
-                self._indexes[slot].append(index)
-                index += 1
+        at, end = 0, len(order)
+        while at < end:
+            slot, first = order[at], at
+            at = end if not first and order.count(slot) == end else at + 1
+            while at < end and order[at] == slot:
+                at += 1
+            self._runs[slot].add(index + first, at - first)
         self._order += order
         if len(self._order) % _MARK == 0:
-            self._reached.append(tuple(len(indexes) for indexes in self._indexes))
+            self._reached.append(tuple([runs.count for runs in self._runs]))
 
     def cut(self, index: int) -> list[int]:
         """Forget the entries behind ``index``; how many of each slot they were."""
@@ -124,8 +173,8 @@ class History:
         del self._hashes[at * HASH_BYTES :]
         del self._reached[at // _MARK + 1 :]
         self._last = bytes(self._hashes[-HASH_BYTES:]) if self._hashes else self.foot_hash
-        for indexes, count in zip(self._indexes, counts, strict=True):
-            del indexes[len(indexes) - count :]
+        for runs, count in zip(self._runs, counts, strict=True):
+            runs.drop(count)
         return counts
 
     def renumber(self, origins: list[Origin]) -> None:
@@ -135,15 +184,17 @@ class History:
             return
         slots = {origin: slot for slot, origin in enumerate(origins)}
         old = [slots.get(origin) for origin in self.origins]
-        assert all(new is not None for new, ix in zip(old, self._indexes, strict=True) if len(ix)), "an origin is gone"
+        assert all(new is not None for new, runs in zip(old, self._runs, strict=True) if runs.count), (
+            "an origin is gone"
+        )
         assert all(new is not None for new, seq in zip(old, self._below, strict=True) if seq), "an origin is gone"
         table = bytes([slot if slot is not None else 0 for slot in old]).ljust(256, b"\0")
         self._order = self._order.translate(table)
-        indexes: list[array[int]] = [array("Q") for _ in origins]
-        for new, found in zip(old, self._indexes, strict=True):
+        moved = [Runs() for _ in origins]
+        for new, runs in zip(old, self._runs, strict=True):
             if new is not None:
-                indexes[new] = found
-        self._indexes = indexes
+                moved[new] = runs
+        self._runs = moved
         reached: list[tuple[int, ...]] = []
         for before in self._reached:
             row = [0] * len(origins)
@@ -165,7 +216,7 @@ class History:
         if slot is None:
             return 0
         at = seq - self._below[slot]
-        return self._indexes[slot][at - 1] if 1 <= at <= len(self._indexes[slot]) else 0
+        return self._runs[slot].index_of(at - 1) if 1 <= at <= self._runs[slot].count else 0
 
     def is_trimmed(self, origin: Origin, seq: int) -> bool:
         """Whether a transaction stood in the log below its foot."""
@@ -175,7 +226,7 @@ class History:
     def seq_within(self, slot: int, index: int) -> int:
         """The last seq of an origin at or before ``index``."""
         assert index >= self.start, f"index {index} was trimmed, the log is kept from {self.start} on"
-        return self._below[slot] + bisect_right(self._indexes[slot], index)
+        return self._below[slot] + self._runs[slot].count_within(index)
 
     def seqs_at(self, index: int) -> list[tuple[str, int, int]]:
         """Node, birth and last seq at or before ``index`` of each origin that has one there."""

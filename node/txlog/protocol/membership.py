@@ -74,8 +74,9 @@ class Membership(Fetching):
             if (member.node, member.birth) in stay:
                 continue
             one = gone.get((member.node, member.birth))
+            heard = self.around.both_ways(member.node) and not self._is_lost(member)
             if one is None:
-                heard = self.around.both_ways(member.node) and member.node not in nodes  # else its new birth is heard
+                heard = heard and member.node not in nodes  # else its new birth is heard
                 if heard and not self._lags_behind(proposal):
                     return "HeardBothWays", member.node, f"{member.node} is heard here"
                 if proposal.view != self.number:
@@ -92,7 +93,7 @@ class Membership(Fetching):
                     member.node,
                     f"{member.node} start {start} was heard, {one.start} is said to be gone",
                 )
-            if one.why in ("silent", "ordered") and self.around.both_ways(member.node):
+            if heard and one.why in ("silent", "ordered"):
                 return "HeardBothWays", member.node, f"{member.node} is heard here"
         there = [m.node for m in proposal.members]
         few = self.majority and not self._is_majority(there)

@@ -30,7 +30,8 @@ class Peer:
     ``claim`` is the newest taken from it, direct or relayed. ``usable_counter`` obeys rule 10 and never falls in
     one start of this process. ``pushed`` ≥ what it holds of ours, unless something was lost on the way. ``owed``: the
     number of its post that waits for an answer, which leaves with the next :meth:`Core.poll`; else 0. ``unheard``: it
-    has not answered in time and said nothing itself since; transactions are not pushed again before it does."""
+    has not answered in time and said nothing itself since; transactions are not pushed again before it does. ``noted``:
+    whom its posts said last that it hears, in bits and by name."""
 
     def __init__(self, slot: int, member: Member) -> None:
         self.slot = slot
@@ -49,6 +50,7 @@ class Peer:
         self.told_log = 0
         self.owed = 0
         self.unheard = False
+        self.noted: tuple[int, list[str]] = (-1, [])
 
     def held(self, slot: int) -> int:
         return self.claim.held[slot] if self.claim else 0

@@ -189,6 +189,14 @@ class Standing:
         rest = [m.node for m in view.members if m.origin not in without]
         return all(one.has_majority(nodes, rest) for one in jointly)
 
+    @staticmethod
+    def _only_grows(nodes: list[str], gone: list[Departure], view: View | None) -> bool:
+        """``Majority``: a view that was begun by order goes on without a majority as it is. It lets others in, who may
+        have lost their disks, when all its members are among these and nobody is left out."""
+        if view is None or gone or not view.is_by_order(True):
+            return False
+        return all(m.node in nodes for m in view.members)
+
     def is_configured(self, node: str) -> bool:
         """Whether this is a master of the cluster, or one soon, if what is pending takes effect."""
         return any(one.master(node) is not None for one in self.jointly)
@@ -211,9 +219,12 @@ class Standing:
 
     def _is_there(self, member: Member) -> bool:
         """Whether it is reached, itself or through others. What is heard of a new birth of its node is not it."""
+        return not self._is_lost(member) and member.node in self.around.reachable()
+
+    def _is_lost(self, member: Member) -> bool:
+        """Its node has said that this birth is no more; what is heard of that node since is another."""
         departure = self.departures.get(member.node)
-        lost = departure is not None and departure.why == "lost" and departure.birth == member.birth
-        return not lost and member.node in self.around.reachable()
+        return departure is not None and departure.why == "lost" and departure.birth == member.birth
 
     def on_who(self, who: Who) -> None:
         """A master says where it is."""
@@ -254,14 +265,27 @@ class Standing:
         if view.has(self.origin) or view.number == self.number or view.number in line:
             self.apart.pop(known.node, None)
             return
-        if mine is None or mine.number in view.history or self.majority:
+        if mine is None or mine.number in view.history or (self.majority and not self._by_order_beside(view)):
             if view.number <= self.number or (self.ahead is not None and view.number < self.ahead.number):
                 return
+            self.ahead = view
+        elif self.majority and self._gives_way_to(view):
             self.ahead = view
         else:
             self.apart[known.node] = view
         origins = [Origin(*one) for one in view.origins]
         self._holders[known.node] = dict(zip(origins, known.held, strict=False))
+
+    def _by_order_beside(self, view: View) -> bool:
+        """``Majority``: one of the two was begun by order, so that both may have gone on."""
+        mine = self.accepted
+        return mine is not None and (mine.is_by_order(self.installed) or view.is_by_order(True))
+
+    def _gives_way_to(self, view: View) -> bool:
+        """As the view that goes on is chosen (``closing.py``)."""
+        mine = self.accepted
+        assert mine is not None
+        return (not view.is_by_order(True), view.number) > (not mine.is_by_order(self.installed), mine.number)
 
     @property
     def candidates(self) -> list[Who]:

@@ -51,6 +51,14 @@ class Surroundings:
         if self.node in others:
             self.answered(node)
 
+    def says(self, node: str) -> list[str] | None:
+        """Whom it hears, as it was told last; None before it was."""
+        return self._hears.get(node)
+
+    def posts(self, node: str, others: list[str]) -> None:
+        """Its post says whom it hears, itself or through others: no word of the link between it and this master."""
+        self._hears[node] = others
+
     def hears_of(self, told: list[tuple[str, list[str]]]) -> None:
         """What others say whom they hear, as somebody tells who hears them; whom this master hears itself knows
         better."""
@@ -73,16 +81,24 @@ class Surroundings:
         return sorted(node for node in self._heard if self.is_heard(node))
 
     def reachable(self) -> set[str]:
-        """Both ways, directly or through others that say whom they hear."""
-        found = {self.node}
-        edge = [node for node in self._heard if self.both_ways(node)]
+        """Both ways, directly or through others that say whom they hear. Whom only others hear must hear one of these
+        in turn, as far as it is known: who is deaf is heard by all, and is not there."""
+        found = {self.node, *(node for node in self._heard if self.both_ways(node))}
+        heard: set[str] = set()
+        edge = [node for node in found if node != self.node]
         while edge:
-            node = edge.pop()
-            if node in found:
-                continue
-            found.add(node)
-            edge += [other for other in self._hears.get(node, []) if other not in found]
+            for other in self._hears.get(edge.pop(), []):
+                if other not in found and other not in heard:
+                    heard.add(other)
+                    edge.append(other)
+        while back := {node for node in heard if self._hears_one_of(node, found)}:
+            found |= back
+            heard -= back
         return found
+
+    def _hears_one_of(self, node: str, nodes: set[str]) -> bool:
+        others = self._hears.get(node)
+        return others is None or any(other in nodes for other in others)
 
     def silent_ms(self, node: str) -> int:
         """How long it has not been reachable, directly or through others."""

@@ -1,0 +1,407 @@
+"""Orders of the operator: members are let go (``txlog force-view``), a cluster begins without all (``txlog found``)."""
+
+from __future__ import annotations
+
+import pytest
+from core_cluster import Cluster
+from test_masters_change_views import assert_same_logs, forget, in_view, leave, run_until_in_view
+
+from txlog.model.errors import Conflict
+from txlog.model.ids import Origin
+
+
+def test_an_order_goes_on_without_members_that_nobody_can_vouch_for() -> None:
+    """Both others are lost for good: a alone has no majority, and no term is ever over for it."""
+    cluster = Cluster(majority=True, idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.run(4000)
+    assert not in_view(cluster, "a")
+    cluster.executors["a"].force_view(["b", "c"])
+    run_until_in_view(cluster, "a", within_ms=2000)
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert view.forced == ["b", "c"]
+    cluster.submit("a", "y")
+    cluster.run(100)
+    assert cluster.marks["a"].synced == 2
+    cluster.start("b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
+def test_an_order_about_one_that_is_heard_is_refused_and_changes_nothing() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.crash("c")
+    cluster.run(2000)
+    for without, why in ((["b"], "is heard"), (["a"], "not gone"), (["c", "x"], "no member"), (["c", "b"], "is heard")):
+        with pytest.raises(Conflict, match=why):
+            cluster.executors["a"].force_view(without)
+    cluster.run(1000)
+    assert not in_view(cluster, "a", "b")
+    cluster.executors["a"].force_view(["c"])
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+
+
+@pytest.mark.parametrize("first", ["proof", "order"])
+def test_neither_a_proof_nor_an_order_replaces_the_other(first: str) -> None:
+    """b, for which nobody can vouch, is proved down and let go by the operator, who waits for nobody who vouches."""
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    birth, start = cluster.core("b").birth, cluster.core("b").start
+    cluster.crash("b")
+    cluster.crash("a")
+    a = cluster.start("a")
+    cluster.run(100)  # it does not take part yet: what it is told waits
+    for what in (first, "order" if first == "proof" else "proof"):
+        if what == "proof":
+            a.prove_down("b", birth, start)
+        else:
+            a.force_view(["b"])
+    assert {one.why for one in a.core.views.departures.values()} == {"down"}
+    assert {node: one.why for node, one in a.core.views.going.items()} == {"b": "ordered"}
+    run_until_in_view(cluster, "a", within_ms=5000)
+    view = a.core.views.accepted
+    assert view is not None
+    assert view.forced == ["b"]
+
+
+def test_a_proof_about_an_earlier_process_that_is_refused_takes_no_order_with_it() -> None:
+    """a is told that c's first process is down, and b has heard the second: nobody hears c now."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.cut = {("c", "a"), ("a", "c"), ("a", "b"), ("b", "a")}
+    birth, start = cluster.core("c").birth, cluster.core("c").start
+    cluster.crash("c")
+    cluster.start("c")
+    cluster.run(15)
+    cluster.crash("c")
+    cluster.cut.clear()
+    cluster.run(2000)
+    a = cluster.executors["a"]
+    assert a.core.views.heard_start_of(Origin("c", birth)) == start
+    a.force_view(["c"])
+    a.prove_down("c", birth, start)
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    view = a.core.views.accepted
+    assert view is not None
+    assert view.forced == ["c"]
+
+
+def test_an_order_about_one_that_others_hear_is_refused_and_disturbs_nobody() -> None:
+    """Else a would propose a view without it, which b refuses, again and again; each time the view is stopped."""
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.cut = {("a", "c"), ("c", "a")}
+    cluster.run(2000)
+    number = cluster.core("a").views.number
+    with pytest.raises(Conflict, match="c is heard by others"):
+        cluster.executors["a"].force_view(["c"])
+    cluster.run(3000)
+    assert cluster.core("a").views.number == number
+    assert in_view(cluster, "a", "b", "c")
+
+
+def test_an_order_is_forgotten_when_others_hear_the_member_again() -> None:
+    cluster = Cluster("abcd", idle_interval_ms=100).founded()
+    cluster.cut = {("a", "c"), ("c", "a"), ("b", "c"), ("c", "b"), ("d", "c"), ("c", "d")}
+    cluster.crash("d")
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["c"])  # d is still waited for
+    cluster.run(500)
+    cluster.cut -= {("b", "c"), ("c", "b")}
+    cluster.run(2000)
+    assert cluster.core("a").views.orders == {}
+    cluster.start("d")
+    run_until_in_view(cluster, "a", "b", "c", "d")
+    cluster.run(2000)
+    assert in_view(cluster, "a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("majority", [False, True], ids=["Continue", "Majority"])
+def test_an_order_lets_go_of_whom_it_names_and_of_nobody_else(majority: bool) -> None:
+    """a is cut off, and the operator takes c alone for lost. b may go on with c: with Majority a must not."""
+    cluster = Cluster(idle_interval_ms=100, majority=majority).founded()
+    cluster.cut = {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["c"])
+    cluster.run(6000)
+    assert cluster.core("a").views.number[0] == 1, "it went on alone"
+    if majority:
+        run_until_in_view(cluster, "b", "c")
+    cluster.submit("b", "x")
+    cluster.submit("a", "y")
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 2)
+
+
+def test_an_order_lets_go_of_births_whose_disks_are_lost() -> None:
+    """Two of three come back empty: they count for no majority, and need not be stopped for the order."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    for birth, node in ((77, "b"), (78, "c")):
+        cluster.crash(node)
+        forget(cluster, node, birth)
+    for node in "bc":
+        cluster.start(node)
+    cluster.run(5000)
+    assert not any(core.core.views.at_work for core in cluster.executors.values())
+    cluster.executors["a"].force_view(["b", "c"])
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 1)
+
+
+def test_an_order_is_forgotten_when_the_master_comes_back() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.crash("b")
+    cluster.cut |= {("a", "c"), ("c", "a")}
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["c"])  # b is still waited for
+    cluster.cut.clear()
+    cluster.run(1000)
+    cluster.start("b")
+    cluster.run(2000)
+    assert in_view(cluster, "a", "b", "c")
+    view = cluster.core("a").views.accepted
+    assert view is not None
+    assert view.forced == []
+
+
+def test_rule_27_a_master_that_left_goes_on_by_order_only() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    leave(cluster, "a")
+    run_until_in_view(cluster, "b")
+    cluster.crash("b")  # for good: what it had ordered alone is lost with it
+    cluster.start("a")
+    cluster.run(3000)
+    assert not cluster.core("a").views.at_work
+    cluster.executors["a"].force_view(["b"])
+    run_until_in_view(cluster, "a", within_ms=3000)
+    cluster.submit("a", "y")
+    cluster.run(100)
+    assert len(cluster.log("a")) == 2
+
+
+@pytest.mark.parametrize("order", [True, False])
+def test_what_an_order_put_beside_a_majority_gives_way(order: bool) -> None:
+    """``Majority``. a is cut off, and let the others go by order, wrongly: they are most, and go on. Whichever view has
+    the higher number, that of the majority stands, and what a has ordered alone comes behind it."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(200)
+    cluster.cut = {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
+    if order:  # before the term of the others is over
+        cluster.run(500)
+        cluster.executors["a"].force_view(["b", "c"])
+        run_until_in_view(cluster, "a")
+        run_until_in_view(cluster, "b", "c")
+    else:
+        run_until_in_view(cluster, "b", "c")
+        leave(cluster, "c")
+        cluster.start("c")
+        run_until_in_view(cluster, "b", "c")
+        cluster.executors["a"].force_view(["b", "c"])
+        run_until_in_view(cluster, "a")
+    cluster.submit("a", "alone", "alone too")
+    cluster.submit("b", "most")
+    cluster.run(500)
+    assert cluster.marks["a"].synced == 3
+    assert cluster.marks["b"].synced == 1
+    kept = cluster.log("b")
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 4)
+    assert cluster.log("a")[: len(kept)] == kept
+
+
+def test_two_that_orders_put_beside_each_other_are_one_again() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100).founded()
+    cluster.cut = {("a", "b"), ("b", "a")}
+    cluster.run(1000)
+    cluster.executors["a"].force_view(["b"])
+    cluster.executors["b"].force_view(["a"])
+    run_until_in_view(cluster, "a")
+    run_until_in_view(cluster, "b")
+    cluster.submit("a", "x")
+    cluster.submit("b", "y")
+    cluster.run(200)
+    assert cluster.marks["a"].synced == cluster.marks["b"].synced == 1
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b")
+    assert_same_logs(cluster, 2)
+
+
+def test_disks_that_are_lost_come_back_after_the_order() -> None:
+    """``Majority``: those who know the log have no majority for good, so whoever an order left over lets them in."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(200)
+    for birth, node in ((77, "b"), (78, "c")):
+        cluster.crash(node)
+        forget(cluster, node, birth)
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["b", "c"])
+    run_until_in_view(cluster, "a")
+    cluster.submit("a", "y")
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit("c", "z")
+    assert_same_logs(cluster, 3)
+
+
+# A cluster begins
+
+
+def unfounded(*away: str) -> Cluster:
+    """Three masters, some of which nobody has ever heard."""
+    cluster = Cluster(idle_interval_ms=100)
+    for node in away:
+        cluster.crash(node)
+    cluster.run(2000)
+    assert all(not cluster.core(node).founding.founded for node in cluster.executors)
+    return cluster
+
+
+@pytest.mark.parametrize("away", ["a", "b", "c"])
+def test_a_cluster_is_founded_by_order_and_the_last_one_is_let_in_when_it_comes(away: str) -> None:
+    cluster = unfounded(away)
+    here = [node for node in "abc" if node != away]
+    cluster.executors[here[0]].found(here)
+    run_until_in_view(cluster, *here, within_ms=2000)
+    cluster.submit(here[1], "x")
+    cluster.run(100)
+    assert cluster.marks[here[1]].synced == 1
+    cluster.start(away)
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit(away, "y")
+    assert_same_logs(cluster, 2)
+
+
+def test_an_order_to_found_that_cannot_be_meant_is_refused() -> None:
+    cluster = unfounded("c")
+    for at, members, why in (("b", ["a", "b"], "a comes first"), ("a", ["a", "b", "c"], "c did not answer")):
+        with pytest.raises(Conflict, match=why):
+            cluster.executors[at].found(members)
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    with pytest.raises(Conflict, match="founded cluster already"):
+        cluster.executors["a"].found(["a", "b"])
+
+
+def test_who_held_a_founding_that_never_came_about_is_let_in() -> None:
+    """c has accepted the founding record of all three, durably; then a and b found without it."""
+    cluster = Cluster(idle_interval_ms=100)
+    while cluster.core("a").views.accepted is None:
+        assert cluster.now_ms < 3000
+        cluster.run(1)
+    cluster.cut = {("c", "a")}
+    cluster.run(300)
+    assert cluster.core("c").views.accepted is not None
+    cluster.crash("c", kept=99)
+    cluster.cut.clear()
+    assert not cluster.core("a").founding.founded
+    cluster.executors["a"].found(["a", "b"])
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    cluster.submit("a", "x")
+    cluster.run(100)
+    assert cluster.start("c").core.views.accepted is not None
+    run_until_in_view(cluster, "a", "b", "c")
+    cluster.submit("c", "y")
+    assert_same_logs(cluster, 2)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_founding_that_an_order_replaced_is_heard_late(later: bool) -> None:
+    """a proposes the cluster of all three, then begins without c by order; b hears the first proposal once more."""
+    cluster = Cluster(idle_interval_ms=100)
+    while cluster.core("a").views.accepted is None:
+        assert cluster.now_ms < 3000
+        cluster.run(1)
+    first = cluster.core("a").views.accepted
+    assert first is not None
+    cluster.cut = {("c", "a")}
+    cluster.executors["a"].found(["a", "b"])
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    if later:
+        cluster.cut.clear()
+        run_until_in_view(cluster, "a", "b", "c")
+    assert cluster.core("b").founding.on_found("a", first) == []
+    view = cluster.core("b").views.accepted
+    assert view is not None
+    assert view.cluster_id != first.cluster_id
+
+
+def test_few_begin_no_cluster_that_needs_a_majority() -> None:
+    """Nobody could be let in by those who are no majority, ever."""
+    cluster = Cluster(idle_interval_ms=100, majority=True)
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.run(1000)
+    with pytest.raises(Conflict, match="more than half of the votes"):
+        cluster.executors["a"].found(["a"])
+    cluster.start("b")
+    cluster.run(1000)
+    cluster.executors["a"].found(["a", "b"])
+    run_until_in_view(cluster, "a", "b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+
+
+def test_who_has_accepted_a_founding_begins_no_other() -> None:
+    """a begins the cluster of all three, and is cut off as soon as it has their word; b is told to begin without it
+    while the last that it heard of c is older."""
+    cluster = Cluster(idle_interval_ms=100)
+    while cluster.core("a").views.accepted is None:
+        assert cluster.now_ms < 3000
+        cluster.run(1)
+    cluster.cut = {("b", "c"), ("c", "b")}
+    while not cluster.core("a").founding.founded:
+        assert cluster.now_ms < 3000
+        cluster.run(1)
+    cluster.cut = {("a", "b"), ("a", "c")}
+    with pytest.raises(Conflict, match="may be complete"):
+        cluster.executors["b"].found(["b", "c"])
+    cluster.run(2000)
+    assert not cluster.core("b").founding.founded
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+
+
+def test_an_order_and_a_founding_of_all_make_one_cluster() -> None:
+    """The order comes first, but c does not hear of it; then a comes, which needs nobody's order."""
+    cluster = Cluster(idle_interval_ms=100)
+    cluster.cut = {("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")}
+    cluster.run(1000)
+    cluster.cut |= {("b", "c")}
+    cluster.executors["b"].found(["b", "c"])
+    cluster.run(300)
+    assert cluster.core("b").views.unfounded
+    cluster.cut = {("b", "c"), ("a", "c")}
+    cluster.run(1000)
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
+    views = [each.core.views.accepted for each in cluster.executors.values()]
+    assert len({view.cluster_id for view in views if view is not None}) == 1
+
+
+def test_a_founding_is_proposed_above_what_an_order_began() -> None:
+    """a has proposed, unheard; b began without it by order, c agreed, and b has lost the order with its process."""
+    cluster = Cluster(idle_interval_ms=100)
+    while cluster.core("a").views.accepted is None:
+        assert cluster.now_ms < 3000
+        cluster.run(1)
+    cluster.cut = {("a", "b"), ("a", "c")}
+    cluster.executors["b"].found(["b", "c"])
+    while cluster.core("c").views.accepted is None:
+        assert cluster.now_ms < 6000
+        cluster.run(1)
+    cluster.crash("b", kept=99)
+    cluster.start("b")
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b", "c")
