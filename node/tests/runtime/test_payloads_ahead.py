@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from txlog.journal import Journal, RealFiles
+from txlog.journal.files import RealFile
 from txlog.model.entry import KIND_QUADS, Item, Run
-from txlog.model.errors import PeerFault
+from txlog.model.errors import JournalBroken, PeerFault
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
+from txlog.model.records import Held
 from txlog.runtime import ahead as ahead_module
-from txlog.runtime.ahead import KEPT_BYTES, LARGE_BYTES, PIECE_BYTES, TOPIC, UNDER_WAY_BYTES, Ahead, Had, Piece
+from txlog.runtime.ahead import (
+    KEPT_BYTES,
+    LARGE_BYTES,
+    PIECE_BYTES,
+    TOPIC,
+    UNDER_WAY_BYTES,
+    WRITTEN_BYTES,
+    Ahead,
+    Had,
+    Piece,
+)
+from txlog.runtime.laying import Laying
 from txlog.wire import messages as wire
 
 SIZE = 3 * LARGE_BYTES + 17
@@ -189,3 +206,137 @@ async def test_what_is_kept_for_posts_that_never_come_is_bounded() -> None:
     assert sum(len(one.payload) for one in kept) <= KEPT_BYTES
     assert next(reversed(kept)).payload == payload_of(KEPT_BYTES // size + 2, size), "the oldest went"
     assert len(between.a._there["b"]) == ahead_module.NAMED_MAX
+
+
+# On the disk meanwhile
+
+
+class Masters(Wire):
+    """The same, each with a journal."""
+
+    def __init__(self, folder: Path, segment_bytes: int = 1 << 20) -> None:
+        super().__init__()
+        self.broken: list[BaseException] = []
+        self.ended = asyncio.Event()
+        self.files = {node: RealFiles(folder / node) for node in "ab"}
+        self.journals = {
+            node: Journal.open(files, node=node, draw_birth=lambda: 7, segment_bytes=segment_bytes)[0]
+            for node, files in self.files.items()
+        }
+        self.laying = {node: Laying(journal, self._broke) for node, journal in self.journals.items()}
+        self.a = Ahead(self._sender("a"), lambda: ["b"], 1 << 26, self.laying["a"])
+        self.b = Ahead(self._sender("b"), lambda: ["a"], 1 << 26, self.laying["b"])
+
+    def _broke(self, error: BaseException) -> None:
+        self.broken.append(error)
+        self.ended.set()
+
+    def close(self) -> None:
+        for node in "ab":
+            self.laying[node].close(5)
+            self.journals[node].close()
+
+
+@pytest.fixture
+async def masters(tmp_path: Path) -> AsyncIterator[Masters]:
+    made = Masters(tmp_path)
+    yield made
+    made.close()
+    assert made.broken == []
+
+
+def hold(journal: Journal, run: Run) -> None:
+    contents = b"".join(content_hash(item.kind, item.key, item.payload) for item in run.items)
+    journal.append(Held(run, contents))
+    journal.sync()
+
+
+async def test_when_it_is_spread_it_is_on_every_disk(masters: Masters) -> None:
+    payload = payload_of(1)
+    await masters.spread(payload, "k")
+    for journal in masters.journals.values():
+        hold(journal, Run("a", 7, 1, [Item(1, KIND_QUADS, "", b"small"), Item(2, KIND_QUADS, "k", payload)]))
+        assert journal.laid_used == 1
+        assert journal.read("a", 7, 2, 1, 1).items[0].payload == payload
+
+
+async def test_the_last_piece_is_confirmed_when_it_is_durable(masters: Masters) -> None:
+    payload, content = payload_of(2), content_hash(KIND_QUADS, "", payload_of(2))
+    send_all(masters, payload, content)
+    told = []
+    async with asyncio.timeout(20):
+        while Had(content, SIZE) not in told:
+            while masters.queue:
+                notice = wire.decode("b", masters.queue.popleft()[2])
+                assert isinstance(notice, wire.Notice)
+                told.append(msgspec.msgpack.decode(notice.body, type=Had))
+            await asyncio.sleep(0)
+    assert [had.upto for had in told] == [*range(WRITTEN_BYTES, SIZE, WRITTEN_BYTES), SIZE]
+    hold(masters.journals["b"], Run("a", 7, 1, [Item(1, KIND_QUADS, "", payload)]))
+    assert masters.journals["b"].laid_used == 1
+
+
+def send_all(masters: Masters, payload: bytes, content: bytes) -> None:
+    for offset in range(0, len(payload), PIECE_BYTES):
+        piece = Piece(content, KIND_QUADS, "", len(payload), offset, payload[offset : offset + PIECE_BYTES])
+        masters.b.hear("a", TOPIC, msgspec.msgpack.encode(piece))
+
+
+async def test_what_is_wrong_leaves_nothing_on_the_disk(
+    masters: Masters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    reserve = RealFiles.reserve
+
+    def noted(files: RealFiles, name: str, size: int) -> None:
+        made.append(name)
+        reserve(files, name, size)
+
+    monkeypatch.setattr(RealFiles, "reserve", noted)
+    with pytest.raises(PeerFault, match="are not what their hash says"):
+        send_all(masters, payload_of(3), bytes(16))
+    masters.laying["b"].close(20)
+    assert len(made) == 1, "it was begun"
+    assert not list((tmp_path / "b").glob("making-*"))
+
+
+async def test_one_that_is_begun_anew_while_it_is_written_is_not_confirmed_twice(masters: Masters) -> None:
+    payload, content = payload_of(6), content_hash(KIND_QUADS, "", payload_of(6))
+    send_all(masters, payload, content)
+    send_all(masters, payload, content)
+    masters.laying["b"].close(20)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    hads = [wire.decode("b", message) for _, _, message in masters.queue]
+    told = [msgspec.msgpack.decode(had.body, type=Had) for had in hads if isinstance(had, wire.Notice)]
+    assert told.count(Had(content, SIZE)) == 1
+    assert masters.b._came["a"][content].payload == payload
+    assert masters.b._coming["a"] == {}
+
+
+async def test_a_full_disk_is_no_error(tmp_path: Path) -> None:
+    masters = Masters(tmp_path)
+    masters.files["b"]._bytes_max = 0
+    payload = payload_of(4)
+    content = await masters.spread(payload)
+    assert masters.journals["a"]._laying.ready(content, SIZE)
+    assert not masters.journals["b"]._laying.any, "it never began"
+    assert masters.b._came["a"][content].payload == payload
+    masters.close()
+
+
+async def test_a_disk_that_fails_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    masters = Masters(tmp_path)
+
+    def fail(file: RealFile) -> None:
+        raise OSError(errno.EIO, "the disk failed")
+
+    monkeypatch.setattr(RealFile, "fdatasync", fail)
+    task = asyncio.ensure_future(masters.laying["a"].lay(bytes(16), "", payload_of(5, 6 << 20)))
+    async with asyncio.timeout(20):
+        await masters.ended.wait()
+    assert isinstance(masters.broken[0], JournalBroken)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    masters.close()

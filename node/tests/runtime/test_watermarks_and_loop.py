@@ -6,13 +6,15 @@ import asyncio
 import io
 import json
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from txlog.journal import Journal, MemoryFiles
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_UPDATE
-from txlog.model.errors import PeerFault, Refused, Unavailable
+from txlog.model.errors import JournalDamaged, PeerFault, Refused, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
@@ -30,10 +32,11 @@ def submission(text: str, key: str = "") -> Submission:
 class Alone:
     """One master without peers."""
 
-    def __init__(self, members: int = 1) -> None:
+    def __init__(self, members: int = 1, files: MemoryFiles | None = None, segment_bytes: int = 1 << 20) -> None:
         self.ended: list[BaseException] = []
         self.sent: list[tuple[str, bytes]] = []
-        journal, recovered = Journal.open(MemoryFiles(), node="uk-1", draw_birth=lambda: 7, segment_bytes=1 << 20)
+        files = files or MemoryFiles()
+        journal, recovered = Journal.open(files, node="uk-1", draw_birth=lambda: 7, segment_bytes=segment_bytes)
         names = [ConfiguredMember(f"uk-{at + 1}", "uk", 1) for at in range(members)]
         core = Core(Settings("uk-1", tuple(names)), recovered, system_now())
         self.loop = Loop(
@@ -127,6 +130,35 @@ async def test_refused_before_it_is_founded() -> None:
     assert lonely.loop.counts.refused == {"NotFounded": 2}
     assert lonely.sent
     await lonely.loop.close()
+
+
+async def until(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+async def test_sealed_segments_get_their_indexes_and_old_ones_are_read_again() -> None:
+    files = MemoryFiles()
+    first = Alone(files=files, segment_bytes=8192)
+    await founded(first.loop)
+    for at in range(30):
+        write = first.loop.write([submission("x" * 1000 + str(at))], Durability.SYNCED)
+        assert await first.loop.within(write.reached, 10)
+    segments = [name for name in files.list() if name.startswith("segment")]
+    await until(lambda: sum(name.startswith("index") for name in files.list()) == len(segments) - 1)
+    assert not first.ended
+    await first.loop.close(5.0)
+    files.kill()
+
+    files.flip(segments[1], files.dump()[segments[1]].index(b"x" * 900), 1)
+    second = Alone(files=files, segment_bytes=8192)
+    assert not second.ended
+    await until(lambda: second.ended)
+    assert isinstance(second.ended[0], JournalDamaged)
+    assert segments[1].replace("segment", "index") not in files.list()
+    await second.loop.close(5.0)
 
 
 async def test_too_many_requests_are_refused_at_once(alone: Alone) -> None:

@@ -5,8 +5,12 @@ is a long time, and on the link nothing passes them. So a payload of :data:`LARG
 first, in pieces between which small messages pass, while its transaction has neither txid nor stamp and nobody waits
 for it. The post then says its content hash where the payload would stand.
 
-Nothing here is a promise. What came ahead stands in memory, is bounded and may be forgotten at any time: it is held
-when the journal holds it, as ever. Whoever does not have it takes nothing of the run from there on, its answer says so,
+On each master it is also written to the disk meanwhile, beside the syncs, into the file that will be the segment of its
+record (``laying.py``); it is confirmed when it is there. So nothing is left to be written of it when its transaction
+stands before all others.
+
+Nothing here is a promise. What came ahead is bounded and may be forgotten at any time: it is held when the journal
+holds its record, as ever. Whoever does not have it takes nothing of the run from there on, its answer says so,
 and it gets the run again with the payload in it (a payload is named once). A master that does not know these notices
 answers none, and gets everything whole.
 """
@@ -14,18 +18,22 @@ answers none, and gets everything whole.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
+from txlog.journal.laid import Laid
 from txlog.model.decoding import MALFORMED
 from txlog.model.entry import Item, Run
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES, content_state
 from txlog.model.ids import Txid
+from txlog.runtime.laying import Laying
 from txlog.wire import messages as wire
 
 TOPIC: Final = "ahead"
@@ -35,6 +43,10 @@ PIECE_BYTES: Final = 64 << 10
 UNDER_WAY_BYTES: Final = 1 << 20
 """Sent to a peer and not confirmed: what a small message may find before it on the link. Over a round trip of 100 ms
 that is 10 MB/s."""
+WRITTEN_BYTES: Final = 256 << 10
+"""Given to the disk at once, and then confirmed."""
+GIVE_WAY_S: Final = 0.003
+"""So long others have the processors, the link and the disk for themselves after so much: no more than 80 MB/s."""
 KEPT_BYTES: Final = 64 << 20
 """Of one peer, kept here until its posts name it; then the oldest is forgotten."""
 PATIENCE_S: Final = 2.0
@@ -74,14 +86,16 @@ _decode = msgspec.msgpack.Decoder(Piece | Had).decode
 class _Coming:
     """A payload that is on its way here."""
 
-    __slots__ = ("got", "key", "kind", "pieces", "size", "state")
+    __slots__ = ("got", "key", "kind", "laid", "pieces", "size", "state", "unwritten")
 
-    def __init__(self, kind: int, key: str, size: int) -> None:
+    def __init__(self, kind: int, key: str, size: int, laid: Laid | None) -> None:
+        self.laid = laid
         self.kind = kind
         self.key = key
         self.size = size
         self.got = 0
         self.pieces: list[bytes] = []
+        self.unwritten: list[bytes] = []
         self.state: blake2b = content_state(kind, key)
 
 
@@ -97,12 +111,17 @@ class _Going:
 
 class Ahead:
     """``send(peer, message)`` must not block. ``connected()``: the peers that hear it now. ``bytes_max``: of a
-    payload."""
+    payload. ``laying``: who writes payloads to the disk; without it they stand in memory only."""
 
     def __init__(
-        self, send: Callable[[str, bytes], None], connected: Callable[[], Iterable[str]], bytes_max: int
+        self,
+        send: Callable[[str, bytes], None],
+        connected: Callable[[], Iterable[str]],
+        bytes_max: int,
+        laying: Laying | None = None,
     ) -> None:
         self._send = send
+        self._laying = laying
         self._connected = connected
         self._bytes_max = bytes_max
         self._coming: dict[str, dict[bytes, _Coming]] = {}
@@ -121,13 +140,22 @@ class Ahead:
     # Out
 
     async def spread(self, kind: int, key: str, payload: bytes, content: bytes) -> None:
-        """Returns when every peer that is connected has it, or is known to need it with the post."""
+        """Returns when every peer that is connected has it, or is known to need it with the post, and it is on the disk
+        here."""
         if len(payload) < LARGE_BYTES:
             return
         async with self._transfers:
             now = time.monotonic()
             peers = [peer for peer in self._connected() if now - self._deaf.get(peer, -DEAF_S) >= DEAF_S]
-            await asyncio.gather(*(self._to(peer, kind, key, payload, content) for peer in peers))
+            ways = [self._to(peer, kind, key, payload, content) for peer in peers]
+            if self._laying is not None:
+                ways.append(self._lay(self._laying, key, payload, content))
+            await asyncio.gather(*ways)
+
+    async def _lay(self, laying: Laying, key: str, payload: bytes, content: bytes) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WHOLE_S):
+                await laying.lay(content, key, payload)
 
     async def _to(self, peer: str, kind: int, key: str, payload: bytes, content: bytes) -> None:
         going = self._going[peer, content] = _Going()
@@ -139,8 +167,13 @@ class Ahead:
                         data = payload[sent : sent + PIECE_BYTES]
                         self._say(peer, Piece(content, kind, key, size, sent, data))
                         sent += len(data)
-                    going.news.clear()
-                    await asyncio.wait_for(going.news.wait(), PATIENCE_S)
+                        if sent % WRITTEN_BYTES == 0:
+                            break
+                    await asyncio.sleep(GIVE_WAY_S)
+                    goes_on = sent < size and sent - going.had < UNDER_WAY_BYTES
+                    if 0 <= going.had < size and not goes_on:
+                        going.news.clear()
+                        await asyncio.wait_for(going.news.wait(), PATIENCE_S)
         except TimeoutError:
             if not going.had and self._going.get((peer, content)) is going:
                 self._deaf[peer] = time.monotonic()
@@ -186,7 +219,7 @@ class Ahead:
         except MALFORMED as wrong:
             raise PeerFault(peer, "Malformed", f"a payload ahead of its post: {wrong}") from None
         if isinstance(told, Piece):
-            self._say(peer, Had(told.content, self._take(peer, told)))
+            self._take(peer, told)
             return
         going = self._going.get((peer, told.content))
         if going is not None:
@@ -194,30 +227,59 @@ class Ahead:
             going.had = told.upto if told.upto < 0 else max(going.had, told.upto)
             going.news.set()
 
-    def _take(self, peer: str, piece: Piece) -> int:
-        """How much of it is here now, -1 without its beginning."""
+    def _take(self, peer: str, piece: Piece) -> None:
+        """It is answered how much of it is here now, -1 without its beginning."""
         if not LARGE_BYTES <= piece.size <= self._bytes_max or len(piece.content) != HASH_BYTES:
             raise PeerFault(peer, "Malformed", f"{piece.size} bytes ahead of a post; {self._bytes_max} may be")
-        coming = self._coming.setdefault(peer, {})
         if piece.offset == 0:
-            coming.pop(piece.content, None)
-            self._make_room(peer, piece.size)
-            coming[piece.content] = _Coming(piece.kind, piece.key, piece.size)
+            self._begin(peer, piece)
+        coming = self._coming.setdefault(peer, {})
         one = coming.get(piece.content)
         if one is None or one.got != piece.offset:
-            return -1
+            self._say(peer, Had(piece.content, -1))
+            return
         if one.size != piece.size or one.got + len(piece.data) > one.size or not piece.data:
-            del coming[piece.content]
+            self._forget(coming, piece.content)
             raise PeerFault(peer, "Malformed", f"a piece of {len(piece.data)} bytes at {piece.offset} of {one.size}")
         one.state.update(piece.data)
         one.pieces.append(piece.data)
         one.got += len(piece.data)
+        if one.got == one.size and one.state.digest() != piece.content:
+            self._forget(coming, piece.content)
+            raise PeerFault(peer, "WrongContent", f"{one.size} bytes ahead of a post are not what their hash says")
+        if one.laid is None or self._laying is None:
+            if one.got == one.size:
+                self._keep(peer, piece.content, one, b"".join(one.pieces))
+            else:
+                self._say(peer, Had(piece.content, one.got))
+            return
+        one.unwritten.append(piece.data)
         if one.got == one.size:
-            del coming[piece.content]
-            if one.state.digest() != piece.content:
-                raise PeerFault(peer, "WrongContent", f"{one.size} bytes ahead of a post are not what their hash says")
-            self._came.setdefault(peer, {})[piece.content] = Item(0, one.kind, one.key, b"".join(one.pieces))
-        return one.got
+            self._laying.write(one.laid, one.unwritten, _nothing)
+            self._laying.finish(one.laid, one.pieces, partial(self._keep, peer, piece.content, one))
+        elif sum(map(len, one.unwritten)) >= WRITTEN_BYTES:
+            self._laying.write(one.laid, one.unwritten, partial(self._say, peer, Had(piece.content, one.got)))
+            one.unwritten = []
+
+    def _keep(self, peer: str, content: bytes, one: _Coming, payload: bytes) -> None:
+        """All of it is here, and on the disk if it can be."""
+        if self._coming[peer].get(content) is not one:
+            return  # forgotten meanwhile
+        del self._coming[peer][content]
+        self._came.setdefault(peer, {})[content] = Item(0, one.kind, one.key, payload)
+        self._say(peer, Had(content, one.size))
+
+    def _begin(self, peer: str, piece: Piece) -> None:
+        coming = self._coming.setdefault(peer, {})
+        self._forget(coming, piece.content)
+        self._make_room(peer, piece.size)
+        laid = None if self._laying is None else self._laying.begin(piece.content, piece.size, piece.key)
+        coming[piece.content] = _Coming(piece.kind, piece.key, piece.size, laid)
+
+    def _forget(self, coming: dict[bytes, _Coming], content: bytes) -> None:
+        one = coming.pop(content, None)
+        if one is not None and one.laid is not None and self._laying is not None:
+            self._laying.drop(one.laid)
 
     def _make_room(self, peer: str, size: int) -> None:
         """The oldest of this peer goes; first what is here in whole, for its post may never come."""
@@ -226,7 +288,9 @@ class Ahead:
         while kept + size > KEPT_BYTES and came:
             kept -= len(came.pop(next(iter(came))).payload)
         while kept + size > KEPT_BYTES and coming:
-            kept -= coming.pop(next(iter(coming))).size
+            content = next(iter(coming))
+            kept -= coming[content].size
+            self._forget(coming, content)
 
     def resolve(self, peer: str, runs: list[Run]) -> tuple[list[Run], dict[Txid, bytes], int]:
         """The runs of a post that names payloads, with these in them; up to the first that is not here. The content
@@ -251,3 +315,7 @@ class Ahead:
                     items.append(item)
             found.append(Run(run.node, run.birth, run.first_seq, items))
         return found, contents, size
+
+
+def _nothing() -> None:
+    """What is left is confirmed with the whole."""

@@ -15,6 +15,7 @@ import msgspec
 
 from txlog.config.process import WorkerConfig
 from txlog.divergence.judging import Finding, Findings, Subject, merged, remember
+from txlog.divergence.repairs import Standing
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import NO_HASH
@@ -76,13 +77,25 @@ class WorkerState(msgspec.Struct, rename="camel"):
     """A hold for a look, beside the other, ..."""
     look_hold_until: float = 0.0
     """... until then, on this process' clock."""
+    repair_hold: int | None = None
+    """A hold for a repair, as one for a look."""
+    repair_hold_until: float = 0.0
+    repair: Standing | None = None
+    """What becomes of it by itself while it differs, and what did."""
 
     @property
     def held_at(self) -> int | None:
-        """The lower of both holds."""
-        looking = self.look_hold if time.monotonic() < self.look_hold_until else None
-        asked = [index for index in (self.hold, looking) if index is not None]
+        """The lowest of all holds."""
+        now = time.monotonic()
+        looking = self.look_hold if now < self.look_hold_until else None
+        repairing = self.repair_hold if now < self.repair_hold_until else None
+        asked = [index for index in (self.hold, looking, repairing) if index is not None]
         return min(asked, default=None)
+
+    @property
+    def is_in_repair(self) -> bool:
+        """It is being repaired, or copied for that."""
+        return self.repair_hold is not None and time.monotonic() < self.repair_hold_until
 
     def view(self) -> dict[str, Any]:
         """As the API shows it."""
@@ -100,6 +113,7 @@ class WorkerState(msgspec.Struct, rename="camel"):
             "txid": self.txid,
             "tookMs": self.took_ms,
             "divergence": self.divergence,
+            "repair": self.repair,
         }
 
     @property
@@ -174,6 +188,8 @@ class Registry:
         self.findings = Findings()
         self.differs: Callable[[str, Finding | None], None] = lambda name, finding: None
         """Hears of each finding (``data centre/worker``) that is new or has changed; None: it is lifted."""
+        self.refresh: Callable[[], None] = lambda: None
+        """Says anew what becomes of the workers of this data centre (:attr:`WorkerState.repair`)."""
         self.tick = 0
         self.changed = asyncio.Event()
         """Set when other masters should be told; whoever tells clears it."""
@@ -284,6 +300,11 @@ class Registry:
         for name in lifted:
             self.differs(name, None)
 
+    def views(self) -> list[dict[str, Any]]:
+        """The workers of this data centre, as the API shows them."""
+        self.refresh()
+        return [worker.view() for worker in self.workers.values()]
+
     def _everywhere(self) -> list[tuple[str, dict[str, WorkerState]]]:
         return [(self.data_center, self.workers), *self.elsewhere.items()]
 
@@ -304,7 +325,7 @@ class Registry:
                 del known[gone]
         for heard in told.workers:
             before = known.get(heard.name)
-            heard.hold = heard.look_hold = None  # the other master's business
+            heard.hold = heard.look_hold = heard.repair_hold = None  # the other master's business
             if before is not None:
                 heard.looks = merged(before.looks, heard.looks)
                 before.looks = heard.looks
@@ -314,12 +335,14 @@ class Registry:
                 if before is not None and told.data_center == self.data_center:
                     heard.hold = before.hold
                     heard.look_hold, heard.look_hold_until = before.look_hold, before.look_hold_until
+                    heard.repair_hold, heard.repair_hold_until = before.repair_hold, before.repair_hold_until
                 known[heard.name] = heard
         self.evaluate()
         self.judge()
 
     def telling(self) -> bytes:
         """What this master tells the others."""
+        self.refresh()
         heard = [
             w if name in self._heard_here else WorkerState(w.name, w.url, w.engine) for name, w in self.workers.items()
         ]

@@ -6,6 +6,7 @@ between the parser and a handler but :meth:`Door.handle`, which turns errors int
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -36,10 +37,12 @@ Response = web.StreamResponse
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 encode_json = msgspec.json.Encoder().encode
 
-API_VERSION = "1.0"
+API_VERSION = "1.1"
 """Of what stands below ``/txlog``, as ``/txlog/openapi.json`` says it: the first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"
+LONG_BYTES = 1 << 20
+"""A body from here on is put together in a thread: that takes milliseconds, and leaves the interpreter to others."""
 _NOTHING: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
@@ -160,12 +163,20 @@ def error_answer(error: TxLogError, *, plain: bool) -> Response:
 
 class Door:
     """The routes of every room, and what stands between the parser and their handlers. ``guard``: who asks each
-    request for whom it comes from; without one everybody may do everything."""
+    request for whom it comes from; without one everybody may do everything. ``closed``: why there is nothing but these
+    routes just now, so that a client comes again or goes to another master; without it, what is not here is 404."""
 
-    def __init__(self, routes: Iterable[Route], log: EventLog, guard: Guard | None = None) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        log: EventLog,
+        guard: Guard | None = None,
+        closed: Callable[[], Unavailable] | None = None,
+    ) -> None:
         self.routes = tuple(routes)
         self._log = log
         self._guard = guard
+        self._closed = closed
         self._exact: dict[tuple[str, str], Handler] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Handler]]] = []
         by_path: dict[str, dict[str, Handler]] = {}
@@ -225,6 +236,8 @@ class Door:
             answer = text_answer(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
             answer.headers["Allow"] = ", ".join(sorted(allowed))
             return answer
+        if self._closed is not None:
+            raise self._closed()
         raise NotFound(f"there is nothing at {path[:200]}")
 
 
@@ -287,7 +300,9 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         if size > bytes_max:
             raise _too_large(bytes_max)
         pieces.append(piece)
-    return b"".join(pieces)
+    if size < LONG_BYTES:
+        return b"".join(pieces)
+    return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
 
 
 def _too_large(bytes_max: int) -> TooLarge:
