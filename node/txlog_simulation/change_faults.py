@@ -33,7 +33,7 @@ def set_trap(world: World, fault: Fault) -> None:
     kind = CHANGE_RECORDS[fault.size % len(CHANGE_RECORDS)]
     if fault.kind == "crash-at-change":
         step = CHANGE_STEPS[fault.size // len(CHANGE_RECORDS) % len(CHANGE_STEPS)]
-        machine.traps[kind] = lambda: _burn(machine, kind, step)
+        machine.traps[kind] = lambda: burn(machine, kind, step)
     else:
         kind = CHANGE_RECORDS[fault.size % 3]
         machine.traps[kind] = lambda: _part(world, fault, kind)
@@ -44,7 +44,8 @@ def set_trap(world: World, fault: Fault) -> None:
         world.at(world.now_ms, leaver.stop_gently, leaver.life, world.now_ms + 150)
 
 
-def _burn(machine: Machine, kind: str, step: str) -> None:
+def burn(machine: Machine, kind: str, step: str) -> None:
+    """From now on this step of this record ends its process."""
     machine.fuse, machine.fuse_step, machine.fuse_of = 1, step, kind
 
 
@@ -75,6 +76,9 @@ def judge_change(world: World, views: Coordinating, record: Record) -> None:
     if change.number != record.view.number:
         return
     met, view = world.met, record.view
+    parent, told = world.views.accepted.get(view.history[-1]), list(change.reports.values())
+    world.orders.change(change.gone, told, view, parent)
+    met["let in by those of an order"] += world.orders.lets_in(told, view, parent)
     if not world.damaged:
         reports = [change.reports[m.node] for m in change.members]
         one_line = all(r.view.is_majority(r.installed) for r in reports if r.view is not None)

@@ -15,6 +15,8 @@ from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Recovered, Stable, ViewAccepted, ViewInstalled
 from txlog.model.view import View
 
+LAID = 0.08
+"""Of the records with transactions, those whose payloads are written ahead of them."""
 LATE = (500, 1200)
 """Bytes before the end of the last segment: there are the seals, and in front of them what was written last."""
 
@@ -28,6 +30,8 @@ class Disk:
     ) -> None:
         self._node = node
         self._rng = rng
+        self._laid_rng = Random(f"laid {rng.getstate()[1][:2]}")
+        """Of its own, so that what else befalls a disk in a seed stays."""
         self._segment_bytes = segment_bytes
         self._failing = 0
         self._met = met
@@ -63,7 +67,8 @@ class Disk:
         return journal, recovered
 
     def idle(self) -> None:
-        """What the product does between batches: a seal behind the last record, a spare segment ahead."""
+        """What the product does between batches: a seal behind the last record, a spare segment ahead, an index of a
+        sealed segment, or a look at an old one."""
         if self.journal is None:
             return
         if self._rng.random() < 0.05:
@@ -72,6 +77,34 @@ class Disk:
         if prepare is not None:
             prepare.run()
             self.journal.end_prepare(prepare)
+        survey = self.journal.begin_survey() if self._rng.random() < 0.1 else None
+        if survey is not None:
+            survey.run()
+            self.journal.end_survey(survey)
+            self._met["sealed segment read again"] += survey.done
+
+    def lay_ahead(self, record: Held) -> None:
+        """What the product does with large payloads while they travel: some are on the disk before their record, some
+        are begun and no more, and of some nothing comes."""
+        journal = self.journal
+        if journal is None or self._laid_rng.random() >= LAID:
+            return
+        for at, item in enumerate(record.run.items):
+            chance = self._laid_rng.random()
+            if not item.payload or chance < 0.3:
+                continue
+            content = record.contents[HASH_BYTES * at : HASH_BYTES * (at + 1)] if chance < 0.9 else bytes(HASH_BYTES)
+            laid = journal.begin_payload(content, len(item.payload), item.key)
+            for unwanted in journal.take_unwanted():
+                unwanted.remove()
+            if laid is None:
+                continue
+            half = 1 + self._laid_rng.randrange(len(item.payload))
+            laid.write(item.payload[:half])
+            if chance > 0.4:
+                laid.write(item.payload[half:])
+                laid.finish()
+                journal.end_payload(laid)
 
     def remove_trimmed(self) -> None:
         """The files that a trim has left, as the product does it behind a sync."""
@@ -137,10 +170,11 @@ class Disk:
 
     def flip(self, late: bool) -> bool:
         """One bit at rest turns; False when there is nothing to turn. ``late``: in one of the last records."""
-        segments = [(name, data) for name, data in self._files.dump().items() if name.startswith("segment")]
-        if not segments:
+        files = [(name, data) for name, data in self._files.dump().items() if name.startswith(("index", "segment"))]
+        if not files:
             return False
-        name, data = segments[-1] if late else self._rng.choice(segments)
+        name, data = files[-1] if late else self._rng.choice(files)  # the last one is a segment
+        self._met["index flipped"] += name.startswith("index")
         used = max(1, len(data.rstrip(b"\0")))
         at = max(0, used - self._rng.randint(LATE[0], LATE[1])) if late else self._rng.randrange(used)
         self._files.flip(name, at, self._rng.randrange(8))

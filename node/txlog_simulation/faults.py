@@ -8,6 +8,7 @@ from txlog_simulation import directed
 from txlog_simulation.change_faults import CHANGE_FAULTS, set_trap
 from txlog_simulation.machine import UP, Machine
 from txlog_simulation.member_faults import MEMBER_FAULTS, order
+from txlog_simulation.operators import ORDERS, give
 from txlog_simulation.plan import NAMES, Fault, Work
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def _strike_one(world: World, fault: Fault, machine: Machine, end_ms: int) -> No
                 world.at(end_ms + 50, machine.start)
         case _ if fault.kind in MEMBER_FAULTS:
             order(world, fault)
+        case _ if fault.kind in ORDERS:
+            give(world, fault)
         case "crash-ahead":
             machine.hunted = True
         case _ if fault.kind in CHANGE_FAULTS:

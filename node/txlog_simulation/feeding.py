@@ -84,6 +84,8 @@ def _send_back(machine: Machine, agreement: Agreement, *, without_order: bool) -
     machine.world.trims.went_back(machine, agreement)
     machine.world.met["worker sent back"] += 1
     machine.world.note(machine.name, "worker back", f"{index} to {worker.index}")
-    plan, modes = machine.world.plan, machine.world.met["asked to mode"]
-    if not without_order and ((plan.majority and not modes) or not machine.rejoined):
+    plan, met = machine.world.plan, machine.world.met
+    # Whoever went on by order may have lost its disk since, and with it what would tell that two views were parted.
+    parted = met["asked to mode"] or met["order about lost disks"] or machine.world.views.majority_parted
+    if not without_order and ((plan.majority and not parted) or not machine.rejoined):
         machine.world.findings.add(WORKER, "33", f"worker of {machine.name} at {index} is off the log of its master")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txlog_simulation.machine import UP
+from txlog_simulation.machine import UP, Machine
 from txlog_simulation.member_faults import expected
 from txlog_simulation.mending import can_be_mended
-from txlog_simulation.plan import MEMBERS_PROFILE, Plan
+from txlog_simulation.plan import MEMBERS_PROFILE, ORDERS_SHARES, Plan
 
 if TYPE_CHECKING:
     from txlog_simulation.world import World
@@ -34,7 +34,7 @@ def bound_ms(plan: Plan, chain: bool) -> int:
     leftovers_ms = 600  # messages that were slow or repeated before the heal still arrive
     hops = plan.masters if chain else 1
     changes = 2 * (plan.masters + 1) * plan.round_timeout_ms + 12 * (WHO_MS + round_ms)
-    if plan.profile == MEMBERS_PROFILE:  # what was begun goes on: one is taken out, one is let in
+    if plan.profile in (MEMBERS_PROFILE, *ORDERS_SHARES):  # what was begun goes on: one is taken out, one is let in
         changes *= 3
     return (
         leftovers_ms
@@ -44,6 +44,11 @@ def bound_ms(plan: Plan, chain: bool) -> int:
         + ROUNDS * round_ms
         + 3 * hops * (plan.idle_interval_ms + round_ms)
     )
+
+
+def term_ms(plan: Plan) -> int:
+    """How long a member may be silent before the others go on without it, and until their backup stands."""
+    return max(plan.max_peer_lag_ms, 3 * plan.round_timeout_ms) + 2 * plan.round_timeout_ms
 
 
 def named_ms(plan: Plan) -> int:
@@ -86,6 +91,35 @@ def is_good(world: World) -> bool:
         if machine.mirror.log != length or any(len(queue) for queue in agreement.queues):
             return False
     return True
+
+
+def is_good_without(world: World, deaf: str) -> bool:
+    """Those that hear each other work in a view of their own, and all that their clients brought is stable there."""
+    others = [machine for machine in world.machines if machine.name != deaf]
+    ends: set[tuple[int, bytes]] = set()
+    for machine in others:
+        if machine.state != UP or machine.executor is None or machine.pending:
+            return False
+        core = machine.executor.core
+        agreement = core.agreement
+        if agreement is None or agreement.late or not core.views.at_work or core.views.ahead is not None:
+            return False
+        if {peer.node for peer in core.peers} != {m.name for m in others if m is not machine}:
+            return False
+        length = agreement.history.length
+        if agreement.stable != length or machine.mirror.stable != length or any(len(q) for q in agreement.queues):
+            return False
+        if machine.told.synced < machine.told.accepted:
+            return False
+        ends.add((length, agreement.history.hash))
+    return len(ends) == 1
+
+
+def has_left(machine: Machine) -> bool:
+    """It has left the latest view that it knows: it goes on with one that knows what followed, or with all of that view
+    (rule 27), a deaf one included."""
+    views = machine.executor.core.views if machine.executor is not None else None
+    return views is not None and views.left == views.number
 
 
 def describe(world: World) -> str:

@@ -288,7 +288,7 @@ class Machine:
             with self.guard:
                 executor.leave(self.now(), by_ms - world.now_ms)
                 self.turn_by(executor.poll(self.now()))
-                self._flush()
+                self.flush()
             if life != self.life:
                 return
             if executor.core.leave_done and executor.idle:
@@ -315,7 +315,7 @@ class Machine:
                 self.world.refused[f"proof {type(refused).__name__}"] += 1
                 self.world.met["stale proof"] += 1
             self.turn_by(self.executor.poll(self.now()))
-            self._flush()
+            self.flush()
 
     # Input
 
@@ -341,7 +341,7 @@ class Machine:
             for source, data in inbox:
                 self._receive_one(executor, source, data, now)
             self.turn_by(executor.poll(now))
-            self._flush()
+            self.flush()
         core = self.executor.core if self.executor is not None and self.executor.idle else None
         if core is not None and core.removed and core.leave_done and self.state == UP:
             self.gone_for_good()
@@ -369,8 +369,11 @@ class Machine:
             world.refused[fault.reason] += 1
             if fault.reason == "Misplaced" and self.flipped:
                 return  # an answer to what it asked before it was mended
-            if fault.reason == "OtherCluster" and world.met["wipe"]:
+            wiped = world.met["wipe"] or world.met["order about lost disks"]
+            if fault.reason == "OtherCluster" and (wiped or world.orders.torn):
                 return  # a cluster that was being founded with its earlier birth, in a message that was on its way
+            if fault.reason == "OtherCluster" and world.orders.begin and executor.core.views.unfounded:
+                return  # it has not heard yet that the cluster was founded without it
             if fault.reason in NEVER_WITHOUT_DAMAGE and not world.damaged:
                 world.findings.add(PROCESS, "9", f"{self.name} refuses {fault}")
         if world.trace.wanted:
@@ -395,7 +398,7 @@ class Machine:
             judge_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
             self.step("submit")
             self.turn_by(self.executor.poll(self.now()))
-            self._flush()
+            self.flush()
             return not refused
         return False
 
@@ -442,7 +445,7 @@ class Machine:
             self.world.met["crash of the one that is ahead"] += 1
             self.fuse, self.fuse_step, self.down_ms = 1, "release", 400
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """As the product's loop does it: one sync in flight; release what may leave."""
         executor = self.executor
         assert executor is not None
@@ -482,7 +485,7 @@ class Machine:
         with self.guard:
             self._finish_sync()
             self._release(self.executor)
-            self._flush()
+            self.flush()
 
     def _release(self, executor: Executor) -> None:
         released = executor.release()
@@ -530,7 +533,7 @@ class Machine:
             if self.world.trace.wanted:
                 self.world.note(self.name, "trim", f"{verdict.start} to {verdict.cut}: {verdict.holders[:1]}")
             self.turn_by(executor.poll(self.now()))
-            self._flush()
+            self.flush()
 
     def back_up(self, life: int) -> None:
         """What the supervisor does when a split is feared (rule 23): a backup of this master's worker."""
@@ -549,7 +552,7 @@ class Machine:
                     raise
                 self.world.met["split backup refused"] += 1  # an accept has cut it off, or an old disk knows less
             self.turn_by(self.executor.poll(self.now()))
-            self._flush()
+            self.flush()
 
 
 def submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from txlog_simulation.member_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
+from txlog_simulation.order_mutants import ORDER_MUTANTS
 from txlog_simulation.patching import Edit
+from txlog_simulation.split_mutants import SPLIT_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
 
@@ -29,6 +31,9 @@ REPAIR = "txlog/runtime/repair.py"
 JOURNAL_REPAIR = "txlog/journal/repairing.py"
 JOURNAL_SYNC = "txlog/journal/batch.py"
 JOURNAL_TABLE = "txlog/journal/recovery.py"
+JOURNAL_SCAN = "txlog/journal/scan.py"
+JOURNAL_SURVEY = "txlog/journal/survey.py"
+INDEX_TEST = "node/tests/journal/test_journal_index.py::"
 JOURNAL = "txlog/journal/journal.py"
 
 
@@ -389,6 +394,33 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         profile="flips",
     ),
     Mutant(
+        "an-index-of-anything-is-believed",
+        "28",
+        False,
+        (Edit(JOURNAL_SCAN, "        if found is None or found.identity != wanted:\n", "        if found is None:\n"),),
+        test=f"{INDEX_TEST}test_the_index_of_another_segment_or_of_another_journal_is_passed_over",
+    ),
+    Mutant(
+        "what-an-index-leads-to-is-not-compared",
+        "28",
+        False,
+        (Edit(JOURNAL_SCAN, "        self._check(piece.number, behind.vitals)\n", ""),),
+        test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
+    ),
+    Mutant(
+        "damage-stays-behind-its-index",
+        "28",
+        False,
+        (
+            Edit(
+                JOURNAL_SURVEY,
+                "        self._drop(index_name(self.segment))\n        text = (\n",
+                "        text = (\n",
+            ),
+        ),
+        test=f"{INDEX_TEST}test_damage_in_a_segment_with_an_index_is_found_when_it_is_read_again",
+    ),
+    Mutant(
         "one-denial-is-enough",
         "28",
         False,
@@ -458,4 +490,4 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS)
+MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *SPLIT_MUTANTS, *ORDER_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS)

@@ -42,7 +42,8 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """``links``: pairs (a, b) cut one way for good once founded, healed or not; the rest stays connected."""
+    """``links``: pairs (a, b) cut one way for good from ``links_ms`` on, once founded, healed or not; the rest stays
+    connected. With a ``deaf`` master they are those to it: the others must come good while it is deaf, then all."""
 
     seed: int
     profile: str
@@ -73,6 +74,10 @@ class Plan:
     faults: tuple[Fault, ...] = field(repr=False)
     late: int = -1
     """The master that is not there from the beginning."""
+    links_ms: int = BEGIN_MS // 2
+    deaf: int = -1
+    away: tuple[int, ...] = ()
+    """Configured masters that do not start with the others."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""
@@ -198,6 +203,36 @@ MEMBERS_MIX = {
     "pause": 1,
 }
 """Masters come, go, are muted and weighed anew, while much else goes wrong."""
+DEAF_PROFILE = "deaf"
+DEAF_FROM, DEAF_SHARE = "forgetful", 0.35
+"""So many of the seeds of a profile that has plenty, by a draw of its own: all the others stay what they were."""
+DEAF_MIX = {"crash": 2, "crash-at-step": 2, "crash-at-change": 2, "cut": 2, "cut-one-way": 2, "isolate": 1, "pause": 1}
+"""One master hears nobody any more, and all hear it; the others go on without it, whatever else happens."""
+ORDERS_PROFILE, FOUNDINGS_PROFILE = "orders", "foundings"
+ORDERS_SHARES = {ORDERS_PROFILE: 0.06, FOUNDINGS_PROFILE: 0.04}
+"""Of the seeds that are not of ``members``, by a draw of their own: all the others stay what they were."""
+ORDERS_MIX = {
+    "order": 5,
+    "order-cut": 6,
+    "order-heard": 2,
+    "crash": 1,
+    "crash-at-step": 1,
+    "crash-at-change": 1,
+    "cut": 1,
+    "isolate": 1,
+    "pause": 1,
+    "stop": 1,
+}
+"""Members are let go by order, rightly and wrongly (``txlog force-view``), while other things go wrong."""
+FOUNDINGS_MIX = {"found": 6, "come": 3, "crash-at-step": 4, "crash": 2, "cut": 2, "isolate": 2}
+"""A cluster begins by order, since not all can answer (``txlog found``)."""
+MIXES: dict[str, dict[str, int]] = {
+    MEMBERS_PROFILE: MEMBERS_MIX,
+    DEAF_PROFILE: DEAF_MIX,
+    ORDERS_PROFILE: ORDERS_MIX,
+    FOUNDINGS_PROFILE: FOUNDINGS_MIX,
+}
+"""Profiles that are drawn apart from the others."""
 DIRECTED_PROFILES = ("outbids", "successions", "flaps")
 """One schedule of several masters each (``directed.py``), and little else."""
 ENDING = ("wipe", "old-image", "forge")
@@ -214,25 +249,16 @@ def draw(seed: int, only: str = "") -> Plan:
     """The plan of a seed (``only``: of one of these profiles, with commas between); the same for ever as long as this
     file is."""
     rng = Random(f"plan {seed}")
-    names = [name for name in only.split(",") if name != MEMBERS_PROFILE] if only else list(PROFILES)
-    members = only == MEMBERS_PROFILE or (not only and Random(f"members {seed}").random() < MEMBERS_SHARE)
-    profile = MEMBERS_PROFILE if members else rng.choices(names, [PROFILES[name][0] for name in names])[0]
-    masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
-    if profile == "chain":
-        masters = rng.choice((3, 3, 4))
-    if profile == "forgetful":
-        masters = rng.choice((3, 3, 3, 4))
-    late = -1
-    if members:
-        masters = rng.choice((3, 3, 4, 5))
-        late = masters - 1 if rng.random() < 0.7 else -1
-    if profile in ("majority", "duels"):
-        masters = rng.choice((3, 3, 4, 5))
-    if profile in ("forged", "hearsay"):
-        masters = rng.choice((3, 3, 3, 4))
+    names = [name for name in only.split(",") if name in PROFILES] if only else list(PROFILES)
+    apart = _drawn_apart(seed, only)
+    profile = apart or rng.choices(names, [PROFILES[name][0] for name in names])[0]
+    if not only and profile == DEAF_FROM and Random(f"deaf {seed}").random() < DEAF_SHARE:
+        profile = DEAF_PROFILE
+    orders = profile in ORDERS_SHARES
+    deafened = profile == DEAF_PROFILE
+    masters = _masters(rng, profile)
+    late = masters - 1 if profile == MEMBERS_PROFILE and rng.random() < 0.7 else -1
     directed = profile in DIRECTED_PROFILES
-    if directed:
-        masters = rng.choice((2, 3)) if profile == "successions" else 3
     centres = rng.randint(1, min(4, masters))
     forgetful, forged, hearsay = (profile == name for name in ("forgetful", "forged", "hearsay"))
     steered = forgetful or forged or hearsay or directed
@@ -242,18 +268,19 @@ def draw(seed: int, only: str = "") -> Plan:
     skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
     calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
     weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
-    if profile in ("splits", "duels", *DIRECTED_PROFILES):
+    if profile in ("splits", "duels", ORDERS_PROFILE, *DIRECTED_PROFILES):
         safety_ms = rng.choice((1600, 2400)) if profile != "flaps" else 2400
     if profile == "outbids":  # any two of the three are a majority
         weights = (1, 1, 1)
     initial = weights[:late] if late >= 0 else weights
+    deaf = rng.randrange(masters) if deafened else -1
     majority = (
         profile not in ("splits", "successions", "flaps")
         and 2 * max(initial) < sum(initial)
         and not forged
-        and rng.random() < (1.0 if profile == "outbids" else 0.7 if profile in ("majority", "duels") else 0.3)
+        and rng.random() < _majority_share(profile)
     )
-    duels = profile == "duels" or directed
+    duels = profile == "duels" or directed or orders
     far_ms = rng.choice((1, 5, 20) if forged or hearsay or duels else (1, 5, 20, 60))
     jitter_ms = rng.choice((0, 2)) if steered or duels else rng.choice((0, 2, 10, 40))
     disk_ms = (
@@ -284,24 +311,72 @@ def draw(seed: int, only: str = "") -> Plan:
         clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
         clock_rates=tuple(1.0 if hearsay else rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
         supervised=rng.random() < 0.5,
-        proofs=0.0 if forged else rng.choice((0.0, 0.5, 1.0)),
+        proofs=0.0 if forged or (orders and seed % 3) else rng.choice((0.0, 0.5, 1.0)),
         majority=majority,
         max_peer_lag_ms=300
         if profile == "flaps"
         else rng.choice((300, 500))
-        if profile in ("splits", "duels", MEMBERS_PROFILE)
+        if profile in ("splits", "duels", MEMBERS_PROFILE, DEAF_PROFILE) or (profile == ORDERS_PROFILE and seed % 2)
         else 60_000,
         strategy=_strategy(rng, seed, profile),
         safety_ms=safety_ms,
-        links=_lasting_cuts(rng, masters) if profile == "chain" else (),
+        links=_links(rng, masters, profile, deaf),
         work=_work(rng, masters, safety_ms, profile),
         faults=_faults(rng, profile, masters, safety_ms),
         late=late,
+        links_ms=rng.randrange(BEGIN_MS // 2, safety_ms) if deafened else BEGIN_MS // 2,
+        deaf=deaf,
+        away=_away(rng, masters) if profile == FOUNDINGS_PROFILE else (),
     )
+
+
+def _masters(rng: Random, profile: str) -> int:
+    masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
+    if profile == "chain":
+        return rng.choice((3, 3, 4))
+    if profile in ("forgetful", "forged", "hearsay"):
+        return rng.choice((3, 3, 3, 4))
+    if profile in ("majority", "duels", MEMBERS_PROFILE, DEAF_PROFILE):
+        return rng.choice((3, 3, 4, 5))
+    if profile in ORDERS_SHARES:
+        return rng.choice((2, 3, 3, 3, 4, 5))
+    if profile == "successions":
+        return rng.choice((2, 3))
+    return 3 if profile in DIRECTED_PROFILES else masters
+
+
+def _majority_share(profile: str) -> float:
+    """How often ``splitMode`` is ``Majority``, where the weights allow it."""
+    if profile == "outbids":
+        return 1.0
+    return 0.7 if profile in ("majority", "duels") else 0.5 if profile in ORDERS_SHARES else 0.3
+
+
+def _drawn_apart(seed: int, only: str) -> str:
+    """The profile, where it is drawn apart from the others; empty for theirs."""
+    if only:
+        return only if only in MIXES else ""
+    if Random(f"members {seed}").random() < MEMBERS_SHARE:
+        return MEMBERS_PROFILE
+    share = Random(f"orders {seed}").random()
+    if share < ORDERS_SHARES[ORDERS_PROFILE]:
+        return ORDERS_PROFILE
+    return FOUNDINGS_PROFILE if share < sum(ORDERS_SHARES.values()) else ""
+
+
+def _away(rng: Random, masters: int) -> tuple[int, ...]:
+    """Mostly not all of them can answer when the cluster is to begin."""
+    return tuple(sorted(rng.sample(range(masters), rng.choice((0, 1, 1, 1, min(2, masters - 1))))))
 
 
 def _offset(rng: Random, skewed: bool) -> int:
     return rng.choice((0, 5, -5, 300, -300, 5000, -5000)) if skewed else 0
+
+
+def _links(rng: Random, masters: int, profile: str, deaf: int) -> tuple[tuple[int, int], ...]:
+    if deaf >= 0:
+        return tuple((other, deaf) for other in range(masters) if other != deaf)
+    return _lasting_cuts(rng, masters) if profile == "chain" else ()
 
 
 def _lasting_cuts(rng: Random, masters: int) -> tuple[tuple[int, int], ...]:
@@ -320,7 +395,7 @@ def _lasting_cuts(rng: Random, masters: int) -> tuple[tuple[int, int], ...]:
 
 
 def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[Work, ...]:
-    begin = 0 if profile == "founding" or rng.random() < 0.1 else BEGIN_MS
+    begin = 0 if profile in ("founding", FOUNDINGS_PROFILE) or rng.random() < 0.1 else BEGIN_MS
     rounds = rng.randint(8, 12)
     busy = rng.sample(range(masters), rng.randint(1, masters))
     keyed_share = rng.choice((0.0, 0.3, 0.6))
@@ -338,7 +413,7 @@ def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[Work
 
 
 def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fault, ...]:
-    kinds = dict(MEMBERS_MIX if profile == MEMBERS_PROFILE else PROFILES[profile][1])
+    kinds = dict(MIXES[profile] if profile in MIXES else PROFILES[profile][1])
     if profile == "everything":  # swarm: a different half each time
         kinds = {kind: share for kind, share in kinds.items() if rng.random() < 0.6} or {"crash": 1}
     count = rng.randint(8, 14) if profile in ("duels", MEMBERS_PROFILE) else rng.randint(5, 10)
@@ -348,7 +423,7 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
     ending = False
     for _ in range(count):
         kind = rng.choices(list(kinds), list(kinds.values()))[0]
-        begin = 0 if profile == "founding" else BEGIN_MS - 100
+        begin = 0 if profile in ("founding", FOUNDINGS_PROFILE) else BEGIN_MS - 100
         at_ms = rng.randrange(begin, BEGIN_MS + 200 if profile == "founding" and rng.random() < 0.7 else safety_ms)
         if profile in DIRECTED_PROFILES and not faults:
             kind, at_ms = next(iter(kinds)), rng.randrange(BEGIN_MS, BEGIN_MS + 150)
@@ -365,6 +440,9 @@ def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[Fa
         lasts_ms = rng.choice((10, 50, 150, 150, 300))
         if kind in ("cut", "cut-one-way", "partition", "isolate"):
             lasts_ms = rng.choice((30, 100, 250, 500))
+        if kind.startswith("order"):  # late enough to be founded, early enough that something follows
+            at_ms = rng.randrange(BEGIN_MS, safety_ms - 500)
+            lasts_ms = rng.choice((200, 500, 900))
         if profile == "splits" and kind in ("cut", "partition", "isolate"):
             lasts_ms = rng.choice((200, 700, 1200))
         if kind == "forge":  # late enough that the log has neighbours to exchange, early enough to be relied on

@@ -47,12 +47,17 @@ LISTED = (
     "disk-error",
     "ended by name",
     "bit flipped",
+    "damage found behind an index",
+    "index flipped",
+    "sealed segment read again",
     "log forged",
     "full",
     "hearsay",
     "idempotency key repeated",
     "isolate",
     "lasting cut",
+    "deaf for good",
+    "good without a deaf one",
     "message cut off",
     "message lost",
     "message overtaken",
@@ -95,6 +100,22 @@ LISTED = (
     "outbid",
     "succession",
     "partial rejoin",
+    "order",
+    "order-cut",
+    "order-heard",
+    "order taken",
+    "order refused",
+    "order given again",
+    "order on both sides",
+    "order about lost disks",
+    "order about one that is heard",
+    "view of order",
+    "found",
+    "come",
+    "founded by order",
+    "order to found taken",
+    "order to found refused",
+    "order to found given again",
     "worker sent back",
     "learner taken in",
     "crash between promise and accept",
@@ -102,7 +123,7 @@ LISTED = (
     *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
 RARE_FROM_SEEDS = 5000
-RARE = ("nested split",)
+RARE = ("nested split", "majorities parted by order", "two clusters ordered", "let in by those of an order")
 CRASH_POINTS_FROM_SEEDS = 5000
 CRASH_POINTS = tuple(f"crash after {step} of {kind}" for kind in CHANGE_RECORDS for step in CHANGE_STEPS)
 """A crash at every step of every record of a change."""

@@ -107,6 +107,8 @@ def _with_masters(masters: int, plan: Plan) -> Plan:
         work=tuple(work for work in plan.work if work.a < masters),
         faults=tuple(fault for fault in plan.faults if max(fault.a, fault.b) < masters),
         late=plan.late if plan.late < masters else -1,
+        deaf=plan.deaf if plan.deaf < masters else -1,
+        away=tuple(slot for slot in plan.away if slot < masters),
     )
 
 

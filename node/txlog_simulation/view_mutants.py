@@ -1,4 +1,6 @@
-"""Safeguards of the changes of views (protocol sections 3 and 4), each taken out of the shipped code.
+"""Safeguards of the changes of views (protocol section 3), each taken out of the shipped code.
+
+Splits and orders have tables of their own (``split_mutants.py``, ``order_mutants.py``).
 
 Without a row: that a coordinator's own number is durable (it accepts first, durably, before anybody hears of it, and
 its own report goes to nobody else), and that it is above every one seen (whoever promised more refuses, and the promise
@@ -19,6 +21,7 @@ STANDING = "txlog/protocol/standing.py"
 MEMBERSHIP = "txlog/protocol/membership.py"
 COORDINATING = "txlog/protocol/coordinating.py"
 VIEWS = "txlog/protocol/views.py"
+SURROUNDINGS = "txlog/protocol/surroundings.py"
 CHANGES = "txlog/protocol/changes.py"
 CLOSING = "txlog/protocol/closing.py"
 UNORDERED = "txlog/protocol/unordered.py"
@@ -146,8 +149,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CORE,
-                "        return views.at_work\n\n    def _note_heard",
-                "        return True\n\n    def _note_heard",
+                "        return views.at_work\n\n    def _note_start",
+                "        return True\n\n    def _note_start",
             ),
             Edit(
                 CORE,
@@ -181,8 +184,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CLOSING,
-                "forks = [max(branches, key=lambda b: b.number)]",
-                "forks = [max(branches, key=lambda b: (any(r.installed for r in b.reports), b.number))]",
+                "    return max(ends, key=lambda b: (not _is_by_order(b), b.number))",
+                "    return max(branches, key=lambda b: (any(r.installed for r in b.reports), b.number))",
             ),
         ),
         profile="majority",
@@ -368,20 +371,6 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
     ),
     Mutant(
-        "order-asks-for-no-majority",
-        "20",
-        False,
-        (
-            Edit(
-                STANDING,
-                "        if view is None or not is_ordered(gone):\n            return False\n",
-                "        if view is None or not is_ordered(gone) or jointly:\n            return is_ordered(gone)\n",
-            ),
-        ),
-        test="node/tests/protocol/test_masters_change_views.py"
-        "::test_an_order_lets_go_of_whom_it_names_and_of_nobody_else",
-    ),
-    Mutant(
         "accept-after-a-leave",
         "27",
         False,
@@ -429,13 +418,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 MEMBERSHIP,
-                "heard = self.around.both_ways(member.node) and member.node not in nodes",
+                "heard = self.around.both_ways(member.node) and not self._is_lost(member)",
                 "heard = False",
-            ),
-            Edit(
-                MEMBERSHIP,
-                'if one.why in ("silent", "ordered") and self.around.both_ways(member.node):',
-                "if False:",
             ),
         ),
         test="node/tests/protocol/test_view_changes.py::test_refused_heard_both_ways",
@@ -467,152 +451,17 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         ),
         profile="chain",
     ),
-    # Splits and rejoins
     Mutant(
-        "no-backup-and-going-on",
-        "23",
-        False,
-        (Edit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
-        profile="flaps,splits",
-        counts=HARM,
-    ),
-    Mutant(
-        "lagger-by-its-log",
-        "25",
+        "deaf-one-is-there-for-whom-others-hear",
+        "22",
         True,
         (
             Edit(
-                CLOSING,
-                "if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]",
-                "if not any(_leads_on(one, other, own) for other in leaves)]",
+                SURROUNDINGS,
+                "while back := {node for node in heard if self._hears_one_of(node, found)}:",
+                "while back := set(heard):",
             ),
         ),
-        test="node/tests/protocol/test_closing.py::test_rule_25_the_same_as_the_model",
-    ),
-    Mutant(
-        "ancestors-vote",
-        "25",
-        True,
-        (
-            Edit(
-                CLOSING,
-                "leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]",
-                "leaves = branches",
-            ),
-        ),
-        profile="splits,flaps",
-        counts=HARM,
-    ),
-    Mutant(
-        "a-view-that-came-to-nothing-votes",
-        "25",
-        False,
-        (
-            Edit(
-                CLOSING,
-                "return one.number in other.view.history or _came_to_nothing(one, other)",
-                "return one.number in other.view.history",
-            ),
-        ),
-        test="node/tests/protocol/test_closing.py::test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger",
-    ),
-    Mutant(
-        "the-last-of-several-stamps",
-        "26",
-        True,
-        (
-            Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
-            Edit(
-                CLOSING, "known[seq] = min(mine, known.get(seq, mine))", "known[seq] = max(mine, known.get(seq, mine))"
-            ),
-        ),
-        profile="splits,flaps",
-        counts=HARM,
-    ),
-    Mutant(
-        "winner-by-length",
-        "25",
-        False,
-        (
-            Edit(
-                CLOSING,
-                "    return sum(weights.get(node, 0) for node in nodes), branch.length, -first\n",
-                "    return 0, branch.length, -first\n",
-            ),
-        ),
-        profile="splits,flaps",
-        counts=HARM,
-    ),
-    Mutant(
-        "apart-at-ignored",
-        "21",
-        True,
-        (
-            Edit(
-                AGREEMENT,
-                "return max(self._settled, self.view.settled(self.stable, self.installed))",
-                "return self.stable",
-            ),
-        ),
-        profile="flaps",
-        counts=HARM,
-    ),
-    Mutant(
-        "a-view-of-everybody-binds-at-the-accept",
-        "21",
-        False,
-        (
-            Edit(
-                "txlog/model/view.py",
-                "apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at",
-                "apart_at = self.apart_at",
-            ),
-        ),
-        test="node/tests/protocol/test_closing.py::test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it",
-    ),
-    # Workers that do not go back (``None``)
-    Mutant(
-        "executed-on-the-abandoned-order-and-again",
-        "26",
-        False,
-        (
-            Edit(
-                UNORDERED,
-                "return index <= self.upto or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])",
-                "return index <= self.upto or at < -1",
-            ),
-        ),
-        profile="splits",
-        counts=HARM,
-    ),
-    Mutant(
-        "abandoned-order-forgotten",
-        "26",
-        False,
-        (Edit(AGREEMENT, "        self._abandon(view, cut)\n", ""),),
-        profile="splits",
-        counts=HARM,
-    ),
-    Mutant(
-        "key-of-the-abandoned-order-forgotten",
-        "16",
-        False,
-        (Edit(UNORDERED, "        for done in self._keys.get(key, ()):\n", "        for done in ():\n"),),
-        profile="splits",
-        counts=HARM,
-    ),
-    Mutant(
-        "answer-to-an-earlier-process",
-        "2",
-        False,
-        (
-            Edit(
-                "txlog/protocol/founding.py",
-                "if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):",
-                "if not known:",
-            ),
-        ),
-        test="node/tests/protocol/test_masters_change_views.py"
-        "::test_rule_2_what_was_told_an_earlier_process_founds_no_second_cluster",
+        profile="deaf",
     ),
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from txlog.journal import Journal
 from txlog.journal import Sync as JournalSync
 from txlog.journal.memory import Crashed
-from txlog.model.errors import Fatal, JournalBroken, JournalFault, JournalFull
-from txlog.model.records import Record
+from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull
+from txlog.model.records import Held, Record
 from txlog.runtime.executor import Sync
 from txlog_simulation.member_faults import is_removed
 from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
@@ -55,6 +55,9 @@ class WatchedJournal:
 
     def append(self, record: Record) -> None:
         """See the journal."""
+        if isinstance(record, Held):
+            self.machine.disk.lay_ahead(record)
+        used = self.inner.laid_used
         try:
             self.inner.append(record)
         except JournalFull as full:
@@ -63,6 +66,7 @@ class WatchedJournal:
             if not self.room:
                 world.findings.add(ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}")
             raise
+        self.machine.world.met["payload on the disk before its record"] += self.inner.laid_used - used
         self.machine.appended(record)
         trap = self.machine.traps.pop(type(record).__name__, None)
         if trap is not None:
@@ -110,6 +114,11 @@ class Guard:
                 world.met["ended for a full disk"] += 1
                 machine.crash("for a full disk")
                 world.at(world.now_ms + machine.rng.choice((50, 300)), machine.start, machine.life)
+            case JournalDamaged() if machine.flipped and "start this master again" in str(wrong):
+                # an index stood for the damaged segment, or it was damaged before; its supervisor starts it again
+                world.met["damage found behind an index"] += 1
+                machine.crash("by damage that no start had seen")
+                world.at(world.now_ms + machine.rng.choice((5, 50, 300)), machine.start, machine.life)
             case Fatal() if wrong.reason == "Removed" and is_removed(world, machine):
                 machine.gone_for_good()
             case Fatal() | JournalFault():

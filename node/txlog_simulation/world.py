@@ -16,6 +16,7 @@ from txlog.protocol.events import Submission
 from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
 from txlog_simulation.checkers.log import Log
+from txlog_simulation.checkers.orders import Orders
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.checkers.views import Views
 from txlog_simulation.faults import strike
@@ -23,10 +24,13 @@ from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, sub
 from txlog_simulation.member_faults import expected, judge_configurations, start_late
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
-from txlog_simulation.plan import BEGIN_MS, NAMES, Plan, Work
+from txlog_simulation.plan import NAMES, Plan, Work
 from txlog_simulation.trace import Trace
 from txlog_simulation.trims import Trims
 from txlog_simulation.violation import LIVENESS, LOG, Findings, Violation
+
+WORK_MS = 100
+"""Within which everybody gets a transaction when all is healed."""
 
 
 @dataclass
@@ -71,6 +75,7 @@ class World:
             self.findings, self.transactions, self.log, {m.node: m.weight for m in self.members}
         )
         self.views = Views(self.findings)
+        self.orders = Orders(self.findings, {m.node: m.weight for m in self.masters})
         self.promises = Promises(self.findings, self.transactions)
         self.mirrors: dict[Origin, Mirror] = {}
         self.rng = Random(f"world {plan.seed}")
@@ -107,7 +112,7 @@ class World:
         """The whole run."""
         plan = self.plan
         for machine in self.machines:
-            if machine.slot != plan.late:
+            if machine.slot != plan.late and machine.slot not in plan.away:
                 self.at(self.rng.choice((0, 0, 0, 30)), machine.start)
         start_late(self)
         for work in plan.work:
@@ -115,12 +120,13 @@ class World:
         for fault in plan.faults:
             self.at(fault.at_ms, strike, self, fault)
         if plan.links:
-            self.at(BEGIN_MS // 2, self._cut_links)
+            self.at(plan.links_ms, self._cut_links)
         self.trims.begin()
         self._until(plan.safety_ms)
         healed_ms = self._come_good() if not self.findings.found else 0
-        judged = not self.damaged and not any(m.state == ENDED for m in self.machines)
+        judged = not self.damaged and not self.orders.torn and not any(m.state == ENDED for m in self.machines)
         complete = judged and not self.findings.found and liveness.is_good(self)
+        self.met["majorities parted by order"] += self.views.majority_parted
         self.acknowledgements.final(self.mirrors, self._lost(), complete)
         trace = self.trace
         return Result(
@@ -203,10 +209,13 @@ class World:
         if machine.origin is not None:
             self.transactions.lost.add(machine.origin)
             self.mirrors.pop(machine.origin)
-            kept = max((mirror.held.get(machine.origin, 0) for mirror in self.mirrors.values()), default=0)
-            del self.transactions.made.get(machine.origin, [])[kept:]
-            told = self.transactions.accepted
-            told[machine.origin] = min(told.get(machine.origin, 0), kept)
+            for origin in sorted(
+                self.transactions.lost - set(self.mirrors)
+            ):  # it may have held what others lost before
+                kept = max((mirror.held.get(origin, 0) for mirror in self.mirrors.values()), default=0)
+                del self.transactions.made.get(origin, [])[kept:]
+                told = self.transactions.accepted
+                told[origin] = min(told.get(origin, 0), kept)
         machine.empty()
         self._forget_unknown_views()
         machine.rejoined = True  # its worker may have executed what nobody knows any more
@@ -273,12 +282,13 @@ class World:
 
     def _cut_links(self) -> None:
         """The cuts that last, once the cluster is founded (founding asks every master directly)."""
-        if self._links_cut or not all(m.mirror.installed for m in self.machines):
-            if not self._links_cut and not self.healing:
-                self.at(self.now_ms + 50, self._cut_links)
+        if self.healing:
+            return
+        if not all(m.mirror.installed for m in self.machines):
+            self.at(self.now_ms + 50, self._cut_links)
             return
         self._links_cut = True
-        self.met["lasting cut"] += 1
+        self.met["deaf for good" if self.plan.deaf >= 0 else "lasting cut"] += 1
         for link in self.plan.links:
             self.network.cuts[link] += 1 << 20
 
@@ -288,11 +298,14 @@ class World:
         """Heal everything but the cuts that last; returns how long it took (rule 32)."""
         self._heal()
         began_ms = self.now_ms
-        if self.damaged or any(m.state == ENDED for m in self.machines):
+        if self.damaged or self.orders.torn or any(m.state == ENDED for m in self.machines):
             self._until(began_ms + 300)
             if self.forged:
                 self._until_named(began_ms + liveness.named_ms(self.plan))
             return 0
+        if self._links_cut and self.plan.deaf >= 0:
+            self._without_the_deaf()
+            began_ms = self.now_ms
         bound_ms = liveness.bound_ms(self.plan, self._links_cut) + liveness.mending_ms(self)
         while self.now_ms < began_ms + bound_ms and not self.findings.found:
             self._until(self.now_ms + 20)
@@ -308,6 +321,29 @@ class World:
         elif not self.findings.found:
             self.findings.add(LIVENESS, "32", f"not good after {bound_ms} ms: {liveness.describe(self)}")
         return self.now_ms - began_ms
+
+    def _without_the_deaf(self) -> None:
+        """While one master hears nobody, all that the others are brought becomes stable in a view without it; then it
+        hears again."""
+        plan, began_ms = self.plan, self.now_ms
+        bound_ms = liveness.bound_ms(plan, chain=False) + liveness.term_ms(plan)
+        self._until(began_ms + WORK_MS)
+        while not self.findings.found and not any(m.state == ENDED for m in self.machines):
+            if liveness.is_good_without(self, NAMES[plan.deaf]):
+                self.met["good without a deaf one"] += 1
+                break
+            if any(liveness.has_left(machine) for machine in self.machines if machine.slot != plan.deaf):
+                self.met["left, and waits for a deaf one"] += 1
+                break
+            if self.now_ms >= began_ms + bound_ms:
+                deaf = f"{NAMES[plan.deaf]} is deaf, and the others are"
+                self.findings.add(LIVENESS, "22", f"{deaf} not good after {bound_ms} ms: {liveness.describe(self)}")
+                break
+            self._until(self.now_ms + 20)
+        self.note(NAMES[plan.deaf], "hears", "")
+        self.network.cuts = dict.fromkeys(self.network.cuts, 0)
+        self._links_cut = False
+        self._bring_work()
 
     def _until_named(self, end_ms: int) -> None:
         """Of two masters that run and hear each other, neither has another log than the other (rule 17): one of them
@@ -352,8 +388,12 @@ class World:
             if machine.executor is not None and machine.executor.core.closing:
                 machine.crash("still leaving")
             machine.start()
+        self._bring_work()
+
+    def _bring_work(self) -> None:
         for machine in self.machines:
-            self.at(self.now_ms + self.rng.randint(1, 100), self.work, Work(0, machine.slot, 1, False, False, False))
+            at_ms = self.now_ms + self.rng.randint(1, WORK_MS)
+            self.at(at_ms, self.work, Work(0, machine.slot, 1, False, False, False))
 
     # What is reported to the checkers
 
@@ -383,7 +423,9 @@ class World:
                 base = machine.mirror.accepted.base_index
                 self.log.settle(machine.name, base, machine.mirror, self.sound_mirrors())
                 if not self.damaged:
-                    self.views.install(machine.name, machine.mirror.accepted)
+                    view = machine.mirror.accepted
+                    self.views.install(machine.name, view, torn=self.orders.torn)
+                    self.met["founded by order"] += not view.history and len(view.members) < len(self.members)
             case _:
                 pass
 

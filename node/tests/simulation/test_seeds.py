@@ -107,9 +107,10 @@ def test_a_damaged_journal_is_mended_and_the_run_judged_like_any_other() -> None
 
 
 def test_a_transaction_that_is_mended_with_a_later_stamp_stops_the_view_and_the_run_is_judged() -> None:
-    """The others had gone on without the one that is mended, and let a lagger bring it in."""
-    result = run(draw(25_313))
-    assert result.met["mended with a later stamp"]
+    """The others had gone on without the one that is mended, and let a lagger bring it in. Some three of a hundred
+    fates of this plan come to that."""
+    results = (run(replace(draw(25_313, "flips"), seed=seed)) for seed in range(200))
+    result = next(result for result in results if result.met["mended with a later stamp"])
     assert not result.violations
     assert result.judged
 

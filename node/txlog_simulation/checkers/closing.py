@@ -105,13 +105,21 @@ class _Model:
         self.nodes = {n: {m.node for m in several} for n, several in self.by.items()}
         self.leaves = [n for n in self.by if not any(self._is_behind(n, z) for z in self.by)]
         if majority:
-            self.order = [max(self.by)]
+            # what an order has put beside another gives way to what had its majority
+            ends = [n for n in self.by if not any(n in self.view[z].history for z in self.by)]
+            self.order = [max(ends, key=lambda n: (not self._is_ordered(n), n))]
         else:
             forks = [n for n in self.leaves if not self._is_lagger(n)]
             self.order = sorted(forks, key=lambda n: self._weight(n, forks), reverse=True)
 
     def _members(self, number: Number) -> set[str]:
         return {m.node for m in self.view[number].members}
+
+    def _is_ordered(self, n: Number) -> bool:
+        """An order is in its line, and not everybody has been in since."""
+        view = self.view[n]
+        whole = view.apart_at == -1 or (view.apart_at < -1 and any(one.installed for one in self.by[n]))
+        return view.majority_before and not whole
 
     def _is_behind(self, n: Number, z: Number) -> bool:
         """``z`` has grown from it; or it never came about: nobody installed it, and one of those whose accept it needed

@@ -134,6 +134,8 @@ class Log:
             self.findings.add(LOG, "21", f"{node} cuts its log behind {record.cut}, it is {mirror.log} long")
             return
         old = mirror.accepted
+        if old is not None and old.cluster_id != view.cluster_id:
+            old = None  # a founding that never came about
         before = self.branch(mirror) if old is not None else self._before_a_view(view, mirror)
         if old is not None and old.apart_at != -1 and record.cut < old.settled(mirror.stable, mirror.installed):
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")

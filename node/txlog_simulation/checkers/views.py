@@ -13,20 +13,28 @@ class Views:
         self.findings = findings
         self.accepted: dict[Number, View] = {}
         self.installed: dict[Number, View] = {}
+        self.majority_parted = False
+        """An order has put two views of ``splitMode: Majority`` beside each other: one of them gives way."""
 
     def accept(self, view: View) -> None:
         """It is durable at a master."""
         self.accepted.setdefault(view.number, view)
 
-    def install(self, node: str, view: View) -> None:
-        """Two views, neither of which has grown from the other: only silence makes such, and never ``Majority``."""
+    def install(self, node: str, view: View, *, torn: bool = False) -> None:
+        """Two views, neither of which has grown from the other: only silence makes such, and never ``Majority``; or an
+        operator's order. ``torn``: two orders named others to begin the cluster, so there are two."""
         if view.number in self.installed:
             return
         self.installed[view.number] = view
         for other in self.installed.values():
             if view.number in (other.number, *other.history) or other.number in view.history:
                 continue
-            if self._was_majority(view, other):
+            if torn and view.cluster_id != other.cluster_id:
+                continue
+            ordered = self._ordered(view, other) or self._ordered(other, view)
+            if ordered:
+                self.majority_parted = self.majority_parted or view.majority or other.majority
+            elif self._was_majority(view, other):
                 self._wrong("20", f"{node} installs {view.number}, {other.number} stands beside it")
             elif not self._silence(view, other) and not self._silence(other, view):
                 self._wrong("27", f"{node} installs {view.number} beside {other.number}, and nobody was silent")
@@ -39,9 +47,15 @@ class Views:
 
     def _silence(self, view: View, other: View) -> bool:
         """Whether somebody was out because nobody heard it, on the way to ``view`` from where the two parted."""
+        return any(one is None or one.silent for one in self._line(view, other))
+
+    def _ordered(self, view: View, other: View) -> bool:
+        """Whether an operator let somebody go on the way to ``view`` from where the two parted."""
+        return any(one is not None and one.forced for one in self._line(view, other))
+
+    def _line(self, view: View, other: View) -> list[View | None]:
         shared = {*other.history, other.number}
-        line = [self.accepted.get(number) for number in (*view.history, view.number) if number not in shared]
-        return any(one is None or one.silent for one in line)
+        return [self.accepted.get(number) for number in (*view.history, view.number) if number not in shared]
 
     def split(self, before: View, after: View, backups: bool) -> None:
         """A member that is silent is left behind. ``backups``: a worker of those who go on has a split backup."""

@@ -1,0 +1,105 @@
+"""Safeguards of operators' orders (protocol section 3, ``txlog found`` and ``force-view``), each taken out of the
+shipped code.
+
+Without a row: that an order is forgotten when the member is reached again (whoever hears it refuses the view).
+See ``view_mutants.py``. Imports nothing of ``txlog``.
+"""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import HARM, Mutant
+from txlog_simulation.patching import Edit
+
+STANDING = "txlog/protocol/standing.py"
+CLOSING = "txlog/protocol/closing.py"
+FOUNDING = "txlog/protocol/founding.py"
+
+_TESTS = "node/tests/protocol/test_orders.py::"
+
+ORDER_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "order-asks-for-no-majority",
+        "20",
+        False,
+        (
+            Edit(
+                STANDING,
+                "        if view is None or not is_ordered(gone):\n            return False\n",
+                "        if view is None or not is_ordered(gone) or jointly:\n            return is_ordered(gone)\n",
+            ),
+        ),
+        test=_TESTS + "test_an_order_lets_go_of_whom_it_names_and_of_nobody_else",
+    ),
+    Mutant(
+        "order-about-one-that-answers",
+        "21",
+        False,
+        (
+            Edit(
+                STANDING,
+                "            if self._is_there(member):\n                where",
+                "            if False:\n                where",
+            ),
+        ),
+        profile="orders",
+        counts=HARM,
+    ),
+    Mutant(
+        "order-puts-nobody-apart",
+        "26",
+        False,
+        (
+            Edit(
+                CLOSING,
+                '    ordered = any(one.why == "ordered" for one in gone) or _is_by_order(winner)\n',
+                "    ordered = False\n",
+            ),
+        ),
+        profile="orders",
+        counts=HARM,
+    ),
+    Mutant(
+        "order-wins-over-a-majority",
+        "25",
+        False,
+        (Edit(CLOSING, "key=lambda b: (not _is_by_order(b), b.number))", "key=lambda b: b.number)"),),
+        test=_TESTS + "test_what_an_order_put_beside_a_majority_gives_way",
+    ),
+    Mutant(
+        "order-leaves-nobody-who-may-come",
+        "32",
+        False,
+        (Edit(STANDING, "        if view is None or gone or not view.is_by_order(True):\n", "        if True:\n"),),
+        test=_TESTS + "test_disks_that_are_lost_come_back_after_the_order",
+    ),
+    Mutant(
+        "founded-by-a-few",
+        "20",
+        False,
+        (
+            Edit(
+                FOUNDING,
+                "if self.settings.majority and not first_configuration(self.settings).has_majority(named):",
+                "if False:",
+            ),
+        ),
+        profile="foundings",
+    ),
+    Mutant(
+        "two-foundings-of-one-word",
+        "27",
+        False,
+        (
+            Edit(FOUNDING, "        if self._is_bound:\n", "        if False:\n"),
+            Edit(FOUNDING, " or self.cluster or self._is_bound:", " or self.cluster:"),
+        ),
+        test=_TESTS + "test_who_has_accepted_a_founding_begins_no_other",
+    ),
+    Mutant(
+        "founding-that-nobody-hears-of",
+        "32",
+        False,
+        (Edit(FOUNDING, "            ballot = above  #", "            pass  #"),),
+        test=_TESTS + "test_a_founding_is_proposed_above_what_an_order_began",
+    ),
+)

@@ -1,0 +1,165 @@
+"""Safeguards of splits, rejoins and workers that do not go back (protocol section 4), taken out one by one.
+
+See ``view_mutants.py``. Imports nothing of ``txlog``.
+"""
+
+from __future__ import annotations
+
+from txlog_simulation.mutant import HARM, Mutant
+from txlog_simulation.patching import Edit
+
+AGREEMENT = "txlog/protocol/agreement.py"
+VIEWS = "txlog/protocol/views.py"
+CLOSING = "txlog/protocol/closing.py"
+UNORDERED = "txlog/protocol/unordered.py"
+
+
+SPLIT_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "no-backup-and-going-on",
+        "23",
+        False,
+        (Edit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
+        profile="flaps,splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "lagger-by-its-log",
+        "25",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]",
+                "if not any(_leads_on(one, other, own) for other in leaves)]",
+            ),
+        ),
+        test="node/tests/protocol/test_closing.py::test_rule_25_the_same_as_the_model",
+    ),
+    Mutant(
+        "ancestors-vote",
+        "25",
+        True,
+        (
+            Edit(
+                CLOSING,
+                "leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]",
+                "leaves = branches",
+            ),
+        ),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "a-view-that-came-to-nothing-votes",
+        "25",
+        False,
+        (
+            Edit(
+                CLOSING,
+                "return one.number in other.view.history or _came_to_nothing(one, other)",
+                "return one.number in other.view.history",
+            ),
+        ),
+        test="node/tests/protocol/test_closing.py::test_who_alone_accepted_a_view_that_came_to_nothing_is_a_lagger",
+    ),
+    Mutant(
+        "the-last-of-several-stamps",
+        "26",
+        True,
+        (
+            Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
+            Edit(
+                CLOSING, "known[seq] = min(mine, known.get(seq, mine))", "known[seq] = max(mine, known.get(seq, mine))"
+            ),
+        ),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "winner-by-length",
+        "25",
+        False,
+        (
+            Edit(
+                CLOSING,
+                "    return sum(weights.get(node, 0) for node in nodes), branch.length, -first\n",
+                "    return 0, branch.length, -first\n",
+            ),
+        ),
+        profile="splits,flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "apart-at-ignored",
+        "21",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "return max(self._settled, self.view.settled(self.stable, self.installed))",
+                "return self.stable",
+            ),
+        ),
+        profile="flaps",
+        counts=HARM,
+    ),
+    Mutant(
+        "a-view-of-everybody-binds-at-the-accept",
+        "21",
+        False,
+        (
+            Edit(
+                "txlog/model/view.py",
+                "apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at",
+                "apart_at = self.apart_at",
+            ),
+        ),
+        test="node/tests/protocol/test_closing.py::test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it",
+    ),
+    # Workers that do not go back (``None``)
+    Mutant(
+        "executed-on-the-abandoned-order-and-again",
+        "26",
+        False,
+        (
+            Edit(
+                UNORDERED,
+                "return index <= self.upto or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])",
+                "return index <= self.upto or at < -1",
+            ),
+        ),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "abandoned-order-forgotten",
+        "26",
+        False,
+        (Edit(AGREEMENT, "        self._abandon(view, cut)\n", ""),),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "key-of-the-abandoned-order-forgotten",
+        "16",
+        False,
+        (Edit(UNORDERED, "        for done in self._keys.get(key, ()):\n", "        for done in ():\n"),),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "answer-to-an-earlier-process",
+        "2",
+        False,
+        (
+            Edit(
+                "txlog/protocol/founding.py",
+                "if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):",
+                "if not known:",
+            ),
+        ),
+        test="node/tests/protocol/test_masters_change_views.py"
+        "::test_rule_2_what_was_told_an_earlier_process_founds_no_second_cluster",
+    ),
+)
