@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from itertools import chain, product
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +14,15 @@ from pyoxigraph import RdfFormat, parse, serialize
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, SystemGraphNamed, TxLogError, Unsupported
 from txlog.model.quads import decode_quads, split_graph
-from txlog.sparql import prepare_lines, prepare_rdf
-from txlog.sparql.rdf import _CANONICAL_QUADS, _CANONICAL_TRIPLES
+from txlog.sparql import Prepared, prepare_lines, prepare_rdf, rdf, update
+from txlog.sparql.rdf import (
+    _CANONICAL_QUADS,
+    _CANONICAL_TRIPLES,
+    LONG_BYTES,
+    PLAIN_STRING,
+    STEP_BYTES,
+    _long_plain,
+)
 
 STEM = "<urn:txlog:bnode:000000000000000000000000000000ff:"
 
@@ -156,7 +167,7 @@ def test_bad_lines(adds: str, deletes: str, error: type[TxLogError], why: str) -
     assert type(refused.value) is error
 
 
-CHARS = st.sampled_from("aZ09-._~:/?#[]@!$&'()*+,;=%\\ \"<>{}|^`é\n\t")
+CHARS = st.sampled_from("aZ09-._~:/?#[]@!$&'()*+,;=%\\ \"<>{}|^`é€😀\x85\ue000\ufeff\ufffe\n\t")
 IRIS = st.one_of(
     st.sampled_from(
         ["<a:s>", "<http://a/b>", "<http://a:80/b?c#d>", "<http://>", "<http:///x>", "<urn:x:y>", "<rel>", "_:b"]
@@ -186,3 +197,117 @@ def test_what_is_taken_without_the_parser_is_what_the_parser_would_give(body: st
             given = serialize(parse(raw, form), format=RdfFormat.N_QUADS)
             assert given is not None
             assert given.rstrip(b"\n") == raw.rstrip(b"\n")
+
+
+PLAIN_LITERAL = re.compile(PLAIN_STRING)
+
+
+def plain_characters() -> str:
+    """Every character of the first two planes, and some of the others, that a literal of a plain line may hold as it
+    stands."""
+    codes = chain(range(0xD800), range(0xE000, 0x20000), range(0x20000, 0x110000, 0x101))
+    return "".join(one for one in map(chr, codes) if PLAIN_LITERAL.fullmatch(f'"{one}"'.encode()))
+
+
+def test_no_character_that_is_taken_without_the_parser_would_be_written_otherwise_by_it() -> None:
+    plain = plain_characters()
+    assert set("aß€ñЖ中한ﬁ\u00a0\ufeff😀") <= set(plain)
+    assert not set('"\\\n\r\t\0\x7f\x85\ue000\ufffd\ufffe\uffff\U0001fffe\U00020000\U0010ffff') & set(plain)
+    line = f'<a:s> <a:p> "{plain}" .\n'.encode()
+    assert _CANONICAL_QUADS.fullmatch(line)
+    assert serialize(parse(line, RdfFormat.N_QUADS), format=RdfFormat.N_QUADS) == line
+    text = f'INSERT DATA {{ <a:s> <a:p> "{plain}" }}'
+    short = update._plain(text)
+    assert short is not None
+    assert short == update._Update(text, None, "", lambda: 1).prepare()
+
+
+def test_bytes_that_are_no_utf_8_are_never_taken_without_the_parser() -> None:
+    ends = (b"", *(bytes([one]) for one in (0x20, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF)))
+    taken = 0
+    for first, second in product(range(0x80, 0x100), range(0x100)):
+        for third, fourth in product(ends, (b"", b"\x80", b"\xbf")):
+            raw = b'"%c%c%b%b"' % (first, second, third, fourth)
+            if PLAIN_LITERAL.fullmatch(raw):
+                raw.decode()
+                taken += 1
+    assert taken > 10_000
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(QUADS, max_size=6).map("".join), st.integers(1, 120))
+def test_a_body_is_judged_alike_in_one_piece_and_in_many(body: str, piece: int) -> None:
+    raw = body.encode()
+    with patch.object(rdf, "_PIECE_BYTES", piece):
+        for canonical in (_CANONICAL_QUADS, _CANONICAL_TRIPLES):
+            assert rdf._is_canonical(raw, canonical) == (canonical.fullmatch(raw) is not None)
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_large_body_is_taken_whole_and_a_mistake_in_its_last_line_is_found_there(end: str) -> None:
+    lines = [f'<http://a/{n}> <http://a/p> "{n} größer" <http://a/g> .' for n in range(20_000)]
+    good, bad = "\n".join(lines) + end, "\n".join([*lines, '<http://a/s> <p> "o" .']) + end
+    assert rdf._is_canonical(good.encode(), _CANONICAL_QUADS)
+    made = prepare_rdf(good.encode(), "application/n-quads", base=None, contexts=[], draw=lambda: 1)
+    assert made.payload == "".join(f"A {line}\n" for line in lines).encode()
+    with pytest.raises(BadInput, match="line 20001"):
+        prepare_rdf(bad.encode(), "application/n-quads", base=None, contexts=[], draw=lambda: 1)
+
+
+def long_body(more: bytes = b"", at: int = 9000) -> bytes:
+    """Above the size that is looked at in pieces; ``more`` stands somewhere in it."""
+    lines = [
+        b'<http://a.example/s%d> <http://a.example/p> "%d _:b <<( \\" x"@en <urn:g%d> .\n' % (n, n, n % 7)
+        for n in range(9999)
+    ]
+    return b"".join([*lines[:at], more, *lines[at:]])
+
+
+def outcome(body: bytes, media_type: str, *contexts: str) -> object:
+    try:
+        return prepare_rdf(body, media_type, base=None, contexts=list(contexts), draw=lambda: 0xFF)
+    except TxLogError as refused:
+        return f"{type(refused).__name__}: {refused}"
+
+
+@pytest.mark.parametrize(
+    ("more", "short"),
+    [
+        (b"", True),
+        (b"<a:s> <a:p> <a:o> .\n", True),
+        (b"<a:s>  <a:p> <a:o> .\n", False),
+        (b"_:x <a:p> <a:o> .\n", False),
+        (b"<a:s> <a:p> <a:o> <urn:txlog:system> .\n", False),
+        (b"<http://a.example/s0> <http://a.example/p> <a:o> .\n" * 2, False),
+        (b"\n# a comment\n", False),
+        (b"<a:s> <a:p> .\n", False),
+        (b"<a:s> <a:p> <<( <a:s> <a:p> <a:o> )>> .\n", False),
+        (b'<a:s> <a:p> "\xff" .\n', False),
+        (b'<a:s> <a:p> "%s" .\n' % (b"x" * (3 * STEP_BYTES)), True),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 5000, 9999])
+def test_a_long_body_in_pieces_is_what_it_is_as_a_whole(
+    more: bytes, short: bool, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for body in (long_body(more, at), long_body(more, at)[:-1]):
+        assert len(body) > LONG_BYTES
+        assert (_long_plain(body, "application/n-quads") is not None) == short
+        in_pieces = outcome(body, "application/n-quads")
+        with monkeypatch.context() as patched:
+            patched.setattr("txlog.sparql.rdf.LONG_BYTES", 1 << 30)
+            assert in_pieces == outcome(body, "application/n-quads")
+
+
+def test_a_long_body_of_another_form_or_for_a_graph_is_read_as_a_whole() -> None:
+    body = long_body()
+    assert _long_plain(body, "text/turtle") is None
+    assert _long_plain(body, "application/trix; charset=utf-8") is None
+    assert _long_plain(body, "application/n-triples") is None, "it has graphs"
+    triples = body.replace(b" <urn:g", b" . # <urn:g")
+    assert _long_plain(triples, "application/n-triples") is None
+    plain = b"".join(b"<a:s%d> <a:p> <a:o> .\n" % n for n in range(15_000))
+    assert _long_plain(plain, "application/n-triples; charset=utf-8") == outcome(plain, "application/n-quads")
+    inside = outcome(plain, "application/n-triples", "<urn:g>")
+    assert isinstance(inside, Prepared)
+    assert inside.payload.startswith(b"A <a:s0> <a:p> <a:o> <urn:g> .\n")

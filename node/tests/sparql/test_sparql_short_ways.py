@@ -7,7 +7,7 @@ import random
 import pytest
 
 from txlog.model.errors import TxLogError
-from txlog.sparql import Prepared, prepare_update
+from txlog.sparql import Prepared, prepare_rdf, prepare_update, rdf
 from txlog.sparql import update as room
 
 NOW = "2026-01-02T03:04:05Z"
@@ -20,6 +20,7 @@ TERMS = (
     *("ex:a", ":b", "ex:b-c", "ex:1", "ex:a.b", "ex:%20", "ex:", "xsd:date", "unknown:x", "_:b", "<urn:s>", "<r>", "a"),
     *('"text ex:a "', "'ex:a'", "'\"'", '"""ex:a"""', '""', '"a\\"b ex:c "', '"x"@en', '"5"^^xsd:int', '"5"^^ex:t'),
     *('"5"^^xsd:string', "1", "-2", "+03", "1.5", "1e0", "true", "tem:graph", "s:tem", '"\\u0041"', "ex:a\\-b"),
+    *('"ü ex:a € 😀"', '"é\\n"@fr', '"\x85"', '"\ue000"', "ex:é", "<urn:é>", '"é"@É'),
 )
 GAPS = (" ", " ", " ", "\n", " # ex:a\n", "")
 
@@ -43,7 +44,7 @@ def request(chance: random.Random) -> str:
     prologue = "".join(chance.choices(PREFIXES, weights=(20, 6, 6, 1, 1, 1, 1, 1, 1, 1), k=chance.randrange(3)))
     usual = chance.random() < 0.7
     terms, gaps = (TERMS[:4] + TERMS[10:11], GAPS[:1]) if usual else (TERMS, GAPS)
-    objects = (*terms, "1", '"text ex:a "', '"x"@en', '"5"^^xsd:int') if usual else TERMS
+    objects = (*terms, "1", '"text ex:a "', '"größer ex:a "', '"x"@en', '"5"^^xsd:int') if usual else TERMS
     triples = [
         chance.choice(gaps).join((chance.choice(terms), chance.choice(terms), chance.choice(objects), "."))
         for _ in range(chance.randrange(4))
@@ -98,3 +99,35 @@ def test_short_names_never_come_to_a_flood() -> None:
     assert room._plain(long) is None
     assert isinstance(prepared(long), Prepared)
     assert room._plain("PREFIX ex: <urn:e:> INSERT DATA {" + " ex:a ex:b ex:c ." * 5000 + " }") is None
+
+
+SHORT = """PREFIX ex: <http://example.org/>
+PREFIX ns: <http://example.org/ns#>
+INSERT DATA {
+ ex:a ns:says "größer, 5 €" . ex:b a <http://example.org/c> . ex:c ns:count 42 . ex:d ns:of "x"@de .
+}"""
+FULL = 'DELETE DATA { GRAPH <urn:g> { <urn:a> <urn:p> "größer, 5 €" . <urn:a> <urn:q> "b" } }'
+QUADS = """<http://example.org/a> <http://example.org/ns#says> "größer, 5 €" <http://example.org/g> .
+<http://example.org/a> <http://example.org/ns#of> "x\\ny"^^<http://example.org/t> .
+"""
+
+
+@pytest.mark.parametrize(
+    ("media", "body"),
+    [
+        ("update", SHORT),
+        ("update", FULL),
+        ("application/n-quads", QUADS),
+        ("application/n-quads", QUADS * 3000),
+    ],
+)
+def test_the_usual_is_read_without_the_parser(media: str, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parser(*_: object, **__: object) -> None:
+        raise AssertionError("the parser was asked: it costs several times as much")
+
+    monkeypatch.setattr(room, "_Update", parser)
+    monkeypatch.setattr(rdf, "parse", parser)
+    if media == "update":
+        assert prepare_update(body, base=None, now=NOW, draw=lambda: 7).changes > 1
+    else:
+        assert prepare_rdf(body.encode(), media, base=None, contexts=[], draw=lambda: 7).changes == 2

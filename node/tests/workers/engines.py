@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -10,20 +11,31 @@ from fuseki_process import FusekiProcess
 from oxigraph_process import OxigraphProcess
 from rdf4j_process import Rdf4jProcess
 from server_process import StoreProcess, swift_folder
+from virtuoso_process import VirtuosoProcess
 
 _JAVA: Final[tuple[type[StoreProcess], ...]] = (FusekiProcess, Rdf4jProcess)
 
 
+_NO_VIRTUOSO: Final = pytest.mark.skipif(
+    shutil.which("virtuoso-t") is None and shutil.which("apt-get") is None,
+    reason="a Virtuoso is fetched by apt-get, which is not here",
+)
+
+
 def _those(*kinds: type[StoreProcess]) -> list[object]:
-    return [pytest.param(kind, id=kind.adapter.engine, marks=[pytest.mark.spark] * (kind in _JAVA)) for kind in kinds]
+    marks = {**{kind: [pytest.mark.spark] for kind in _JAVA}, VirtuosoProcess: [_NO_VIRTUOSO]}
+    return [pytest.param(kind, id=kind.adapter.engine, marks=marks.get(kind, [])) for kind in kinds]
 
 
-_ALL: Final = (OxigraphProcess, *_JAVA)
+_ALL: Final = (OxigraphProcess, VirtuosoProcess, *_JAVA)
 ALL: Final = _those(*_ALL)
+VIRTUOSO: Final = _those(VirtuosoProcess)
 SERIAL: Final = _those(*(kind for kind in _ALL if kind.adapter.capabilities.serial_updates))
 LOCKING: Final = _those(*(kind for kind in _ALL if not kind.adapter.capabilities.serial_updates))
 MARKED: Final = _those(*(kind for kind in _ALL if not kind.adapter.capabilities.hidden_marker))
 """Those whose marker is a triple."""
+BARE: Final = _those(*(kind for kind in _ALL if not kind.adapter.capabilities.keeps_empty_graphs))
+"""Those without empty graphs: their marker is something else than such a graph."""
 
 
 def stores_of(kinds: list[object]) -> tuple[Callable[..., Any], Callable[..., Any]]:

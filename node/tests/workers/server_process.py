@@ -45,6 +45,8 @@ class StoreProcess:
 
     adapter: Adapter
     slow = 20
+    keeps_all = True
+    """Whether what was answered outlives a kill at once; otherwise from :meth:`settle` on."""
     query_path = "/query"
     update_path = "/update"
     data_path = "/data"
@@ -85,6 +87,9 @@ class StoreProcess:
         self.transport.close()
         self.process.kill()
         self.process.wait(30)
+
+    def settle(self) -> None:
+        """What was answered until now outlives a kill."""
 
     # -- what a test sees of it, without the code under test where that matters
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txlog.workers.canonical import canonical_lines, canonical_literal, cleaned
+from txlog.workers.canonical import _SUSPECT, _suspicious, canonical_lines, canonical_literal, cleaned
 
 XSD = b"http://www.w3.org/2001/XMLSchema#"
 
@@ -32,6 +32,18 @@ def test_tags_and_escapes() -> None:
     assert canonical_lines(rb'<urn:a> <urn:b> "\u0041\t\"@EN" .' + b"\n") == rb'<urn:a> <urn:b> "A\t\"@EN" .' + b"\n"
     with pytest.raises(SyntaxError):
         canonical_literal(b'"x"^^<no iri>')
+
+
+@pytest.mark.parametrize("byte", range(256))
+def test_the_quick_look_finds_each_suspicious_byte(byte: int) -> None:
+    text = b'<urn:a> <urn:b> "x%by"@en .\n' % bytes([byte])
+    assert _suspicious(text) == (_SUSPECT.search(text) is not None)
+
+
+@given(st.lists(st.sampled_from(['"', "@", "^^<", XSD.decode(), "en", "EN", "-", "\\", "\t", "\n", "é"]), max_size=8))
+def test_the_quick_look_finds_what_is_suspicious(parts: list[str]) -> None:
+    text = "".join(parts).encode()
+    assert _suspicious(text) == (_SUSPECT.search(text) is not None)
 
 
 @given(

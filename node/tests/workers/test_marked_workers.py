@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyoxigraph
 import pytest
-from engines import MARKED, stores_of
+from engines import BARE, stores_of
 from fuseki_process import FusekiProcess
 from rdf4j_process import ADAPTER, Rdf4jProcess
 from server_process import StoreProcess
@@ -35,7 +35,7 @@ def update(text: str) -> Operation:
     return Operation(KIND_UPDATE, text.encode())
 
 
-running, worker = stores_of(MARKED)
+running, worker = stores_of(BARE)
 
 
 def apply(
@@ -106,7 +106,7 @@ def test_updates_that_sweep_neither_see_nor_take_the_marker(worker: StoreProcess
         assert worker.system().markers == (at(index + 1),)
         if index == 1:
             assert worker.select("SELECT ?o { GRAPH <urn:seen> { ?s ?p ?o } }") == ["urn:g"]
-    assert len(worker.quads()) == 1
+    assert worker.data() == []
 
 
 def test_nothing_of_ours_is_counted_listed_or_given_out(worker: StoreProcess) -> None:
@@ -127,13 +127,13 @@ def test_nothing_of_ours_is_counted_listed_or_given_out(worker: StoreProcess) ->
     assert told[0] == "<urn:a> <urn:b> <urn:c>"
     assert told[1] == "<urn:g> <urn:a> <urn:b> <urn:c>"
     assert [line.startswith("<urn:txlog:system:1:") and " " not in line for line in told[2:]] == [True]
-    union = worker.send(worker.adapter.query("SELECT ?s { ?s <urn:b> ?o }", "text/csv")).body.decode().split()
-    once = worker.adapter.engine != "rdf4j"  # docs/limits.md: it gives a statement once for each graph
-    assert union == ["s", "urn:a"] if once else ["s", "urn:a", "urn:a"]
+    union = worker.send(worker.adapter.query("SELECT ?s { ?s <urn:b> ?o }", "text/csv")).body.decode()
+    once = worker.adapter.engine == "fuseki"  # docs/limits.md: the others give a statement once for each graph
+    assert union.replace('"', "").split() == (["s", "urn:a"] if once else ["s", "urn:a", "urn:a"])
     plain = worker.send(
         worker.adapter.query("SELECT ?s { ?s <urn:b> ?o }", "text/csv", union=False, named_graphs=["urn:g"])
     )
-    assert plain.body.decode().split() == ["s"]
+    assert plain.body.decode().replace('"', "").split() == ["s"]
 
 
 def test_a_load_and_what_takes_its_place(worker: StoreProcess) -> None:

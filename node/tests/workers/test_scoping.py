@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyoxigraph
 import pytest
 
-from txlog.workers.scoping import canonical_constants, says_from, scoped_query, scoped_update
+from txlog.workers.scoping import Scope, canonical_constants, hiding_query, says_from, scoped_query, scoped_update
 
 NIL = "<http://rdf4j.org/schema/rdf4j#nil>"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -109,3 +109,42 @@ def test_a_difference_stays_one() -> None:
         assert isinstance(found, pyoxigraph.QuerySolutions)
         [row] = found
         assert [row[name].value for name in "xyz"] == ["0.5", "0.5", "0"]
+
+
+HIDING = Scope("<urn:d>", inserts=True, hides=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }",
+            "INSERT { GRAPH <urn:d> { ?s <urn:q> ?o } } WHERE { GRAPH <urn:d> { ?s <urn:p> ?o } }",
+        ),
+        (
+            "DELETE { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o } ?s ?p ?x }",
+            "DELETE { GRAPH ?g { ?s ?p ?o } } "
+            "WHERE { GRAPH <urn:d> { GRAPH ?g { ?s ?p ?o } FILTER(?g != <urn:d>) ?s ?p ?x } }",
+        ),
+        (
+            "DELETE WHERE { GRAPH ?g { ?s ?p ?o } }",
+            "DELETE { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH <urn:d> { GRAPH ?g { ?s ?p ?o } FILTER(?g != <urn:d>) } }",
+        ),
+        (
+            "INSERT { ?s ?p ?o } USING <urn:u> WHERE { GRAPH ?g { ?s ?p ?o } }",
+            "INSERT { GRAPH <urn:d> { ?s ?p ?o } } USING <urn:u> WHERE { GRAPH ?g { ?s ?p ?o } }",
+        ),
+    ],
+)
+def test_where_the_default_graph_is_a_graph_like_others(said: str, expected: str) -> None:
+    assert " ".join(scoped_update(said, HIDING).split()) == expected
+    pyoxigraph.Store().update(scoped_update(said, HIDING))
+
+
+def test_a_query_meets_that_graph_by_no_variable() -> None:
+    said = "SELECT * { OPTIONAL { GRAPH ?g { ?s ?p ?o } } GRAPH <urn:x> { ?a ?b ?c } GRAPH $h { } }"
+    assert hiding_query(said, HIDING) == (
+        "SELECT * { OPTIONAL { GRAPH ?g { ?s ?p ?o } FILTER(?g != <urn:d>) } GRAPH <urn:x> { ?a ?b ?c } "
+        "GRAPH $h { } FILTER($h != <urn:d>) }"
+    )
+    assert hiding_query(said, Scope("<urn:d>")) == said

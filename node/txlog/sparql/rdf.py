@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyoxigraph
@@ -48,15 +48,26 @@ _ENTITY = re.compile(rb"""<!ENTITY\s+%?\s*([^\s%"']+)\s+("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(rb"[&%][^#;\s]+;")
 _BY_LINE: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
 
-# Lines that the parser would give back unchanged, so that it need not be asked. Narrow on purpose: plain ASCII, simple
-# authorities, lower-case language tags, no escape but the four that everybody writes the same way.
+# Lines that the parser would give back unchanged, so that it need not be asked. Narrow on purpose: IRIs of plain ASCII
+# with simple authorities, lower-case language tags, no escape but those that everybody writes the same way, and of
+# Unicode what is neither a control nor private nor no character at all: its first plane and the emoji of the second.
+_BEYOND_ASCII: Final = (
+    rb"\xc2[\xa0-\xbf]|[\xc3-\xdf][\x80-\xbf]"
+    rb"|[\xe1-\xec][\x80-\xbf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|\xed[\x80-\x9f][\x80-\xbf]"
+    rb"|\xef[\xa4-\xb6\xb8-\xbe][\x80-\xbf]|\xf0\x9f[\x80-\xbe][\x80-\xbf]"
+)
+_ASCII: Final = rb"[\x20\x21\x23-\x5b\x5d-\x7e]*+"
+PLAIN_STRING: Final = rb'"' + _ASCII + rb'(?:(?:\\[nrt"\\]|' + _BEYOND_ASCII + rb")" + _ASCII + rb'|)*+"'
 PLAIN_IRI: Final = (
     rb"<[a-z][a-z0-9+.\-]*+:(?:(?!//)|//[A-Za-z0-9.\-]++(?::[0-9]++|)?+(?=[/?#>]))"
     rb"[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+(?:#[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+|)?+>"
 )
 PLAIN_OBJECT: Final = (
-    rb"(?:" + PLAIN_IRI + rb'|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]++|\\[nrt"\\]|)*+"'
-    rb"(?:@[a-z]{2,3}(?:-[a-z]{2}|)?+|\^\^(?!<http://www\.w3\.org/(?:2001/XMLSchema#string|1999/02/22-rdf-syntax-ns#(?:dirL|l)angString)>)"
+    rb"(?:"
+    + PLAIN_IRI
+    + rb"|"
+    + PLAIN_STRING
+    + rb"(?:@[a-z]{2,3}(?:-[a-z]{2}|)?+|\^\^(?!<http://www\.w3\.org/(?:2001/XMLSchema#string|1999/02/22-rdf-syntax-ns#(?:dirL|l)angString)>)"
     + PLAIN_IRI
     + rb"|)?+)"
 )
@@ -66,7 +77,14 @@ _CANONICAL_QUADS = re.compile(
 )
 _CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n|)*+(?:" + _TRIPLE + rb" \.|)?+")
 
+_PIECE_BYTES: Final = 256 << 10
+"""Of a body are matched at once: meanwhile no other thread of this process goes on."""
 _ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n?+")
+
+LONG_BYTES: Final = 256 << 10
+"""A body of this size is looked at in pieces, if it can be."""
+STEP_BYTES: Final = 32 << 10
+"""About a millisecond."""
 
 _TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 _SYSTEM_TERM: Final = b"<" + SYSTEM_GRAPHS.encode()
@@ -156,12 +174,26 @@ def _malformed(error: SyntaxError) -> BadInput:
     return BadInput(f"MALFORMED DATA: {said}")
 
 
+def _pieces(body: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """From where to where, each of whole lines and of about this size. No line matches an expression of lines across
+    its end, so that an expression says the same of the pieces as of all."""
+    start = 0
+    while start < len(body):
+        stop = body.find(b"\n", min(start + size, len(body)) - 1) + 1 or len(body)
+        yield start, stop
+        start = stop
+
+
+def _is_canonical(body: bytes, lines: re.Pattern[bytes]) -> bool:
+    """Whether ``lines`` is all of it."""
+    return all(lines.fullmatch(body, start, stop) for start, stop in _pieces(body, _PIECE_BYTES))
+
+
 def _quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
     if form == pyoxigraph.RdfFormat.RDF_XML and b"<!" in body:
         _check_entities(body)
     if form in _BY_LINE:
-        canonical = _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES
-        if canonical.fullmatch(body):
+        if _is_canonical(body, _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES):
             return body
         base = None
     try:
@@ -207,7 +239,7 @@ def lines_of(nquads: bytes) -> list[bytes]:
 
 def quads(deletes: Iterable[bytes], adds: Iterable[bytes]) -> Prepared:
     """Netted lines to a transaction."""
-    removed, added = list(dict.fromkeys(deletes)), list(dict.fromkeys(adds))
+    removed, added = dict.fromkeys(deletes), dict.fromkeys(adds)
     return Prepared(KIND_QUADS, encode_quads(removed, added), len(removed) + len(added))
 
 
@@ -222,6 +254,31 @@ def plain_quad(body: bytes) -> bytes | None:
 def _one_plain_quad(body: bytes) -> Prepared | None:
     payload = plain_quad(body)
     return None if payload is None else Prepared(KIND_QUADS, payload, 1)
+
+
+def _long_plain(body: bytes, media_type: str, give_way: Callable[[], None] | None = None) -> Prepared | None:
+    """A long body of lines that need nothing done, in pieces: an expression over all of it would hold up every other
+    thread of this process for that long. None for any other body, and for one with a line twice."""
+    if _FORMATS.get(media_type.partition(";")[0].strip().lower()) not in _BY_LINE:
+        return None
+    form, body = _decode(body, media_type)
+    canonical = _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES
+    met: set[int] = set()
+    pieces: list[bytes] = []
+    count = 0
+    for start, stop in _pieces(body, STEP_BYTES):
+        piece = body[start:stop]
+        if canonical.fullmatch(piece) is None or _SYSTEM_TERM in piece:
+            return None
+        lines = lines_of(piece)
+        met.update(map(hash, lines))
+        count += len(lines)
+        if len(met) < count:
+            return None
+        pieces.append(encode_quads((), lines))
+        if give_way is not None:
+            give_way()
+    return Prepared(KIND_QUADS, b"".join(pieces), count)
 
 
 def _context(term: str) -> bytes:
@@ -239,13 +296,21 @@ def _context(term: str) -> bytes:
 
 
 def prepare_rdf(
-    body: bytes, media_type: str, *, base: str | None, contexts: list[str], draw: Draw, same_nodes: bool = False
+    body: bytes,
+    media_type: str,
+    *,
+    base: str | None,
+    contexts: list[str],
+    draw: Draw,
+    same_nodes: bool = False,
+    give_way: Callable[[], None] | None = None,
 ) -> Prepared:
     """An upload to the quads it adds.
 
     ``contexts`` are N-Triples IRIs or ``null`` (the default graph); when there are any, every statement goes to each of
     them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes. Those
-    are new ones, as RDF says; with ``same_nodes`` those with a label of ours are what they were.
+    are new ones, as RDF says; with ``same_nodes`` those with a label of ours are what they were. ``give_way()`` is
+    called about once a millisecond while a long body is looked at in pieces.
 
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
     ``SystemGraphNamed``, ``TooLarge`` (it unfolds to more than a transaction may hold). Source: RDF4J REST protocol,
@@ -255,15 +320,19 @@ def prepare_rdf(
         plain = _one_plain_quad(body)
         if plain is not None:
             return plain
+    if len(body) >= LONG_BYTES and not contexts:
+        prepared = _long_plain(body, media_type, give_way)
+        if prepared is not None:
+            return prepared
     graphs = [_context(context) for context in contexts]
     nquads = nquads_of(body, media_type, base)
     nquads, _ = Skolem(draw).body(named_lines(nquads) if same_nodes else nquads)
     lines: Iterable[bytes] = lines_of(nquads)
     # Names of blank nodes and of several graphs are longer than what they stand for.
-    more = sum(len(graph) + 1 for graph in graphs) * nquads.count(b"\n") + len(nquads) * (
-        len(graphs) - 1 if graphs else 0
-    )
-    check_unfolded(len(nquads) + more, limit_of(len(body)))
+    unfolded = len(nquads)
+    if graphs:
+        unfolded = len(graphs) * unfolded + sum(len(graph) + 1 for graph in graphs) * nquads.count(b"\n")
+    check_unfolded(unfolded, limit_of(len(body)))
     if graphs:
         triples = [split_graph(line)[0] for line in lines]
         ends = [b" %s ." % graph if graph else b" ." for graph in graphs]

@@ -26,6 +26,7 @@ from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import (
     PLAIN_IRI,
     PLAIN_OBJECT,
+    PLAIN_STRING,
     Skolem,
     check_terms,
     lines_of,
@@ -84,7 +85,6 @@ _PLAIN = re.compile(
 # full are written from the parts that each triple is matched to; what is anything else is not plain.
 _NAME = rb"([A-Za-z][A-Za-z0-9]*+|):([A-Za-z0-9_][A-Za-z0-9_\-]*+)"
 _BEHIND = rb"(?=[ \t\r\n}])"
-_PLAIN_STRING = rb'"(?:[\x20\x21\x23-\x5b\x5d-\x7e]++|\\[nrt"\\]|)*+"'
 _SHORT_PREFIX = re.compile(rb"%s(?i:PREFIX)[ \t\r\n]++([A-Za-z][A-Za-z0-9]*+|):%s(%s)" % (_S, _S, PLAIN_IRI))
 _SHORT_HEAD = re.compile(
     rb"%s(?i:(INSERT)|DELETE)[ \t\r\n]++(?i:DATA)%s\{%s((?i:GRAPH)%s(?:(%s)|%s%s)%s\{%s|)"
@@ -95,7 +95,7 @@ _SHORT_TRIPLE = re.compile(
     % (
         *(PLAIN_IRI, _NAME, _BEHIND, _S),
         *(PLAIN_IRI, _NAME, _BEHIND, _S),
-        *(_NAME, _BEHIND, _BEHIND, _PLAIN_STRING, _NAME, _BEHIND, PLAIN_OBJECT),
+        *(_NAME, _BEHIND, _BEHIND, PLAIN_STRING, _NAME, _BEHIND, PLAIN_OBJECT),
         *(_S, _S),
     )
 )
@@ -214,8 +214,6 @@ def parses(text: str) -> bool:
 
 def _plain(text: str) -> Prepared | None:
     """The transaction, where no parser is needed to see it."""
-    if not text.isascii():
-        return None
     body = text.encode()
     found = _PLAIN.fullmatch(body)
     if found is None:

@@ -4,8 +4,11 @@ from txlog.workers.base import CAPABILITIES, Adapter
 from txlog.workers.fuseki import FusekiAdapter
 from txlog.workers.oxigraph import OxigraphAdapter
 from txlog.workers.rdf4j import Rdf4jAdapter
+from txlog.workers.virtuoso import VirtuosoAdapter
 
-ADAPTERS: dict[str, Adapter] = {"oxigraph": OxigraphAdapter(), "fuseki": FusekiAdapter(), "rdf4j": Rdf4jAdapter()}
+ADAPTERS: dict[str, Adapter] = {
+    each.engine: each for each in (OxigraphAdapter(), FusekiAdapter(), Rdf4jAdapter(), VirtuosoAdapter())
+}
 """By the engine's name in a manifest. Adapters hold no state, so one of each is enough."""
 
-__all__ = ["ADAPTERS", "CAPABILITIES", "Adapter", "FusekiAdapter", "OxigraphAdapter", "Rdf4jAdapter"]
+__all__ = ["ADAPTERS", "CAPABILITIES", "Adapter", "FusekiAdapter", "OxigraphAdapter", "Rdf4jAdapter", "VirtuosoAdapter"]

@@ -231,6 +231,17 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         hidden_marker=False,
         union_of=(),
     ),
+    "virtuoso": Capabilities(
+        atomic_request=True,
+        guard=True,
+        serial_updates=True,
+        snapshot=True,
+        bulk_load=True,
+        digest=True,
+        keeps_empty_graphs=False,
+        hidden_marker=True,
+        union_of=(),
+    ),
 }
 
 

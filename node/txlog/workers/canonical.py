@@ -21,6 +21,9 @@ _LITERAL: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"(?:\^\^<[^<>]*>|@[A-Za-z0
 _SUSPECT: Final = re.compile(
     rb'"\^\^<http://www\.w3\.org/2001/XMLSchema#|"@[A-Za-z0-9-]*[A-Z]|[\\\x00-\x09\x0b-\x1f\x7f]'
 )
+_TYPED: Final = b'"^^<http://www.w3.org/2001/XMLSchema#'
+_CAPITALS: Final = re.compile(rb'"@[A-Za-z0-9-]*[A-Z]')
+_ESCAPED: Final = bytes([*range(10), *range(11, 32), ord("\\"), 127])
 _SETTLED: Final = re.compile(
     rb'"(?:(?:-?[1-9][0-9]{0,17}|0)"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
     rb'|(?:true|false)"\^\^<http://www\.w3\.org/2001/XMLSchema#boolean>'
@@ -45,9 +48,12 @@ def canonical_literal(literal: bytes) -> bytes:
 def canonical_lines(lines: bytes) -> bytes:
     """N-Quads, or payloads of :data:`~txlog.model.entry.KIND_QUADS`, whole lines: the same with every literal in its
     canonical form. Lines stay where they are, also those that have become equal."""
-    if not _SUSPECT.search(lines):
-        return lines
-    return _LITERAL.sub(_replaced, lines)
+    return _LITERAL.sub(_replaced, lines) if _suspicious(lines) else lines
+
+
+def _suspicious(lines: bytes) -> bool:
+    """Whether :data:`_SUSPECT` finds something, by looks that take a tenth of its time: most lines are none."""
+    return _TYPED in lines or _CAPITALS.search(lines) is not None or len(lines.translate(None, _ESCAPED)) < len(lines)
 
 
 def _replaced(found: re.Match[bytes]) -> bytes:

@@ -32,7 +32,7 @@ from txlog.workers.canonical import canonical_lines
 from txlog.workers.marked import ANYTHING, TRIP, TRIPLE, MarkedAdapter, enter
 from txlog.workers.naming import marker_name, state_name
 from txlog.workers.netting import JOIN, update_texts
-from txlog.workers.protocol import NOT_OURS, TRUE
+from txlog.workers.protocol import NOT_OURS, TRUE, dataset
 
 _DENIED: Final = b"SERVICE execution disabled"
 _WHOLE_DECIMAL: Final = re.compile(rb'"(-?[0-9]+)"(\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>)')
@@ -166,11 +166,9 @@ class FusekiAdapter(MarkedAdapter):
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
     ) -> WorkerRequest:
-        asked = [("default-graph-uri", graph) for graph in default_graphs]
-        if not asked and union:
-            asked = [("default-graph-uri", graph) for graph in self.capabilities.union_of]
-        asked += [("named-graph-uri", graph) for graph in named_graphs]
-        return self._asked(text, accept, asked)
+        if not default_graphs and union:
+            default_graphs = self.capabilities.union_of
+        return self._asked(text, accept, dataset(default_graphs, named_graphs))
 
     def contexts(self) -> WorkerRequest:
         return self._select(f"SELECT ?g {{ GRAPH ?g {{ }} {NOT_OURS} }}")

@@ -116,6 +116,14 @@ class SparqlAdapter:
         return rows("listing named graphs", response)
 
 
+def dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> list[tuple[str, str]]:
+    """The dataset of a query as parameters of the SPARQL protocol."""
+    return [
+        *(("default-graph-uri", graph) for graph in default_graphs),
+        *(("named-graph-uri", graph) for graph in named_graphs),
+    ]
+
+
 def rows(asked: str, response: WorkerResponse) -> list[str]:
     """The lines of a CSV result behind its header."""
     if response.status != 200:

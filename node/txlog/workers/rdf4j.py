@@ -34,7 +34,7 @@ from txlog.workers.canonical import canonical_lines
 from txlog.workers.marked import ANYTHING, TERM, TRIP, TRIPLE, MarkedAdapter, absent, enter, remove
 from txlog.workers.naming import marker_name, state_name
 from txlog.workers.netting import update_texts
-from txlog.workers.protocol import TRUE
+from txlog.workers.protocol import TRUE, dataset
 from txlog.workers.scoping import NIL, canonical_constants, says_from, scoped_query, scoped_update
 
 _LOCK: Final = f"{SYSTEM}:lock:"
@@ -157,8 +157,7 @@ class Rdf4jAdapter(MarkedAdapter):
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
     ) -> WorkerRequest:
-        asked = [("default-graph-uri", graph) for graph in default_graphs]
-        asked += [("named-graph-uri", graph) for graph in named_graphs]
+        asked = dataset(default_graphs, named_graphs)
         # Of equal weight it would choose its own binary form, which a master makes of another.
         accept = ",".join(each for each in accept.split(",") if "x-binary" not in each) or "*/*"
         text = canonical_constants(text)

@@ -1,16 +1,16 @@
-"""SPARQL as RDF4J is to have it. Its plain patterns match all graphs together, and its plain DELETE templates take from
-all of them; in the log they mean the default graph, as SPARQL 1.1 says.
+"""SPARQL for engines whose plain patterns match all graphs together (RDF4J, Virtuoso); in the log they mean the default
+graph, as SPARQL 1.1 says.
 
-RDF4J has a name for its default graph, :data:`NIL`, in patterns and in DELETE templates; a ``GRAPH`` inside a ``GRAPH``
-keeps its own. So a pattern is put inside ``GRAPH`` :data:`NIL`. ``WITH`` is said by ``GRAPH``, too: to RDF4J it is a
-data set without named graphs.
+Such an engine has a name for its default graph, as RDF4J's :data:`NIL`; a ``GRAPH`` inside a ``GRAPH`` keeps its own.
+So a pattern is put inside ``GRAPH`` of that name, and so are the plain triples of templates that would mean something
+else. ``WITH`` is said by ``GRAPH``, too: to RDF4J it is a data set without named graphs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from txlog.sparql.tokens import Token, tokens
 from txlog.workers.canonical import canonical_literal
@@ -26,26 +26,47 @@ Edit = tuple[int, int, str]
 """From, to, and what stands there instead."""
 
 
-def scoped_update(text: str) -> str:
+class Scope(NamedTuple):
+    """``default``: what an engine calls its default graph. ``inserts``: whether plain triples of INSERT templates have
+    to be told, too, that they belong there. ``hides``: whether ``GRAPH ?g`` would match it, and must not."""
+
+    default: str
+    inserts: bool = False
+    hides: bool = False
+
+
+RDF4J: Final = Scope(NIL)
+
+
+def scoped_update(text: str, scope: Scope = RDF4J) -> str:
     """An update of the log (IRIs in full): its patterns without GRAPH, WITH or USING are the default graph's, its
     literals have their canonical form."""
     text = canonical_constants(text)
-    toks = _significant(text)
-    edits, begin = list[Edit](), 0
-    for at, depth in enumerate([*_depths(toks), 0]):
-        if at == len(toks) or (not depth and toks[at].text == ";"):
-            edits += _operation(text, toks[begin:at])
-            begin = at + 1
+    edits = list[Edit]()
+    for toks in _operations(text):
+        edits += _operation(text, toks, scope)
     return _edited(text, edits)
 
 
-def scoped_query(text: str) -> str:
+def operations_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The operations of an update one by one, each with its words, marks and terms; what is empty is left out."""
+    for toks in _operations(text):
+        if toks:
+            yield text[toks[0].start : _end(toks[-1])], [token.text for token in toks]
+
+
+def scoped_query(text: str, scope: Scope = RDF4J) -> str:
     """A query without FROM: its patterns without GRAPH are the default graph's."""
     toks = _significant(text)
     for at, depth in enumerate(_depths(toks)):
         if not depth and toks[at].text == "{" and (not at or toks[at - 1].text.upper() != "CONSTRUCT"):
-            return _edited(text, _inside(toks[at : at + _length(toks[at:])], NIL))
+            return _edited(text, _inside(toks[at : at + _length(toks[at:])], scope.default))
     return text
+
+
+def hiding_query(text: str, scope: Scope) -> str:
+    """A query whose ``GRAPH ?g`` are never the default graph."""
+    return _edited(text, _hidden(_significant(text), scope))
 
 
 def says_from(text: str) -> bool:
@@ -91,7 +112,15 @@ def _canonical(value: str, kind: str) -> str:
     return canonical_literal(f'"{value}"^^{kind}'.encode()).decode()
 
 
-def _operation(text: str, toks: Sequence[Token]) -> Iterator[Edit]:
+def _operations(text: str) -> Iterator[list[Token]]:
+    toks, begin = _significant(text), 0
+    for at, depth in enumerate([*_depths(toks), 0]):
+        if at == len(toks) or (not depth and toks[at].text == ";"):
+            yield toks[begin:at]
+            begin = at + 1
+
+
+def _operation(text: str, toks: Sequence[Token], scope: Scope) -> Iterator[Edit]:
     first, second = ([token.text.upper() if token.kind == "WORD" else "" for token in toks[:2]] + ["", ""])[:2]
     if first not in ("WITH", "INSERT", "DELETE") or second == "DATA":
         return
@@ -99,12 +128,13 @@ def _operation(text: str, toks: Sequence[Token]) -> Iterator[Edit]:
         # One group is both the template and the pattern.
         inside = toks[3:-1]
         begin, end = _end(toks[2]), toks[-1].start
-        template = _edited(text, _template(inside, NIL), begin, end)
-        yield toks[1].start, end, f"{{{template}}} WHERE {{ GRAPH {NIL} {{{text[begin:end]}}} "
+        template = _edited(text, _template(inside, scope.default), begin, end)
+        pattern = _edited(text, _hidden(inside, scope), begin, end)
+        yield toks[1].start, end, f"{{{template}}} WHERE {{ GRAPH {scope.default} {{{pattern}}} "
         return
-    scope, at = "", 0
+    with_graph, at = "", 0
     if first == "WITH":
-        scope, at = toks[1].text, 2
+        with_graph, at = toks[1].text, 2
         yield toks[0].start, _end(toks[1]), ""
     using = False
     while at < len(toks):
@@ -115,13 +145,24 @@ def _operation(text: str, toks: Sequence[Token]) -> Iterator[Edit]:
         length = _length(toks[at:])
         before = toks[at - 1].text.upper()
         if before == "DELETE":
-            yield from _template(toks[at + 1 : at + length - 1], scope or NIL)
+            yield from _template(toks[at + 1 : at + length - 1], with_graph or scope.default)
         elif before == "INSERT":
-            if scope:
-                yield from _template(toks[at + 1 : at + length - 1], scope)
+            if with_graph or scope.inserts:
+                yield from _template(toks[at + 1 : at + length - 1], with_graph or scope.default)
         elif not using:
-            yield from _inside(toks[at : at + length], scope or NIL)
+            yield from _inside(toks[at : at + length], with_graph or scope.default)
+            yield from _hidden(toks[at : at + length], scope)
         at += length
+
+
+def _hidden(toks: Sequence[Token], scope: Scope) -> Iterator[Edit]:
+    """A pattern: its ``GRAPH ?g`` are never the default graph."""
+    if not scope.hides:
+        return
+    for at, token in enumerate(toks[:-2]):
+        if token.kind == "WORD" and token.text.upper() == "GRAPH" and toks[at + 1].kind == "VARIABLE":
+            end = _end(toks[at + 1 + _length(toks[at + 2 :])])
+            yield end, end, f" FILTER({toks[at + 1].text} != {scope.default})"
 
 
 def _inside(toks: Sequence[Token], graph: str) -> list[Edit]:
