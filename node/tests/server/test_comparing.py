@@ -14,7 +14,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
-from txlog.pipeline.comparing import Comparing
+from txlog.pipeline.comparing import PACED_BY, Comparing, Pacing
 from txlog.workers.base import MarkerPosition, Operation
 
 DATA = Operation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
@@ -108,3 +108,14 @@ async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
     assert await pair.counted() == {}
     assert await pair.summed() == {}
     pair.stores["w-1"].start()
+
+
+def test_looks_keep_to_their_share_by_what_they_cost_when_nothing_else_runs() -> None:
+    pacing = Pacing(5.0, 0.1)
+    assert pacing.pause_after(2.0) == 5.0, "one alone says nothing"
+    assert pacing.pause_after(1.0) == 9.0
+    assert pacing.pause_after(3.0) == 9.0
+    assert pacing.pause_after(0.1) == 5.0
+    for _ in range(PACED_BY - 1):
+        assert pacing.pause_after(2.0) == 5.0
+    assert pacing.pause_after(2.0) == 18.0, "it has grown"

@@ -65,6 +65,9 @@ async def test_with_one_disk_full_the_others_go_on_and_it_comes_back_when_there_
     told = await until(calmly(waits))
     assert (told["node"], told["start"]) == ("uk-3", 1)
     await until(calmly(lambda: answers_503(cluster, 2)))
+    status, headers = await asked(cluster, 2, "while-it-waits")
+    assert (status, headers["TxLog-Error"], headers["Retry-After"]) == (503, "DiskFull", "10")
+    assert b"ask another master" in await body_of(cluster, 2, "/repositories/demo/size")
     started = events(cluster, 2).count("Started")
     assert started == 1, "it does not come back without room"
 
@@ -82,6 +85,11 @@ async def test_with_one_disk_full_the_others_go_on_and_it_comes_back_when_there_
 async def answers_503(cluster: Cluster, at: int) -> bool:
     async with cluster.session.get(cluster.url(at, "/health/ready")) as answer:
         return answer.status == 503 and (await answer.json()) == {"state": "DiskFull"}
+
+
+async def body_of(cluster: Cluster, at: int, path: str) -> bytes:
+    async with cluster.session.get(cluster.url(at, path)) as answer:
+        return await answer.read()
 
 
 async def same_end(cluster: Cluster) -> bool:

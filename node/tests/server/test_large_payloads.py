@@ -35,6 +35,7 @@ async def test_a_large_payload_goes_ahead_of_its_post(three: Cluster) -> None:
     assert three.app(0).ahead.named == 2, "both others got its name instead of itself"
     assert [three.app(at).ahead.missed for at in range(3)] == [0, 0, 0]
     assert not any(three.app(at).ahead._came.get("uk-1") for at in (1, 2)), "and keep it no longer than they need to"
+    assert [three.app(at).journal.laid_used for at in range(3)] == [1, 1, 1], "on each disk before its record"
 
 
 async def test_what_was_forgotten_comes_with_the_post(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

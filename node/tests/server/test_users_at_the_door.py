@@ -281,6 +281,8 @@ async def test_a_master_whose_journal_is_damaged_asks_as_well(clusters: Callable
     await cluster_answers(cluster)
     await cluster.get(0, "/txlog/status", 401)
     assert (await cluster.get(0, "/txlog/status", headers=bearer("reader")))["state"] == "Damaged"
+    assert (await cluster.get(0, "/txlog/peers", 503, headers=bearer("reader")))["reason"] == "Damaged"
+    await cluster.get(0, "/txlog/peers", 401)
     await cluster.get(0, "/txlog/peer", 401, headers={"Authorization": "Bearer another-clusters-secret"})
 
 

@@ -1,8 +1,8 @@
 """A duty of a data centre performed, as a process of its own: ``python -m txlog.backup.duty --config FILE.json`` with
-``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER`` or ``--release``.
+``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER``, ``--repair WORKER`` or ``--release``.
 
 The last line on standard output is JSON: what was done, or ``{"error", "message"}`` with exit code 1. Doing it again
-finds what was done and says so: a split backup that helps, a worker that is on the log.
+finds what was done and says so: a split backup that helps, a worker that is on the log, one that does not differ.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from txlog.backup.catalogue import COMPLETE, catalogue, release
 from txlog.backup.chain import OnChain, chain_of, cluster_of
@@ -20,18 +20,22 @@ from txlog.backup.faults import BackupFault, NoSuchBackup
 from txlog.backup.job import READ_S, duties_of, say, workers_of
 from txlog.backup.loading import Into
 from txlog.backup.rebuilding import rebuild_empty, rebuild_from_backup, rebuild_from_worker
+from txlog.backup.repairing import Taken, keep_taken, named, repair
 from txlog.backup.shown import Shown
 from txlog.backup.splitting import back_up
 from txlog.backup.standing import Source, choose, lift, system_of
 from txlog.backup.target import open_target
 from txlog.backup.unordering import unorder
-from txlog.client import MasterClient, Worker
+from txlog.client import Divergence, MasterClient, Worker
 from txlog.config.process import DutyJobConfig
 from txlog.model.entry import Position
-from txlog.model.errors import NotFound, TxLogError
+from txlog.model.errors import NotFound, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
 from txlog.workers.base import MarkerPosition
 from txlog.workers.transport import HttpTransport
+
+GRAPHS_TOLD: Final = 20
+"""To the masters: they show no more."""
 
 
 def go_back(config: DutyJobConfig, name: str) -> dict[str, Any]:
@@ -107,6 +111,67 @@ def set_on_log(config: DutyJobConfig, name: str) -> dict[str, Any]:
         return {"worker": name, "way": "unordered", "index": to.index, "paths": len(new.unordered)}
 
 
+def set_right(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """The graphs in which a worker differs copied from one that is known to be right, of this data centre rather than
+    of another, while the masters list that. What was taken out and put in is kept in a file, where there is a folder
+    for it."""
+    with ExitStack() as closing:
+        masters = _masters(config.masters, closing)
+        duty = next((d for _, d in duties_of(masters) if d["kind"] == "repair" and d["worker"] == name), None)
+        found = next((w for w in workers_of(masters) if w.name == name), None)
+        known = found.divergence if found is not None else None
+        if duty is None or found is None or known is None:
+            return {"worker": name, "already": True}
+        chain = chain_of(masters)
+        center, source = _right(config, known, masters, closing)
+        into = _source(found, masters, closing)
+        kept: list[Path] = []
+
+        def keep(taken: Taken) -> None:
+            if config.repaired is not None:
+                kept.append(keep_taken(config.repaired, taken))
+
+        done = repair(source, into, chain, graphs=named(known), before=keep)
+        at = done.marker.position
+        told = {
+            "source": f"{center}/{source.name}",
+            "graphs": done.graphs[:GRAPHS_TOLD],
+            "graphCount": len(done.graphs),
+            "added": done.added,
+            "removed": done.removed,
+            "index": at.index,
+            "fence": done.marker.fence,
+        }
+        for master in masters:
+            with suppress(TxLogError):  # who does not hear of it sees another fence
+                master.duty_repaired(duty["id"], {**told, "hash": at.hash.hex(), "epoch": at.epoch})
+        return {"worker": name, "way": "repair", **told, "kept": str(kept[-1]) if kept else None}
+
+
+def _right(
+    config: DutyJobConfig, known: Divergence, masters: Sequence[MasterClient], closing: ExitStack
+) -> tuple[str, Source]:
+    """One that the judgement names and that still works, and its data centre."""
+    groups = [masters, *(_masters(urls, closing) for urls in config.elsewhere)]
+    for group in groups:
+        try:
+            workers, center = workers_of(group), _center_of(group)
+        except TxLogError:
+            continue
+        found = choose([worker for worker in workers if f"{center}/{worker.name}" in known.right])
+        if found is not None:
+            return center, _source(found, group, closing)
+    raise Unavailable("NoWorker", f"none of {', '.join(known.right) or 'no worker'} can be copied now")
+
+
+def _center_of(masters: Sequence[MasterClient]) -> str:
+    """Of the first that answers."""
+    for master in masters:
+        with suppress(TxLogError):
+            return master.status().data_center
+    raise Unavailable("NoMaster", "no master answers")
+
+
 def let_go(config: DutyJobConfig) -> dict[str, Any]:
     """All are joined: the split backups of this data centre are like any other from now on."""
     with ExitStack() as closing:
@@ -167,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ways.add_argument("--backup", metavar="DUTY")
     ways.add_argument("--restore", metavar="WORKER")
     ways.add_argument("--unorder", metavar="WORKER")
+    ways.add_argument("--repair", metavar="WORKER")
     ways.add_argument("--release", action="store_true")
     parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
     options = parser.parse_args(arguments)
@@ -179,6 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             told = go_back(config, options.restore)
         elif options.unorder:
             told = set_on_log(config, options.unorder)
+        elif options.repair:
+            told = set_right(config, options.repair)
         else:
             told = let_go(config)
     except (TxLogError, OSError) as error:

@@ -1,16 +1,19 @@
 """A worker that holds something else in some graphs, set right from another one: only those graphs are read, and what
 differs is written in one request together with the marker. Whatever ends in the middle leaves the old state or the
-repaired one.
+repaired one. Both are held meanwhile; the holds end by themselves when nobody asks for them any more.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from txlog.backup.chain import OnChain
@@ -18,7 +21,7 @@ from txlog.backup.faults import OtherEngine, RepairDiffers, TooMuchDiffers, Work
 from txlog.backup.locking import Lock
 from txlog.backup.progress import Progress, Told, nobody
 from txlog.backup.standing import POLL_S, Source, marker_of
-from txlog.client import MasterClient
+from txlog.client import Divergence, MasterClient
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.model.quads import encode_quads
@@ -28,10 +31,14 @@ from txlog.workers.digest import digest_of_worker
 
 LOCK_S: Final = 120.0
 MEET_S: Final = 60.0
+HOLD_S: Final = 3.0
+"""After so long a hold is asked for again; the masters keep it for some times that."""
 LINES_MAX: Final = 200_000
 """Quads to write in one request; above it a rebuild is faster, and kinder to the store's memory."""
 BYTES_MAX: Final = 512 << 20
 """Of one graph, as it is read."""
+PATCHES_MAX: Final = 20
+_PATCH = re.compile(r"-[0-9]{12}-[0-9]{6}\.rdfp")
 _BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:")
 
 
@@ -45,10 +52,31 @@ class Repaired(NamedTuple):
     marker: MarkerPosition
 
 
+class Taken(NamedTuple):
+    """What a repair is about to do, as lines of N-Quads: ``removed`` from the worker, which stands at ``marker``, and
+    ``added``."""
+
+    worker: str
+    marker: MarkerPosition
+    removed: list[bytes]
+    added: list[bytes]
+
+
 class _Change(NamedTuple):
     operations: list[Operation]
-    added: int
-    removed: int
+    removed: list[bytes]
+    added: list[bytes]
+
+    @property
+    def size(self) -> int:
+        return len(self.removed) + len(self.added)
+
+
+def named(known: Divergence | None) -> list[str] | None:
+    """The graphs that are known to differ; None: not all of them are."""
+    if known is None or known.graph_count is None or known.graph_count != len(known.graphs) or not known.graphs:
+        return None
+    return known.graphs
 
 
 def repair(
@@ -59,9 +87,10 @@ def repair(
     graphs: Sequence[str] | None = None,
     lines_max: int = LINES_MAX,
     told: Told = nobody,
+    before: Callable[[Taken], None] = lambda _: None,
 ) -> Repaired:
     """``into`` holds in ``graphs`` (None: in whatever graphs differ, found by reading both) what ``source`` holds, both
-    standing at one index. Their pipelines are asked to stand still meanwhile.
+    standing at one index. Their pipelines are asked to stand still meanwhile. ``before``: hears what will be written.
 
     :class:`~txlog.backup.faults.TooMuchDiffers` when it has to be rebuilt instead, ``RepairDiffers`` when it still
     differs afterwards, ``WorkerMoved`` when they do not come to one index: nothing was touched."""
@@ -69,10 +98,10 @@ def repair(
         raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
     until = time.monotonic() + MEET_S
     written: Repaired | None = None
-    with _held(source, into):
+    with _Held(source, into) as held:
         while True:
             try:
-                right, wrong = _meet(source, into, until)
+                right, wrong = _meet(source, into, held, until)
                 on_chain(right.position)
                 names = _different(source, into, told) if graphs is None else list(graphs)
                 copied, change = _differences(source, into, names, lines_max, told)
@@ -87,32 +116,80 @@ def repair(
                         f"{copied[0] or 'the default graph'}: rebuild it (txlog worker rebuild {into.name} --live)"
                     )
                 told(Progress("repairing", 0, None, into.name))
+                before(Taken(into.name, wrong, change.removed, change.added))
                 marker = _write(into, wrong, change.operations)
-                written, graphs = Repaired(copied, change.added, change.removed, marker), copied
+                written, graphs = Repaired(copied, len(change.added), len(change.removed), marker), copied
             except WorkerMoved:
                 if time.monotonic() > until:
                     raise
 
 
-@contextmanager
-def _held(*both: Source) -> Iterator[None]:
-    """The holds that are asked for meanwhile end here."""
-    try:
-        yield
-    finally:
-        for each in both:
+def keep_taken(folder: Path, taken: Taken) -> Path:
+    """Write that as an RDF Patch (``D`` taken out, ``A`` put in), so that nothing is lost that somebody may want; the
+    newest :data:`PATCHES_MAX` of a worker stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    at = taken.marker.position.index
+    path = folder / f"{taken.worker}-{at:012d}-{taken.marker.fence:06d}.rdfp"
+    new = path.with_suffix(".new")
+    with open(new, "wb") as file:
+        file.writelines(b"D " + line + b"\n" for line in taken.removed)
+        file.writelines(b"A " + line + b"\n" for line in taken.added)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    mine = sorted(
+        each for each in folder.glob(f"{taken.worker}-*.rdfp") if _PATCH.fullmatch(each.name, len(taken.worker))
+    )
+    for old in mine[:-PATCHES_MAX]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+class _Held:
+    """The holds of both: asked for at one index, and again and again by a thread, until they end here."""
+
+    def __init__(self, *both: Source) -> None:
+        self._both = both
+        self._index: int | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="txlog-holds", daemon=True)
+
+    def __enter__(self) -> _Held:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for each in self._both:
             for master in each.masters:
                 with suppress(TxLogError):
-                    master.lift_hold(each.name)
+                    master.lift_hold(each.name, why="repair")
+
+    def at(self, index: int) -> None:
+        """``Unavailable`` when no master of one of them takes it."""
+        self._index = index
+        for each in self._both:
+            _hold(each.masters, each.name, index)
+
+    def _renew(self) -> None:
+        # A client is one thread's.
+        with ExitStack() as closing:
+            urls = {master.url: master.url for each in self._both for master in each.masters}
+            clients = {url: closing.enter_context(MasterClient(url)) for url in urls}
+            while not self._over.wait(HOLD_S):
+                index = self._index
+                for each in self._both if index is not None else ():
+                    with suppress(TxLogError):
+                        _hold([clients[master.url] for master in each.masters], each.name, index or 0)
 
 
-def _meet(source: Source, into: Source, until: float) -> tuple[MarkerPosition, MarkerPosition]:
+def _meet(source: Source, into: Source, held: _Held, until: float) -> tuple[MarkerPosition, MarkerPosition]:
     """Both at one index, as far as a look can tell."""
     while True:
         right, wrong = marker_of(source), marker_of(into)
         index = max(right.position.index, wrong.position.index)
-        for each in (source, into):
-            _hold(each.masters, each.name, index)
+        held.at(index)
         if right.position.index == wrong.position.index:
             if right.position.hash != wrong.position.hash:
                 raise WorkerMoved(f"{into.name} and {source.name} stand on different branches at index {index}")
@@ -134,14 +211,16 @@ def _differences(
     source: Source, into: Source, names: Sequence[str], lines_max: int, told: Told
 ) -> tuple[list[str], _Change]:
     """The graphs that differ, and what makes them equal."""
-    change, copied = _Change([], 0, 0), list[str]()
+    change, copied = _Change([], [], []), list[str]()
     for name in names:
         told(Progress("comparing", 0, None, name or "the default graph"))
         one = _difference(source, into, name)
-        if one.added or one.removed:
+        if one.size:
             copied.append(name)
-        change = _Change(change.operations + one.operations, change.added + one.added, change.removed + one.removed)
-        if change.added + change.removed > lines_max:
+            change.operations.extend(one.operations)
+            change.removed.extend(one.removed)
+            change.added.extend(one.added)
+        if change.size > lines_max:
             raise TooMuchDiffers(
                 f"{into.name} differs from {source.name} in more than {lines_max:,} quads: rebuild it "
                 f"(txlog worker rebuild {into.name} --live)"
@@ -153,7 +232,7 @@ def _hold(masters: Sequence[MasterClient], worker: str, index: int) -> None:
     done = 0
     for master in masters:
         with suppress(TxLogError):
-            master.put_hold(worker, index)
+            master.put_hold(worker, index, why="repair")
             done += 1
     if masters and not done:
         raise Unavailable("NoMaster", f"no master takes the hold of {worker}; see txlog status")
@@ -183,8 +262,9 @@ def _difference(source: Source, into: Source, graph: str) -> _Change:
         operations.append(Operation(KIND_UPDATE, text.encode()))
     end = b" <" + graph.encode() + b"> ." if graph else b" ."
     deletes = [line[:-2] + end for line in sorted(remove) if not _BLANK.match(line)]
-    operations.append(Operation(KIND_QUADS, encode_quads(deletes, [line[:-2] + end for line in sorted(add)])))
-    return _Change(operations, len(add), len(remove))
+    adds = [line[:-2] + end for line in sorted(add)]
+    operations.append(Operation(KIND_QUADS, encode_quads(deletes, adds)))
+    return _Change(operations, [line[:-2] + end for line in sorted(remove)], adds)
 
 
 def _lines(of: Source, graph: str) -> set[bytes]:

@@ -60,6 +60,31 @@ class Divergence(msgspec.Struct, frozen=True, rename="camel"):
     right: list[str] = []
 
 
+class Repair(msgspec.Struct, frozen=True, rename="camel"):
+    """What was copied into a worker without anybody asking. ``graphs``: the first of ``graph_count``; ``source``:
+    ``data centre/worker``; ``at``: seconds since 1970."""
+
+    worker: str
+    source: str
+    graphs: list[str]
+    graph_count: int
+    added: int
+    removed: int
+    index: int
+    fence: int
+    at: float
+
+
+class RepairStanding(msgspec.Struct, frozen=True):
+    """What becomes of a worker that differs: ``Due``, ``Running``, ``Waiting``, or a person is needed (``Undecided``,
+    ``ByHand``, ``GivenUp``); ``Done``: it does not differ any more. ``done``: repairs within a day."""
+
+    state: str
+    why: str = ""
+    done: int = 0
+    last: Repair | None = None
+
+
 class Worker(msgspec.Struct, frozen=True, rename="camel"):
     """A worker as the pipeline last reported it to the master asked. ``hold``: not to be taken above this index.
     ``reported_at`` is empty or 0 while nothing was reported."""
@@ -73,6 +98,7 @@ class Worker(msgspec.Struct, frozen=True, rename="camel"):
     hold: int | None = None
     reported_at: str | float | None = None
     divergence: Divergence | None = None
+    repair: RepairStanding | None = None
 
 
 class Queue(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -20,6 +20,7 @@ from txlog.wire.feed import LINES, FeedEvent, read_line
 from txlog.wire.pages import MEDIA_TYPE, LogPage, decode_page
 
 T = TypeVar("T")
+HoldWhy = Literal["", "look", "repair"]
 
 _JSON = {"Content-Type": "application/json"}
 _LINES = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
@@ -246,6 +247,12 @@ class MasterClient:
         answer: Any = self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
         return bool(answer["open"])
 
+    def duty_repaired(self, duty: str, done: Mapping[str, Any]) -> None:
+        """Say what a repair did: ``index``, ``hash``, ``epoch`` and ``fence`` of the worker's marker, ``source``,
+        ``graphs``, ``graphCount``, ``added``, ``removed``."""
+        body = msgspec.json.encode({"state": "done", **done})
+        self._call("POST", f"/txlog/duties/{quote(duty)}", object, body=body, repeatable=True)
+
     def duty_failed(self, duty: str, message: str) -> None:
         """Say what went wrong with it, for ``txlog status``."""
         body = msgspec.json.encode({"state": "failed", "message": message})
@@ -340,14 +347,14 @@ class MasterClient:
         body = msgspec.json.encode(look)
         self._call("POST", f"/txlog/workers/{quote(name)}/look", object, body=body, repeatable=True)
 
-    def put_hold(self, name: str, index: int, *, look: bool = False) -> None:
-        """Ask the pipeline not to take this worker above ``index`` until :meth:`lift_hold`. ``look``: beside any other
-        hold, and for some seconds only."""
+    def put_hold(self, name: str, index: int, *, why: HoldWhy = "") -> None:
+        """Ask the pipeline not to take this worker above ``index`` until :meth:`lift_hold`. With a ``why`` it stands
+        beside any other hold, and for some seconds only."""
         body = msgspec.json.encode({"index": index})
-        self._connection.request("PUT", _hold_path(name, look), body=body, headers=_JSON)
+        self._connection.request("PUT", _hold_path(name, why), body=body, headers=_JSON)
 
-    def lift_hold(self, name: str, *, look: bool = False) -> None:
-        self._connection.request("DELETE", _hold_path(name, look))
+    def lift_hold(self, name: str, *, why: HoldWhy = "") -> None:
+        self._connection.request("DELETE", _hold_path(name, why))
 
     # -- shared
 
@@ -378,8 +385,8 @@ class MasterClient:
             raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
 
 
-def _hold_path(name: str, look: bool) -> str:
-    return f"/txlog/holds/{quote(name)}" + ("?for=look" if look else "")
+def _hold_path(name: str, why: HoldWhy) -> str:
+    return f"/txlog/holds/{quote(name)}" + (f"?for={why}" if why else "")
 
 
 def _pieces(writes: Iterable[Write], batch_bytes: int) -> Iterator[bytes]:

@@ -32,6 +32,7 @@ from txlog.runtime.certificates import PLAIN, BadCertificates, Certificates, Tls
 from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
 from txlog.runtime.guard import Guard
+from txlog.runtime.laying import Laying
 from txlog.runtime.levels import ViewChange
 from txlog.runtime.listening import Listening, listen
 from txlog.runtime.loop import Loop, clock_with_offset
@@ -48,6 +49,7 @@ from txlog.server.admin.jolokia import Jolokia
 from txlog.server.admin.membership import Membership
 from txlog.server.admin.metrics import Metrics
 from txlog.server.admin.openapi import OpenApi
+from txlog.server.admin.repairs import Repairs
 from txlog.server.admin.settings import LiveSettings
 from txlog.server.admin.skipping import Skipping
 from txlog.server.admin.splits import Splits
@@ -147,7 +149,8 @@ class App:
             requests_in_flight=config.limits.requests_in_flight,
         )
         registry = Registry(config.data_center, config.workers, self.loop)
-        self.ahead = Ahead(self.links.send, self.links.connected, 2 * config.limits.body_bytes)
+        self._laying = Laying(journal, self.loop.end) if isinstance(journal, Journal) else None
+        self.ahead = Ahead(self.links.send, self.links.connected, 2 * config.limits.body_bytes, self._laying)
         self.loop.executor.ahead = self.ahead
         self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log, self.ahead)
         assert not recovered.damage, "a damaged journal is mended before there is a core"
@@ -165,7 +168,8 @@ class App:
         loads = Loads(config.load) if config.load is not None else None
         self._writes = Writes(self.site, effects, loads)
         self.transactions = OpenTransactions(self.site, self._writes, self.reads)
-        duties = Duties(self.site)
+        self.repairs = Repairs(self.site, lambda: self.settings.preferences.worker_repair == "auto")
+        duties = Duties(self.site, self.repairs)
         self.splits = Splits(self.site)
         self.trimming = Trimming(self.site, self.links.send)
         self.settings = LiveSettings(self.site, live, settings_of)
@@ -290,6 +294,8 @@ class App:
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
         await self.reads.stores.close()
         await self.loop.close(CLOSE_S)
+        if self._laying is not None:
+            self._laying.close(CLOSE_S)
         close = getattr(self.journal, "close", None)
         if close is not None:
             close()

@@ -2,7 +2,7 @@
 which needs nobody who writes the former.
 
 Exit codes: 0 stopped as asked, 64 what it was given is wrong, 70 ended by name (the last line of the log says it),
-74 the journal cannot be opened.
+74 the journal cannot be opened, or damage was found in it: the next start names it and fetches what is missing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from txlog.config.process import NodeConfig
-from txlog.model.errors import Fatal, JournalFault
+from txlog.model.errors import Fatal, JournalDamaged, JournalFault
 from txlog.runtime.events import EventLog
 from txlog.server.app import BadStart, serve
 
 GC_ALLOCATIONS = 20_000
 """Of container objects between two looks for garbage in cycles; Python's own 700 costs a master some percent."""
+SWITCH_S = 0.001
+"""So long at most does the loop wait for a thread that parses a large body to let go of the interpreter, once each time
+that it comes back from the kernel; Python's own 5 ms are a whole round between the masters."""
 EX_USAGE = 64
 EX_IOERR = 74
 
@@ -79,7 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
     def end(error: BaseException) -> None:
         name = error.reason if isinstance(error, Fatal) else type(error).__name__
         log.error(name, message=str(error)[:2000])
-        os._exit(Fatal.EXIT_CODE)  # at once: whatever ran on could say what is not true any more
+        # At once: whatever ran on could say what is not true any more.
+        os._exit(EX_IOERR if isinstance(error, JournalDamaged) else Fatal.EXIT_CODE)
 
     try:
         return _run(config, log, end)
@@ -101,6 +105,7 @@ def _run(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]
     import uvloop
 
     # What is loaded now stays; and there are few cycles to find among many short-lived tuples, so look more rarely.
+    sys.setswitchinterval(SWITCH_S)
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 20)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from txlog.config.process import NodeConfig
-from txlog.model.errors import PeerFault
+from txlog.model.errors import PeerFault, Unavailable
 from txlog.model.records import Recovered
 from txlog.protocol.events import Settings
 from txlog.runtime.certificates import PLAIN, Tls
@@ -51,7 +51,7 @@ class Mending:
         self._repair = Repair(settings, recovered, journal)
         self._changed = asyncio.Event()
         self._error: BaseException | None = None
-        self.door = Door([*links.routes(), *self._routes()], log, guard)
+        self.door = Door([*links.routes(), *self._routes()], log, guard, self._closed)
 
     def _routes(self) -> list[Route]:
         return [
@@ -134,3 +134,7 @@ class Mending:
 
     async def _not_ready(self, request: Request, _: Mapping[str, str]) -> Response:
         return json_answer({"state": "Damaged"}, 503, {"Retry-After": "1"})
+
+    def _closed(self) -> Unavailable:
+        node = self._config.node
+        return Unavailable("Damaged", f"{node} fetches what its journal lost from the others; ask another master")

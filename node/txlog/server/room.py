@@ -14,6 +14,7 @@ from aiohttp import web
 
 from txlog.config.process import NodeConfig
 from txlog.journal import RealFiles
+from txlog.model.errors import Unavailable
 from txlog.protocol.core import Core
 from txlog.runtime.certificates import PLAIN, Tls
 from txlog.runtime.events import EventLog
@@ -25,6 +26,7 @@ from txlog.runtime.web import Door, Request, Response, Route, json_answer, text_
 ROOM_SEGMENTS: Final = 2
 """So many files of the journal must fit before it comes back: one is kept for the protocol itself."""
 LOOK_S: Final = 1.0
+RETRY_S: Final = 10
 LOOKS: Final = 4
 """In a round time-out."""
 
@@ -66,6 +68,7 @@ class WaitsForRoom:
             ],
             log,
             guard,
+            self._closed,
         )
 
     @property
@@ -117,4 +120,8 @@ class WaitsForRoom:
         return text_answer("live\n")
 
     async def _not_ready(self, request: Request, _: Mapping[str, str]) -> Response:
-        return json_answer({"state": "DiskFull"}, 503, {"Retry-After": "10"})
+        return json_answer({"state": "DiskFull"}, 503, {"Retry-After": str(RETRY_S)})
+
+    def _closed(self) -> Unavailable:
+        node = self._config.node
+        return Unavailable("DiskFull", f"{node} waits for room on its disk; ask another master", RETRY_S)

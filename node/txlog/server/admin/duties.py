@@ -1,18 +1,20 @@
 """What somebody outside of the masters has to do for this data centre: a split backup, a worker that must go back, or
-(``None``) be set on the log as it is.
+(``None``) be set on the log as it is, or be repaired where it differs from others.
 
-Nothing is recorded. The list follows from what is durable elsewhere: the view and who is silent in it, and the position
-that each worker holds inside itself. So it is the same at every master of the data centre, after any crash, and a duty
-that was done twice was done once too often, not wrongly.
+Nothing but repairs is recorded. The list follows from what is durable elsewhere: the view and who is silent in it, and
+the position that each worker holds inside itself. So it is the same at every master of the data centre, after any
+crash, and a duty that was done twice was done once too often, not wrongly.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from txlog.divergence.repairs import Repair
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
@@ -21,21 +23,31 @@ from txlog.runtime.registry import WorkerState
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, read_body
 from txlog.server.admin.membership import number_text
+from txlog.server.admin.repairs import Repairs
 
 BODY_MAX = 16 << 10
 SAID_MAX = 500
+_REPAIR = re.compile(r"repair-(.{1,63})-([0-9]{1,18})")
 _FORM = (
     '{"state": "done" or "begun", "index": N, "hash": "32 hexadecimal digits", "epoch": N} or '
     '{"state": "failed", "message": "..."}'
 )
 
 
-class _Told(msgspec.Struct, forbid_unknown_fields=True):
+class _Told(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """``fence`` and what follows: of a repair."""
+
     state: str
     index: int = -1
     hash: str = ""
     epoch: int = -1
     message: str = ""
+    fence: int = 0
+    source: str = ""
+    graphs: list[str] = []
+    graph_count: int = 0
+    added: int = 0
+    removed: int = 0
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -63,8 +75,9 @@ class Duty(msgspec.Struct, frozen=True):
 
 
 class Duties:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, repairs: Repairs) -> None:
         self._site = site
+        self._repairs = repairs
         self._errors: dict[str, str] = {}
 
     def routes(self) -> list[Route]:
@@ -80,6 +93,10 @@ class Duties:
         if core.views.at_work and core.views.ahead is None:
             for worker in self._site.registry.workers.values():
                 found += self._of_worker(worker)
+        wrong = self._repairs.due() if not found else None  # never beside anything else
+        if wrong is not None and wrong.divergence is not None:
+            finding = wrong.divergence
+            found.append(self._duty(f"repair-{wrong.name}-{finding.fence}", "repair", finding.why, wrong.name))
         known = {duty.id for duty in found}
         self._errors = {name: error for name, error in self._errors.items() if name in known}
         return found
@@ -147,6 +164,9 @@ class Duties:
         if told.state != "failed" and (told.index < 0 or len(digest) != len(NO_HASH)):
             raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_FORM}")
         duty = next((each for each in self.now() if each.id == names["id"]), None)
+        repair = _REPAIR.fullmatch(names["id"])
+        if repair is not None:  # what was repaired is listed no more
+            return self._of_repair(names["id"], repair[1], int(repair[2]), told)
         if duty is None:
             raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")
         if told.state == "failed":
@@ -154,6 +174,26 @@ class Duties:
         elif duty.kind == "backup":
             self._backed_up(duty, told, digest)
         return json_answer({"open": any(each.id == duty.id for each in self.now())})
+
+    def _of_repair(self, duty: str, worker: str, fence: int, told: _Told) -> Response:
+        if min(told.fence, told.graph_count, told.added, told.removed) < 0:
+            raise BadInput("fence, graphCount, added, removed: expected 0 or more")
+        if told.state == "failed":
+            self._repairs.failed(worker, fence, told.message)
+        elif told.state == "done":
+            done = Repair(
+                worker,
+                told.source[:SAID_MAX],
+                told.graphs,
+                told.graph_count,
+                told.added,
+                told.removed,
+                told.index,
+                told.fence,
+                0.0,
+            )
+            self._repairs.done(worker, fence, done)
+        return json_answer({"open": any(each.id == duty for each in self.now())})
 
     def _backed_up(self, duty: Duty, told: _Told, digest: bytes) -> None:
         loop = self._site.loop

@@ -127,6 +127,13 @@ class Metrics:
             if certificates is not None:
                 ends.add_metric([shown_to], certificates.expires)
         yield ends
+        yield from self._workers()
+
+    def _workers(self) -> Iterable[Any]:
+        """How far each is, and what is wrong with whom."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        site = self._site
         behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
         working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
         for worker in site.registry.workers.values():
@@ -148,6 +155,17 @@ class Metrics:
                     count = -1 if finding.graph_count is None else finding.graph_count
                     differs.add_metric([data_center, worker.name, str(finding.wrong).lower()], count)
         yield differs
+        repair = GaugeMetricFamily(
+            "txlog_worker_repair",
+            "1: what becomes of a worker that differs (GivenUp, Undecided and ByHand need a person)",
+            labels=["data_center", "worker", "state"],
+        )
+        site.registry.refresh()
+        for data_center, workers in everywhere.items():
+            for worker in workers.values():
+                if worker.repair is not None and worker.repair.state != "Done":
+                    repair.add_metric([data_center, worker.name, worker.repair.state], 1.0)
+        yield repair
 
     def _trim(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
         """How much of the log is kept, and for whom."""

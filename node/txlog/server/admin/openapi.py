@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from txlog.access import needed
+from txlog.divergence.repairs import STATES as REPAIR_STATES
 from txlog.runtime.web import API_VERSION, Request, Response, Route, json_answer
 from txlog.wire.feed import EVENTS, LINES, PATCH
 from txlog.wire.pages import MEDIA_TYPE
@@ -75,6 +76,25 @@ _SCHEMAS: Final[dict[str, Schema]] = {
         hold=_or_null(_COUNT),
         reportedAt=_or_null({"type": "number"}),
         divergence=_or_null(_named("Finding")),
+        repair=_or_null(_named("Standing")),
+    ),
+    "Standing": _object(
+        state={"enum": list(REPAIR_STATES)},
+        why=_TEXT,
+        done={**_COUNT, "description": "within a day"},
+        last=_or_null(
+            _object(
+                worker=_TEXT,
+                source=_TEXT,
+                graphs=_list(_TEXT),
+                graphCount=_COUNT,
+                added=_COUNT,
+                removed=_COUNT,
+                index=_COUNT,
+                fence=_COUNT,
+                at={"type": "number"},
+            )
+        ),
     ),
     "Finding": _object(
         kind={"enum": ["counts", "sums", "refusal"]},
@@ -90,7 +110,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Duty": _object(
         id=_TEXT,
-        kind={"enum": ["backup", "restore", "unorder"]},
+        kind={"enum": ["backup", "restore", "unorder", "repair"]},
         why=_TEXT,
         worker=_or_null(_TEXT),
         error=_or_null(_TEXT),
@@ -198,7 +218,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
 
 _AFTER: Final = _query("after", {**_COUNT, "maximum": 1 << 62}, "entries behind this index")
 _TIMEOUT: Final = _query("timeout", _SECONDS, "seconds, 5 unless told, 30 at most")
-_FOR_LOOK: Final = _query("for", {"enum": ["look"]}, "beside the other hold, and only for some seconds")
+_FOR: Final = _query("for", {"enum": ["look", "repair"]}, "beside the other hold, and only for some seconds")
 _CHANGED: Final = {
     "200": _said("in effect", _named("Configuration")),
     "202": _said("it waits for its place in the log", _named("Configuration")),
@@ -320,10 +340,10 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("PUT", "/txlog/holds/{name}"): _operation(
         "ask the pipeline to stop this worker at an index",
         {"200": _said("", _named("Worker"))},
-        _FOR_LOOK,
+        _FOR,
         body=_object(index=_COUNT),
     ),
-    ("DELETE", "/txlog/holds/{name}"): _operation("let it go on", {"200": _said("", _named("Worker"))}, _FOR_LOOK),
+    ("DELETE", "/txlog/holds/{name}"): _operation("let it go on", {"200": _said("", _named("Worker"))}, _FOR),
     ("POST", "/txlog/skip/{txid}"): _operation(
         "let every worker pass over a transaction",
         {"200": _said("", _object(txid=_TEXT, skip=_TEXT, state=_TEXT))},
@@ -338,12 +358,21 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         {"200": _said("whether it is still to be done", _object(open=_YES))},
         body=_object(
             _closed=True,
-            _optional=("index", "hash", "epoch", "message"),
+            _optional=(
+                *("index", "hash", "epoch", "message"),
+                *("fence", "source", "graphs", "graphCount", "added", "removed"),
+            ),
             state={"enum": ["done", "begun", "failed"]},
             index=_COUNT,
             hash=_HASH,
             epoch=_NUMBER,
             message=_TEXT,
+            fence=_COUNT,
+            source=_TEXT,
+            graphs=_list(_TEXT),
+            graphCount=_COUNT,
+            added=_COUNT,
+            removed=_COUNT,
         ),
     ),
     ("POST", "/txlog/backups"): _operation(

@@ -79,7 +79,7 @@ class Status:
                     for m in (view.members if view is not None else [])
                 ],
                 "present": present if view is not None else [],
-                "workers": [worker.view() for worker in site.registry.workers.values()],
+                "workers": site.registry.views(),
                 "damage": [],
                 "repository": site.config.repository,
                 "dataCenter": site.config.data_center,

@@ -25,6 +25,8 @@ DRAIN_LOOK_S = 0.05
 LOOK_BYTES_MAX = 1 << 20
 LOOK_HOLD_S = 5.0
 """A hold for a look ends by itself: who asked for it may be gone."""
+REPAIR_HOLD_S = 15.0
+"""And one for a repair, which asks for it again and again meanwhile."""
 
 
 class _Hold(msgspec.Struct):
@@ -73,7 +75,7 @@ class Workers:
             {
                 "stable": _place(loop.executable_position()),
                 "tick": registry.tick,
-                "workers": [worker.view() for worker in registry.workers.values()],
+                "workers": registry.views(),
             }
         )
 
@@ -81,8 +83,7 @@ class Workers:
         elsewhere = {
             name: [worker.view() for worker in workers.values()] for name, workers in self._registry.elsewhere.items()
         }
-        mine = [worker.view() for worker in self._registry.workers.values()]
-        return json_answer({"workers": mine, "elsewhere": elsewhere})
+        return json_answer({"workers": self._registry.views(), "elsewhere": elsewhere})
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"name", "url", "engine"}``: a worker of this data centre from now on, until this process ends: whoever
@@ -115,25 +116,32 @@ class Workers:
         return json_answer({"divergence": self._registry.workers[names["name"]].divergence})
 
     async def hold(self, request: Request, names: Mapping[str, str]) -> Response:
-        """``?for=look``: beside the other hold, and only for :data:`LOOK_HOLD_S`."""
-        worker, looking = self._worker(names["name"]), _is_for_look(request)
+        """``?for=look``, ``?for=repair``: beside the other holds, and only for :data:`LOOK_HOLD_S`,
+        :data:`REPAIR_HOLD_S`."""
+        worker, why = self._worker(names["name"]), _why(request)
         try:
             told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_Hold)
         except MALFORMED as wrong:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
         if told.index < 0:
             raise BadInput("index: 0 or more")
-        if looking:
-            worker.look_hold, worker.look_hold_until = told.index, time.monotonic() + LOOK_HOLD_S
+        before, now = worker.held_at, time.monotonic()
+        if why == "look":
+            worker.look_hold, worker.look_hold_until = told.index, now + LOOK_HOLD_S
+        elif why == "repair":
+            worker.repair_hold, worker.repair_hold_until = told.index, now + REPAIR_HOLD_S
         else:
             worker.hold = told.index
-        self._registry.wake_all()
+        if worker.held_at != before or why != "repair":
+            self._registry.wake_all()
         return json_answer(worker.view())
 
     async def lift(self, request: Request, names: Mapping[str, str]) -> Response:
-        worker = self._worker(names["name"])
-        if _is_for_look(request):
+        worker, why = self._worker(names["name"]), _why(request)
+        if why == "look":
             worker.look_hold = None
+        elif why == "repair":
+            worker.repair_hold = None
         else:
             worker.hold = None
         self._registry.wake_all()
@@ -146,11 +154,11 @@ class Workers:
         return worker
 
 
-def _is_for_look(request: Request) -> bool:
-    why = request.query.get("for", "")
-    if why not in ("", "look"):
-        raise BadInput(f"for={why[:40]!r}: look, or nothing")
-    return why == "look"
+def _why(request: Request) -> str:
+    why: str = request.query.get("for", "")
+    if why not in ("", "look", "repair"):
+        raise BadInput(f"for={why[:40]!r}: look, repair, or nothing")
+    return why
 
 
 def _place(position: Any) -> dict[str, Any]:

@@ -280,7 +280,15 @@ class Writes:
         same = request.query.get("preserveNodeId", "").lower() == "true"
         return await _off_loop(
             len(body),
-            lambda: prepare_rdf(body, kind, base=_bare(base), contexts=contexts, draw=draw_blank_name, same_nodes=same),
+            lambda: prepare_rdf(
+                body,
+                kind,
+                base=_bare(base),
+                contexts=contexts,
+                draw=draw_blank_name,
+                same_nodes=same,
+                give_way=_give_way,
+            ),
         )
 
 
@@ -314,6 +322,14 @@ def _with(text: str, parameters: Parameters) -> str:
 
 OFF_LOOP_BYTES = 256 << 10
 """A larger body is parsed in a thread, for it takes more than a few milliseconds, in which nobody else is served."""
+
+GIVE_WAY_S = 0.001
+"""A long body is looked at for about as long as this, then others have the interpreter and the processor for so long:
+it takes twice the time, and small ones beside it are not held up for that."""
+
+
+def _give_way() -> None:
+    time.sleep(GIVE_WAY_S)
 
 
 async def _off_loop(size: int, prepare: Callable[[], T]) -> T:

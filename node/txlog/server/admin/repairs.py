@@ -1,0 +1,150 @@
+"""Which worker of this data centre may be repaired by itself, what was done so, and when it is left to people.
+
+The rules are :mod:`txlog.divergence.repairs`; who repairs is whoever performs duties. What was done stands in a file
+beside the journal, so that a limit outlives a restart; a crash may lose its last line, which is one repair more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from txlog.divergence.judging import NAMED
+from txlog.divergence.repairs import Failure, Repair, Seen, Standing, standing
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.registry import STALE_S, WorkerState
+from txlog.runtime.site import Site
+
+FILE: Final = "repairs.json"
+KEPT: Final = 20
+"""Repairs of a worker that are remembered."""
+SAID_MAX: Final = 500
+
+
+class _Kept(msgspec.Struct):
+    """``given_up``: by worker, the fence at which it was left to people."""
+
+    repairs: dict[str, list[Repair]] = {}
+    given_up: dict[str, int] = {}
+
+
+class Repairs:
+    """``by_itself``: whether the setting allows it now. ``clock``: seconds since 1970."""
+
+    def __init__(self, site: Site, by_itself: Callable[[], bool], clock: Callable[[], float] = time.time) -> None:
+        self._site = site
+        self._by_itself = by_itself
+        self._clock = clock
+        self._path = site.config.journal_folder / FILE
+        self._kept = self._read()
+        self._failures: dict[str, tuple[int, Failure]] = {}  # with the fence of the finding
+        site.registry.refresh = self.refresh
+
+    def refresh(self) -> None:
+        """What becomes of each worker of this data centre."""
+        for worker in self._site.registry.workers.values():
+            worker.repair = self._standing(worker)
+            if worker.repair is not None and worker.repair.state == "GivenUp":
+                self._give_up(worker, worker.repair)
+
+    def due(self) -> WorkerState | None:
+        """The first that may be repaired now."""
+        self.refresh()
+        workers = self._site.registry.workers.values()
+        return next((w for w in workers if w.repair is not None and w.repair.state == "Due"), None)
+
+    def done(self, name: str, fence: int, repair: Repair) -> None:
+        """``fence``: of the finding that was repaired. :class:`BadInput` for a marker that is not behind it."""
+        self._worker(name)
+        if not repair.graph_count:
+            self._fail(name, fence, f"nothing to copy: it holds what {repair.source} holds")
+            return
+        if repair.fence <= fence:
+            raise BadInput(f"fence {repair.fence}: expected one above {fence}, where it was found to differ")
+        mine = self._kept.repairs.setdefault(name, [])
+        if mine and mine[-1].fence >= repair.fence:
+            return  # told again
+        mine.append(msgspec.structs.replace(repair, graphs=repair.graphs[:NAMED], at=round(self._clock(), 3)))
+        del mine[:-KEPT]
+        self._failures.pop(name, None)
+        self._write()
+        self._site.registry.changed.set()
+        self._site.log.info("WorkerRepaired", **msgspec.to_builtins(mine[-1]))
+
+    def failed(self, name: str, fence: int, message: str) -> None:
+        """It is tried again, later and later."""
+        self._worker(name)
+        self._fail(name, fence, message)
+
+    def _fail(self, name: str, fence: int, message: str) -> None:
+        before = self._failures.get(name)
+        count = before[1].count + 1 if before is not None and before[0] == fence else 1
+        self._failures[name] = (fence, Failure(count, message[:SAID_MAX], self._clock()))
+        self._site.log.warning("WorkerNotRepaired", worker=name, count=count, why=message[:SAID_MAX])
+
+    def _standing(self, worker: WorkerState) -> Standing | None:
+        finding, name = worker.divergence, worker.name
+        failed = self._failures.get(name)
+        seen = Seen(
+            finding,
+            self._kept.repairs.get(name, ()),
+            failed[1] if failed is not None and finding is not None and failed[0] == finding.fence else None,
+            self._kept.given_up.get(name),
+            worker.is_in_repair,
+            self._obstacle(worker) if finding is not None and finding.wrong else "",
+        )
+        return standing(seen, self._by_itself(), self._clock())
+
+    def _obstacle(self, worker: WorkerState) -> str:
+        """Why not now: a repair is for quiet times, and one worker of a data centre is out at a time."""
+        site, now = self._site, self._clock()
+        if site.state != "Joined":
+            return f"{site.config.node} is {site.state}"
+        if worker.hold is not None:  # by a backup, or a verification; a look holds for a moment only
+            return f"{worker.name} is held at {worker.hold}"
+        for each in site.registry.workers.values():
+            if each.state != "Working":
+                return f"{each.name} is {each.state}"
+            if each.is_unordered or site.registry.is_off(each):
+                return f"{each.name} has executed another order than the log's"
+            if now - each.reported_at > STALE_S:
+                return f"nothing was heard of {each.name} for {STALE_S:g} s"
+            if each is not worker and each.is_in_repair and each.divergence is not None and each.divergence.wrong:
+                return f"{each.name} is being repaired"
+        return ""
+
+    def _give_up(self, worker: WorkerState, why: Standing) -> None:
+        finding = worker.divergence
+        if finding is None or self._kept.given_up.get(worker.name) == finding.fence:
+            return
+        self._kept.given_up[worker.name] = finding.fence
+        self._write()
+        self._site.log.error("WorkerLeftToPeople", worker=worker.name, why=why.why)
+
+    def _worker(self, name: str) -> WorkerState:
+        worker = self._site.registry.workers.get(name)
+        if worker is None:
+            raise NotFound(f"no worker {name[:80]!r} in {self._site.config.data_center}")
+        return worker
+
+    def _read(self) -> _Kept:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+        except FileNotFoundError:
+            return _Kept()
+        except (OSError, *MALFORMED) as wrong:
+            self._site.log.warning("RepairsNotRead", path=str(self._path), why=str(wrong))
+            return _Kept()
+
+    def _write(self) -> None:
+        new = self._path.with_name(FILE + ".new")
+        try:
+            new.write_bytes(msgspec.json.encode(self._kept))
+            os.replace(new, self._path)
+        except OSError as wrong:  # a full disk says so elsewhere
+            self._site.log.limited("RepairsNotKept", "repairs", error=str(wrong))
