@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txlog.model.quads import encode_quads
-from txlog.pipeline.batch.netting import net, pieces
+from txlog.pipeline.batch.netting import BLOCK_BYTES, net, pieces
 from txlog.pipeline.batch.words import Piece
 from txlog.workers.netting import net as one_by_one
 
@@ -47,6 +47,16 @@ def test_two_steps_are_one(payloads: list[bytes], buckets: int, cuts: list[int],
     assert sorted(deletes) == sorted(expected[0])
     gone = {quad.split(b" ")[-2] for quad in expected[2] if quad.count(b" <urn:g") == 1}
     assert set(left) == gone
+
+
+def test_what_is_to_be_loaded_comes_in_blocks_of_whole_lines() -> None:
+    quads = [b'<urn:s%d> <urn:p> "%b" .' % (number, b"x" * (BLOCK_BYTES // 50)) for number in range(120)]
+    found = [piece for _, piece in pieces(1, [encode_quads([], quads), encode_quads(quads[:1], [])], 1)]
+    made = net(found)
+    assert len(made.adds) > 2
+    assert all(block.endswith(b" .\n") and len(block) <= BLOCK_BYTES + len(quads[-1]) for block in made.adds)
+    assert sorted(b"".join(made.adds).split(b"\n")[:-1]) == sorted(quads[1:])
+    assert (made.deletes, made.left) == (quads[:1], [])
 
 
 def test_a_quad_is_in_one_bucket_whatever_is_done_to_it() -> None:

@@ -20,6 +20,10 @@ REQUEST_S = 30.0
 """How long a worker may work at one update before it counts as unreachable. It waits in its own lane, so this is
 as long as a large update may take, not as short as the others would like."""
 
+LOOK_S = 5.0
+"""How long one that has nothing to do may take to say where it is: a name looked up. A store that stands still accepts
+connections, and would be found as late as one that works at something large."""
+
 MASTER_S = 3.0
 """How long a master may keep a page waiting before the next master is asked."""
 
@@ -68,6 +72,7 @@ class WorkerApplier:
         (found,) = [w for w in config.workers if w.name == worker]
         self._adapter = ADAPTERS[found.engine]
         self._transport = transport(found.url) if transport else HttpTransport(found.url, REQUEST_S, connect_s=1.0)
+        self._look = transport(found.url) if transport else HttpTransport(found.url, LOOK_S, connect_s=1.0)
         self._log = FollowedLog(Masters(config.masters, MASTER_S))
         self._held: Held | None = None
 
@@ -78,6 +83,9 @@ class WorkerApplier:
             refused = self._refused()
             if refused is not None:
                 return Applied(refused, NOTHING_KNOWN, False)
+        gone = self._gone(upto, known.marker)
+        if gone is not None:
+            return Applied(gone, NOTHING_KNOWN, False)
         try:
             outcome = apply_up_to(
                 self._adapter,
@@ -96,11 +104,21 @@ class WorkerApplier:
             return Applied(WorkerReport(place, State.WORKING, error), Known(True), False)
         self._held = outcome.held
         # What comes back may be another store; what is off the log is made anew, behind our back.
-        gone = outcome.state in (State.UNREACHABLE, State.DIVERGED, State.AHEAD)
+        lost = outcome.state in (State.UNREACHABLE, State.DIVERGED, State.AHEAD)
         at = None if outcome.state is State.LOADING else outcome.position
-        after = NOTHING_KNOWN if gone else Known(True, at)
+        after = NOTHING_KNOWN if lost else Known(True, at)
         healthy = outcome.state is State.WORKING and outcome.error is None
         return Applied(_report(outcome, (time.monotonic() - started) * 1000), after, healthy)
+
+    def _gone(self, upto: int, marker: MarkerPosition | None) -> WorkerReport | None:
+        """The report for a worker that has nothing to do and does not answer. What it answers is for the applier."""
+        if marker is None or marker.position.index < upto:
+            return None
+        try:
+            self._look.send(self._adapter.is_at(marker))
+        except Unreachable as fault:
+            return WorkerReport(None, State.UNREACHABLE, str(fault))
+        return None
 
     def _refused(self) -> WorkerReport | None:
         """The report for a store that may not be a worker; None when it may."""

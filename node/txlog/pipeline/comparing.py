@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,6 +35,8 @@ OPEN_S: Final = (0.1, 2.0)
 begins with it, and nobody is told when that was. It doubles when that was too short. Ended earlier by all answers."""
 MISSED: Final = 5
 """Looks one after another that met at no index until that is said."""
+PACED_BY: Final = 5
+"""Looks, the last ones."""
 COUNT_S: Final = 120.0
 READ_S: Final = 600.0
 PAUSE_S_MAX: Final = 20.0
@@ -58,6 +61,7 @@ def start(config: PipelineConfig, stop: threading.Event) -> None:
 
 def _run(config: PipelineConfig, kind: str, stop: threading.Event) -> None:
     least = config.compare_s if kind == "counts" else config.compare_sums_s
+    pacing = Pacing(least, config.compare_share)
     pause = least
     with Comparing(config) as comparing:
         while not stop.wait(pause):
@@ -67,7 +71,24 @@ def _run(config: PipelineConfig, kind: str, stop: threading.Event) -> None:
             except (TxLogError, OSError) as wrong:
                 log.info("workers are not compared by %s this time: %s", kind, wrong)
                 busy = time.monotonic() - began
-            pause = max(least, busy / config.compare_share - busy)
+            pause = pacing.pause_after(busy)
+
+
+class Pacing:
+    """Pauses between looks, so that looking takes ``share`` of a store's time at most, and ``least`` seconds at least.
+
+    Whatever else the machine does adds to what a look takes, a store that was just filled most of all: the least of the
+    last few is what it costs. One alone says nothing yet."""
+
+    def __init__(self, least: float, share: float) -> None:
+        self._least, self._share = least, share
+        self._took: deque[float] = deque(maxlen=PACED_BY)
+
+    def pause_after(self, busy: float) -> float:
+        """``busy``: the seconds that the last look took."""
+        self._took.append(busy)
+        costs = min(self._took) if len(self._took) > 1 else 0.0
+        return max(self._least, costs / self._share - costs)
 
 
 class Comparing:
@@ -96,7 +117,7 @@ class Comparing:
             with self._met([place.name for place in places]):
                 asked = [pool.submit(_count, *pair) for pair in zip(places, transports, strict=True)]
                 wait(asked, self._open_s)
-            busy, seen = 0.0, set()
+            busy, looks = 0.0, list[tuple[str, Look]]()
             for place, answer in zip(places, asked, strict=True):
                 try:
                     look, seconds = answer.result()
@@ -105,9 +126,11 @@ class Comparing:
                     continue
                 busy = max(busy, seconds)
                 if look is not None:
-                    seen.add(look.place)
-                    self._tell(place.name, look)
-        self._learn(len(seen))
+                    looks.append((place.name, look))
+        # All at once: of two that differ nobody can say which is wrong before the third is heard of.
+        for name, look in looks:
+            self._tell(name, look)
+        self._learn(len({look.place for _, look in looks}))
         return busy
 
     def _learn(self, positions: int) -> None:
@@ -192,7 +215,7 @@ class Comparing:
             for master in self._masters:
                 for name in names:
                     with suppress(TxLogError):
-                        master.lift_hold(name, look=True)
+                        master.lift_hold(name, why="look")
 
     def _moving(self, names: Sequence[str]) -> bool:
         """Whether anything has to be held: workers of a log that stands still stand at its end anyway."""
@@ -212,7 +235,7 @@ class Comparing:
         for master in self._masters:
             with suppress(TxLogError):
                 for name in names:
-                    master.put_hold(name, index, look=True)
+                    master.put_hold(name, index, why="look")
 
     def _tell(self, name: str, look: Look) -> None:
         for master in self._masters:

@@ -1,12 +1,13 @@
 """The net effect of payloads of quads, in two steps: of a stretch of the log, then of all stretches of one bucket.
 
-A quad's fate is a letter: ``A`` it is there, ``D`` it is not, ``G`` it is not, but came and went, so that its graph is
-there where an engine keeps empty graphs (:mod:`txlog.workers.netting` says why that must not be lost).
+What became of a quad: it is there, it is not, or it is not but came and went, so that its graph is there where an
+engine keeps empty graphs (:mod:`txlog.workers.netting` says why that must not be lost). Whatever is done to each of
+millions of quads is done by Python's own sets and dictionaries, not by lines of this file, where that can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -14,8 +15,9 @@ from txlog.model.quads import split_graph
 from txlog.pipeline.batch.words import Piece
 from txlog.workers.canonical import canonical_lines
 
-ADD, DELETE, GONE = 65, 68, 71
-_PREFIX = {ADD: b"A ", DELETE: b"D ", GONE: b"G "}
+ADD = 65
+BLOCK_BYTES = 1 << 20
+"""About so much of N-Quads in one piece of what is to be loaded."""
 
 
 def pieces(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[int, Piece]]:
@@ -26,35 +28,44 @@ def pieces(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[in
         return []
     lines = joined.split(b"\n")
     lines.pop()  # behind the last newline
-    found: list[list[bytes]] = [[] for _ in range(buckets)]
+    quads = [line[2:] for line in lines]
     # A line of N-Quads holds no newline, so this is the beginning of an operation.
-    plain = not (joined.startswith(b"D ") or b"\nD " in joined)
-    if plain:
-        for line in lines:
-            quad = line[2:]
-            found[crc32(quad) % buckets].append(quad)
-    else:
-        for quad, fate in _fates(lines).items():
-            found[crc32(quad) % buckets].append(_PREFIX[fate] + quad)
-    return [(at, Piece(first, plain, b"\n".join(its) + b"\n")) for at, its in enumerate(found) if its]
+    if not (joined.startswith(b"D ") or b"\nD " in joined):
+        return [(at, Piece(first, adds)) for at, adds in enumerate(_dealt(quads, buckets)) if adds]
+    came = [line[0] == ADD for line in lines]
+    last = dict(zip(quads, came, strict=True))
+    ever = {quad for quad, add in zip(quads, came, strict=True) if add}
+    off = [quad for quad, add in last.items() if not add]
+    dealt = zip(
+        _dealt([quad for quad, add in last.items() if add], buckets),
+        _dealt([quad for quad in off if quad not in ever], buckets),
+        _dealt([quad for quad in off if quad in ever], buckets),
+        strict=True,
+    )
+    return [(at, Piece(first, *three)) for at, three in enumerate(dealt) if any(three)]
 
 
-def _fates(lines: Iterable[bytes]) -> dict[bytes, int]:
-    fates: dict[bytes, int] = {}
-    for line in lines:
-        quad = line[2:]
-        if line[0] == ADD:
-            fates[quad] = ADD
-        elif fates.get(quad, DELETE) != DELETE:
-            fates[quad] = GONE
-        else:
-            fates[quad] = DELETE
-    return fates
+def _dealt(quads: Sequence[bytes], buckets: int) -> list[bytes]:
+    """To each bucket its lines, each with a newline."""
+    found: list[list[bytes]] = [[] for _ in range(buckets)]
+    for quad in quads:
+        found[crc32(quad) % buckets].append(quad)
+    return [_joined(its) for its in found]
+
+
+def _joined(quads: Sequence[bytes]) -> bytes:
+    return b"\n".join(quads) + b"\n" if quads else b""
+
+
+def _lines(joined: bytes) -> list[bytes]:
+    lines = joined.split(b"\n")
+    lines.pop()
+    return lines
 
 
 class Net(NamedTuple):
-    """``adds``: N-Quads, each line with its newline. ``deletes``: lines without. ``left``: graphs in brackets that are
-    there afterwards whatever they hold."""
+    """``adds``: N-Quads, whole lines, one or many in each. ``deletes``: lines without newline. ``left``: graphs in
+    brackets that are there afterwards whatever they hold."""
 
     adds: list[bytes]
     deletes: list[bytes]
@@ -64,22 +75,44 @@ class Net(NamedTuple):
 def net(found: Iterable[Piece]) -> Net:
     """Of all pieces of one bucket, in whatever order they come."""
     ordered = sorted(found, key=lambda piece: piece.first)
-    if all(piece.plain for piece in ordered):
+    if not any(piece.deletes or piece.gone for piece in ordered):
         # The same quad twice does no harm: a store is a set.
-        return Net([piece.lines for piece in ordered], [], [])
-    fates: dict[bytes, int] = {}
-    for piece in ordered:
-        lines = piece.lines.split(b"\n")
-        lines.pop()
-        if piece.plain:
-            fates.update(dict.fromkeys(lines, ADD))
-            continue
-        for line in lines:
-            quad, fate = line[2:], line[0]
-            if fate == DELETE and fates.get(quad, DELETE) != DELETE:
-                fate = GONE
-            fates[quad] = fate
-    adds = [quad + b"\n" for quad, fate in fates.items() if fate == ADD]
-    deletes = [quad for quad, fate in fates.items() if fate != ADD]
-    left = {split_graph(quad)[1] for quad, fate in fates.items() if fate == GONE} - {b""}
-    return Net(adds, deletes, sorted(left))
+        return Net([piece.adds for piece in ordered], [], [])
+    there: set[bytes] = set()
+    gone: set[bytes] = set()
+    never: set[bytes] = set()
+    for piece in ordered:  # each quad is in one of its three parts
+        if piece.deletes:
+            off = set(_lines(piece.deletes))
+            went = off & there
+            there -= went
+            gone |= went
+            never |= off - gone
+        if piece.gone:
+            went = set(_lines(piece.gone))
+            there -= went
+            gone |= went
+            never -= went
+        if piece.adds:
+            adds = _lines(piece.adds)
+            there.update(adds)
+            gone.difference_update(adds)
+            never.difference_update(adds)
+    return Net(_blocks(list(there)), [*never, *gone], _graphs_of(gone))
+
+
+def _blocks(quads: Sequence[bytes]) -> list[bytes]:
+    if not quads:
+        return []
+    each = max(1, BLOCK_BYTES // max(map(len, quads)))
+    return [_joined(quads[at : at + each]) for at in range(0, len(quads), each)]
+
+
+def _graphs_of(quads: Collection[bytes]) -> list[bytes]:
+    """Those that are named, in brackets."""
+    graphs: set[bytes] = set()
+    for quad in quads:
+        # The last term is the graph, or an object; only where no graph of that name is known yet it has to be asked.
+        if quad[quad.rfind(b" ", 0, -2) + 1 : -2] not in graphs:
+            graphs.add(split_graph(quad)[1])
+    return sorted(graphs - {b""})

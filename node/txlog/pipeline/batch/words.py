@@ -37,12 +37,13 @@ class Job(NamedTuple):
 
 class Piece(NamedTuple):
     """What a stretch of the log does to the quads of one bucket. ``first``: the stretch's first index; stretches do
-    not overlap. ``lines``: N-Quads lines with a newline each, all of them adds, when ``plain``; else each behind a
-    letter of :mod:`txlog.pipeline.batch.netting` and a space."""
+    not overlap. ``adds``: quads that are there behind it, ``deletes``: that are not, ``gone``: that are not, and came
+    and went in it. N-Quads lines with a newline each, a quad in one of the three (in ``adds`` perhaps repeatedly)."""
 
     first: int
-    plain: bool
-    lines: bytes
+    adds: bytes = b""
+    deletes: bytes = b""
+    gone: bytes = b""
 
 
 class Cuts(NamedTuple):
