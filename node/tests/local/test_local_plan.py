@@ -17,6 +17,8 @@ from txlog.local.ports import choose_ports, is_free
 from txlog.local.rdf4j import Rdf4jFiles, prepare_rdf4j
 from txlog.local.securing import secure
 from txlog.local.state import StateFolder
+from txlog.local.virtuoso import prepare_virtuoso
+from txlog.workers.virtuoso import PROCEDURES
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 
@@ -336,6 +338,33 @@ def test_a_fuseki_is_started_with_bounded_memory_and_asks_nobody(state: StateFol
     assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["fuseki"]
     assert [worker.engine for worker in plan.pipelines["uk-pipeline"].workers] == ["oxigraph"]
     assert plan.nodes["uk-1"].mixed_engines
+
+
+def test_a_virtuoso_is_started_in_its_folder_with_what_makes_it_a_worker(state: StateFolder, tmp_path: Path) -> None:
+    text = (EXAMPLE.parent / "two-engines-rdf4j" / "us.yaml").read_text()
+    text = text.replace("engine: rdf4j", "engine: virtuoso").replace(
+        "mixedEngines: true", "nonDeterministicUpdates: refuse"
+    )
+    for dc in ("uk", "us"):
+        (tmp_path / f"{dc}.yaml").write_text(text.replace("dataCenter: us", f"dataCenter: {dc}"))
+    manifests = load_manifests([tmp_path / "uk.yaml", tmp_path / "us.yaml"])
+    check_complete(manifests)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    program = tmp_path / "root" / "usr" / "bin" / "virtuoso-t"
+    (tmp_path / "root" / "usr" / "lib" / "x86_64-linux-gnu").mkdir(parents=True)
+    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), virtuoso=program)
+    us = next(each for each in plan.programs if each.name == "us-worker-1")
+    folder, port = state.worker("us-worker-1"), ports["us-worker-1"]
+    assert (us.url, us.ready_path) == (f"http://127.0.0.1:{port}", "/txlog/version")
+    assert us.command[:2] == ("env", f"--chdir={folder}")
+    assert us.command[2] == f"LD_LIBRARY_PATH={tmp_path / 'root' / 'usr' / 'lib' / 'x86_64-linux-gnu'}"
+    assert us.command[3] == str(program)
+    assert [worker.engine for worker in plan.nodes["us-1"].workers] == ["virtuoso"]
+    prepare_virtuoso(folder, port)
+    ini = (folder / "virtuoso.ini").read_text()
+    assert f"ServerPort = 127.0.0.1:{port}\n" in ini
+    assert "DisableTcpSocket = 1\n" in ini, "SQL is not spoken over the net"
+    assert (folder / "autoexec.isql").read_text() == PROCEDURES.read_text()
 
 
 def test_an_rdf4j_is_started_with_bounded_memory_on_a_folder_with_its_repository(state: StateFolder) -> None:

@@ -1,4 +1,5 @@
-"""The duties of the data centres of one machine, performed: split backups, workers that go back, backups let go.
+"""The duties of the data centres of one machine, performed: split backups, workers that go back, backups let go,
+workers repaired.
 
 What is to be done stands at the masters (``GET /txlog/duties``); each is a process, ``python -m txlog.backup.duty``,
 one at a time in a data centre. A supervisor that died finds the same list again, and whatever was done is found done.
@@ -23,7 +24,7 @@ from txlog.local.asking import session as session_of
 from txlog.local.child import Child
 from txlog.local.logs import answer_in, last_lines
 from txlog.local.state import StateFolder
-from txlog.model.duty import restores
+from txlog.model.duty import repairs, restores
 
 log = logging.getLogger("txlog.local")
 
@@ -85,6 +86,8 @@ class Duties:
         half = [name for dc, name in self._kept["restoring"] if dc == data_center and answers]
         for name in dict.fromkeys([*wanted, *half]):
             await self._restore(data_center, name, wanted.get(name), masters, session)
+        for name, duty in ({} if wanted or half else repairs(answers)).items():
+            await self._repair(data_center, name, duty, masters, session)
         joined = len(answers) == len(masters) and all(a["state"] == "Joined" and not a["duties"] for a in answers)
         if not joined:
             self._released.discard(data_center)
@@ -103,6 +106,18 @@ class Duties:
     ) -> None:
         told = await self._run(data_center, duty["id"], f"--unorder={duty['worker']}", duty, masters, session)
         if told is not None and not told.get("already"):
+            self._note(data_center, duty, told)
+
+    async def _repair(
+        self,
+        data_center: str,
+        name: str,
+        duty: dict[str, Any],
+        masters: Sequence[str],
+        session: aiohttp.ClientSession,
+    ) -> None:
+        told = await self._run(data_center, duty["id"], f"--repair={name}", duty, masters, session)
+        if told is not None and told.get("graphCount"):
             self._note(data_center, duty, told)
 
     async def _restore(

@@ -65,6 +65,7 @@ def lone_plan(found: Properties, state: StateFolder, java_home: Path, python: st
         target=FolderConfig(folder=state.split_backups(config.data_center)),
         elsewhere=found.elsewhere,
         shown=state.shown(config.data_center),
+        repaired=state.repaired(config.data_center),
     )
     return Plan(
         topology=topology,

@@ -30,13 +30,15 @@ from txlog.local.proxy import LinkConfig
 from txlog.local.rdf4j import PATH, Rdf4jFiles, rdf4j_command
 from txlog.local.securing import security_of
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerChanges, WorkerPlace
+from txlog.local.virtuoso import READY_PATH as VIRTUOSO_READY_PATH
+from txlog.local.virtuoso import virtuoso_command
 
 LINKS = "links"
 """The name of the process that carries all links."""
 
 _PATHS = {"fuseki": f"/{DATASET}", "rdf4j": PATH}
 """Of what a store of this engine holds for us, on its server."""
-_READY_PATHS = {"rdf4j": "/size"}
+_READY_PATHS = {"rdf4j": "/size", "virtuoso": VIRTUOSO_READY_PATH}
 """Behind that, where the store does not answer at once with a page."""
 Role = Literal["worker", "links", "master", "pipeline"]
 
@@ -170,12 +172,13 @@ def make_plan(
     java_home: Path,
     fuseki: Path | None = None,
     rdf4j: Rdf4jFiles | None = None,
+    virtuoso: Path | None = None,
     python: str = sys.executable,
     changes: WorkerChanges = NO_CHANGES,
 ) -> Plan:
     """What runs, with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
-    :func:`port_names`; ``oxigraph`` is the path of the store's program, ``fuseki`` that of its jar, ``rdf4j`` those
-    of its files, where a manifest asks for them."""
+    :func:`port_names`; ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its
+    jar, ``rdf4j`` those of its files, where a manifest asks for them."""
     masters = [
         MasterPlace(node=node, data_center=manifest.data_center, url=_url(ports[node], tls=_speaks_tls(manifest)))
         for manifest in manifests
@@ -214,7 +217,9 @@ def make_plan(
         if a is not b
     )
     programs = [
-        _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j) for worker in workers if worker.managed
+        _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j, virtuoso)
+        for worker in workers
+        if worker.managed
     ]
     if links:
         command = (python, "-m", "txlog.local.proxy", "--config", str(state.root / "links.json"))
@@ -248,6 +253,7 @@ def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolde
             others=[other for name, other in targets.items() if name != dc and other != target],
             elsewhere=[urls for name, urls in masters.items() if name != dc],
             shown=state.shown(dc),
+            repaired=state.repaired(dc),
         )
         for dc, target in targets.items()
     }
@@ -266,6 +272,7 @@ def _worker_program(
     java_home: Path,
     fuseki: Path | None,
     rdf4j: Rdf4jFiles | None,
+    virtuoso: Path | None,
 ) -> Program:
     folder = state.worker(worker.name)
     command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
@@ -275,6 +282,9 @@ def _worker_program(
     elif worker.engine == "rdf4j":
         assert rdf4j is not None, "fetched for whoever asks for one"
         command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
+    elif worker.engine == "virtuoso":
+        assert virtuoso is not None, "fetched for whoever asks for one"
+        command = virtuoso_command(virtuoso, folder)
     return Program(
         name=worker.name,
         role="worker",

@@ -29,6 +29,7 @@ from txlog.local.rdf4j import find_rdf4j
 from txlog.local.securing import keep_own, secure
 from txlog.local.state import StateFolder
 from txlog.local.supervisor import Supervisor
+from txlog.local.virtuoso import find_virtuoso
 from txlog.model.errors import TxLogError
 
 EXIT_REFUSED = 2
@@ -63,6 +64,7 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
         java_home=java_home,
         fuseki=find_fuseki() if "fuseki" in engines else None,
         rdf4j=find_rdf4j(state.root / "rdf4j") if "rdf4j" in engines else None,
+        virtuoso=find_virtuoso() if "virtuoso" in engines else None,
         changes=changes,
     )
 

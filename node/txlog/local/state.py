@@ -18,6 +18,7 @@ workers/NAME/      the store's own files
 pipelines/DC/      config.json, scratch/
 backups/DC.json    where backups of that data centre go, how many stay
 backups.json       when the next is due, how the last one ended
+repaired/DC/       what repairs took out of workers and put in
 shown/DC/          of workers that went back: the graphs that are not what they had shown
 secrets/NAME/      a secretRef's files, put there by hand; users (by txlog user)
 """
@@ -184,6 +185,10 @@ class StateFolder:
     def split_backups(self, data_center: str) -> Path:
         """Where split backups go when the manifest names no target."""
         return self.root / "split-backups" / data_center
+
+    def repaired(self, data_center: str) -> Path:
+        """What repairs took out of workers and put in, as RDF Patches."""
+        return self.root / "repaired" / data_center
 
     def shown(self, data_center: str) -> Path:
         """What workers that went back had shown, by graph (``txlog split-report``)."""

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -45,6 +46,7 @@ from txlog.local.plan import LINKS, Plan, Program
 from txlog.local.proving import prove_down
 from txlog.local.rdf4j import prepare_rdf4j
 from txlog.local.state import StateFolder
+from txlog.local.virtuoso import prepare_virtuoso
 from txlog.model.errors import Fatal, NotFound
 
 log = logging.getLogger("txlog.local")
@@ -161,6 +163,8 @@ class Supervisor:
                 self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
                 if worker.engine == "rdf4j":
                     prepare_rdf4j(self.state.worker(worker.name))
+                elif worker.engine == "virtuoso":
+                    prepare_virtuoso(self.state.worker(worker.name), urlsplit(worker.url).port or 0)
         for data_center, backup in self.plan.backups.items():
             self.state.write_config(self.state.backup(data_center), backup.config)
         for data_center, duties in self.plan.duties.items():
