@@ -189,6 +189,8 @@ def test_a_backup_is_restored_into_an_empty_store_and_only_there(cluster: Cluste
     name = cluster.json("backup", "create")["name"]
     assert "only an empty worker is restored into" in cluster.refused("restore", name, "--into", "uk-worker-2")
     with store(tmp_path / "store") as url:
+        refused = cluster.refused("restore", name, "--into", url, "--engine", "fuseki")
+        assert "is oxigraph, not fuseki" in refused
         told = cluster.json("restore", name, "--into", url)
         assert (told["quads"], told["from"]) == (QUADS, name)
         with urllib.request.urlopen(f"{url}/store") as answer:
@@ -240,4 +242,9 @@ def test_what_is_wrong_is_said_in_words(cluster: Cluster, tmp_path: Path) -> Non
     assert "no worker is called x" in cluster.refused("worker", "rebuild", "x", "--live", "--yes")
     assert "not both" in cluster.refused("worker", "rebuild", "uk-worker-2", "--live", "--from", "y", "--yes")
     assert "is not on" in cluster.refused("restore", "none", "--into", "uk-worker-2")
+    assert "expected oxigraph, fuseki, rdf4j" in cluster.refused("restore", "x", "--into", "http://a", "--engine", "y")
+    named = ("restore", "x", "--into", "uk-worker-2", "--engine", "oxigraph")
+    assert "with the URL of a store" in cluster.refused(*named)
+    master = cluster.json("status")["masters"][0]["url"]
+    assert "does not say which engine it is" in cluster.refused("restore", "x", "--into", master)
     assert all(worker["hold"] is None for worker in cluster.workers().values())

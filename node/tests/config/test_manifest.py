@@ -158,6 +158,20 @@ CASES = [
     ("maxPeerLag: 60s", "splitMode: majority", 14, "spec.splitMode", "expected Continue or Majority"),
     ("maxPeerLag: 60s", "workers: {replicas: 0}", 14, "spec.workers.replicas", "expected a number of at least 1"),
     ("maxPeerLag: 60s", "workers: {engine: mysql}", 14, "spec.workers.engine", 'is "mysql"; expected oxigraph'),
+    (
+        "maxPeerLag: 60s",
+        "workers: {engine: virtuoso}",
+        5,
+        "spec.nonDeterministicUpdates",
+        "expected refuse where a worker is a virtuoso",
+    ),
+    (
+        "maxPeerLag: 60s",
+        'mixedEngines: true\n  workers: {external: [{url: "http://a", engine: virtuoso}]}',
+        14,
+        "spec.mixedEngines",
+        "expected false where a worker is a virtuoso",
+    ),
     ("maxPeerLag: 60s", "workers: {external: []}", 14, "spec.workers.external", "expected at least one element"),
     (
         "maxPeerLag: 60s",

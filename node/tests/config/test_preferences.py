@@ -43,6 +43,7 @@ def test_every_key_has_its_properties_spelling() -> None:
         "idle-interval",
         "max-clock-skew",
         "leave-timeout",
+        "worker-repair",
     ]
     assert texts_of(checked({}))["roundTimeout"] == "2s"
 
@@ -50,6 +51,11 @@ def test_every_key_has_its_properties_spelling() -> None:
 @pytest.mark.parametrize("value", ["Simple", "simple", "SIMPLE", "sImPlE"])
 def test_a_strategy_in_any_letter_case(value: str) -> None:
     assert checked({"splitRecovery": value}).split_recovery == "Simple"
+
+
+@pytest.mark.parametrize("value", ["Manual", "manual", "MANUAL"])
+def test_by_whom_a_worker_is_repaired_in_any_letter_case(value: str) -> None:
+    assert checked({"workerRepair": value}).worker_repair == "manual"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +82,8 @@ def test_names_that_are_none_are_refused_with_those_there_are(changes: dict[str,
     [
         ({"splitRecovery": "clever"}, "splitRecovery is 'clever'; expected None, Simple or Smart"),
         ({"splitRecovery": 7}, "splitRecovery is '7'; expected None, Simple or Smart"),
+        ({"workerRepair": "now"}, "workerRepair is 'now'; expected auto or manual"),
+        ({"workerRepair": True}, "workerRepair is 'True'; expected auto or manual"),
         ({"maxPeerLag": "60"}, "maxPeerLag is '60'; expected a duration: a whole number and one of ms, s"),
         ({"maxPeerLag": 60}, "maxPeerLag is '60'; expected a duration"),
         ({"maxPeerLag": "-1s"}, "maxPeerLag is '-1s'; expected a duration"),

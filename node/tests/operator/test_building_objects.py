@@ -88,6 +88,7 @@ LIVE: dict[str, Any] = {
     "idleInterval": "500ms",
     "maxClockSkew": "5s",
     "leaveTimeout": "20s",
+    "workerRepair": "manual",
 }
 
 

@@ -20,6 +20,7 @@ from txlog.operator.work import RETRY_S, last_backup, plan_work, seconds_of
 BACKUP = {"id": "backup-3.1.2", "kind": "backup", "why": "split", "worker": None}
 RESTORE = {"id": "restore-uk-worker-1-7-abc", "kind": "restore", "why": "off", "worker": "uk-worker-1", "lacks": False}
 UNORDER = {"id": "unorder-uk-worker-1-7-abc", "kind": "unorder", "why": "off", "worker": "uk-worker-1"}
+REPAIR = {"id": "repair-uk-worker-1-4", "kind": "repair", "why": "changed", "worker": "uk-worker-1"}
 WITH_TARGET = {"target": {"s3": {"bucket": "backups", "secretRef": {"name": "s3"}}}}
 
 
@@ -180,6 +181,35 @@ def test_a_worker_is_set_on_the_log_as_it_is() -> None:
     for _ in range(2):
         story.turn()
     assert any("--unorder=uk-worker-1" in command for command in story.jobs.values())
+
+
+def test_a_worker_that_differs_is_repaired_and_one_that_could_not_be_only_while_masters_ask() -> None:
+    story = Story()
+    story.told(REPAIR)
+    for _ in range(2):
+        story.turn()
+    (command,) = story.jobs.values()
+    assert "--repair=uk-worker-1" in command
+    story.end("Failed", {"error": "TooMuchDiffers", "message": "rebuild it"})
+    reports = [each for each in story.turn() if isinstance(each, Report)]
+    assert {each.message for each in reports} == {"TooMuchDiffers: rebuild it"}
+    story.told()
+    assert story.turn(RETRY_S + 1) == [], "it is whole: nothing was left half done"
+    story.told(RESTORE)  # and it stands in the way of nothing else
+    story.turn()
+    story.turn()
+    assert any("--restore=uk-worker-1" in each for each in story.jobs.values())
+
+
+def test_a_worker_is_repaired_when_every_master_says_so_and_nothing_else_is_to_be_done() -> None:
+    story = Story()
+    masters = {n: heard(story.cluster, n) for n in story.cluster.own_peer.nodes}
+    masters["uk-1"] = replace(masters["uk-1"], duties=(REPAIR,))
+    story.seen = replace(story.seen, masters=masters)
+    assert story.turn() == []
+    story.told(REPAIR, {**RESTORE, "id": "restore-uk-worker-2", "worker": "uk-worker-2"})
+    (made,) = [each for each in story.turn() if isinstance(each, Apply)]
+    assert made.wanted["spec"]["duty"] == "restore-uk-worker-2"
 
 
 def test_the_same_turn_again_makes_nothing_twice() -> None:

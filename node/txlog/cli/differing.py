@@ -1,29 +1,70 @@
-"""The workers that do not hold what others hold, for people."""
+"""The workers that do not hold what others hold, and those that were repaired, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from txlog.cli.output import out, show_table
-from txlog.client import Divergence, Worker
+from txlog.client import Divergence, Repair, Worker
 
 NAMED = 3
 """Graphs in a row; ``--json`` has more."""
+BY_HAND = ("Undecided", "ByHand", "GivenUp")
+"""What nothing becomes of by itself."""
 
 
 def say_differing(workers: Mapping[str, Sequence[Worker]]) -> None:
-    """``workers``: by data centre. Nothing is said when none differs."""
+    """``workers``: by data centre. Nothing is said when none differs, and none was repaired within a day."""
     rows = [
-        (w.name, dc, "WRONG" if d.wrong else "undecided", _graphs(d), d.first_index, ", ".join(d.right), d.why)
+        (
+            w.name,
+            dc,
+            "WRONG" if d.wrong else "undecided",
+            _graphs(d),
+            d.first_index,
+            ", ".join(d.right),
+            d.why,
+            _becomes(w),
+        )
         for dc, of in workers.items()
         for w in of
         if (d := w.divergence) is not None
     ]
-    if not rows:
-        return
-    out.print()
-    show_table(["DIFFERS", "DATA CENTRE", "IS", "GRAPHS", "SINCE", "RIGHT", ""], rows)
-    out.print("txlog worker repair WORKER copies those graphs only", highlight=False)
+    if rows:
+        out.print()
+        show_table(["DIFFERS", "DATA CENTRE", "IS", "GRAPHS", "SINCE", "RIGHT", "", "REPAIR"], rows)
+    if any(w.divergence is not None and _needs_somebody(w) for of in workers.values() for w in of):
+        out.print("txlog worker repair WORKER copies those graphs only", highlight=False)
+    done = [
+        (w.name, dc, _copied(last), last.source, last.index, _time(last.at), w.repair.done)
+        for dc, of in workers.items()
+        for w in of
+        if w.repair is not None and w.repair.done and (last := w.repair.last) is not None
+    ]
+    if done:
+        out.print()
+        show_table(["REPAIRED", "DATA CENTRE", "GRAPHS", "FROM", "INDEX", "AT", "TIMES"], done)
+
+
+def _needs_somebody(worker: Worker) -> bool:
+    return worker.repair is None or worker.repair.state in BY_HAND
+
+
+def _becomes(worker: Worker) -> str:
+    found = worker.repair
+    if found is None:
+        return ""
+    return f"{found.state}: {found.why}".replace("NAME", worker.name) if found.why else found.state
+
+
+def _copied(last: Repair) -> str:
+    more = f" and {last.graph_count - NAMED:,} more" if last.graph_count > NAMED else ""
+    return f"{_names(last.graphs)}{more} (+{last.added:,} -{last.removed:,})"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _graphs(found: Divergence) -> str:
@@ -31,5 +72,8 @@ def _graphs(found: Divergence) -> str:
         return ""
     if found.graph_count is None:
         return "not known which"
-    named = ", ".join(f"<{graph}>" if graph else "the default graph" for graph in found.graphs[:NAMED])
-    return named + (f" and {found.graph_count - NAMED:,} more" if found.graph_count > NAMED else "")
+    return _names(found.graphs) + (f" and {found.graph_count - NAMED:,} more" if found.graph_count > NAMED else "")
+
+
+def _names(graphs: Sequence[str]) -> str:
+    return ", ".join(f"<{graph}>" if graph else "the default graph" for graph in graphs[:NAMED])

@@ -29,6 +29,7 @@ from txlog.cli import (
 )
 from txlog.cli.output import err
 from txlog.model.errors import TxLogError
+from txlog.workers.virtuoso import PROCEDURES
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,6 +55,12 @@ app.add_typer(links.app, name="link")
 app.add_typer(asking.journal, name="journal")
 app.add_typer(asking.worker, name="worker")
 app.add_typer(users.user, name="user")
+
+
+@app.command("virtuoso-sql")
+def virtuoso_sql() -> None:
+    """What makes a Virtuoso a worker, for `isql-vt HOST:PORT dba PASSWORD`; it may be run again."""
+    typer.echo(PROCEDURES.read_text(), nl=False)
 
 
 def _version(wanted: bool) -> None:

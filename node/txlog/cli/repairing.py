@@ -12,6 +12,7 @@ from txlog.backup import Repaired, Restored, Source, chain_of, rebuild_from_work
 from txlog.backup.faults import RepairDiffers, TooMuchDiffers
 from txlog.backup.job import READ_S
 from txlog.backup.loading import Into
+from txlog.backup.repairing import named
 from txlog.cli.backing import progress
 from txlog.cli.output import DEFAULT_STATE, JsonOption, MasterOption, StateOption, find_cluster, out, show_json
 from txlog.cli.restoring import other_worker, worker_of
@@ -53,7 +54,7 @@ def run_repair(
         into = Source(name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
         told = closing.enter_context(progress(json))
         chain = chain_of(masters)
-        graphs = graph if graph else None if everything else _named(known)
+        graphs = graph if graph else None if everything else named(known)
         try:
             done: Repaired | Restored = repair(other, into, chain, graphs=graphs, told=told)
         except (TooMuchDiffers, RepairDiffers):
@@ -74,13 +75,6 @@ def _right(name: str, known: Divergence | None, source: str | None) -> str | Non
     if known is None or not known.right:
         return None
     return known.right[0].partition("/")[2]
-
-
-def _named(known: Divergence | None) -> list[str] | None:
-    """The graphs that are known to differ; None: not all of them are."""
-    if known is None or known.graph_count is None or known.graph_count != len(known.graphs) or not known.graphs:
-        return None
-    return known.graphs
 
 
 def _say(done: Repaired | Restored, name: str, whence: str, seconds: float, json: bool) -> None:

@@ -19,6 +19,7 @@ from txlog.backup import (
     rebuild_from_worker,
     restore,
 )
+from txlog.backup.faults import OtherEngine
 from txlog.backup.job import READ_S, workers_of
 from txlog.backup.rebuilding import taken_out
 from txlog.backup.standing import POLL_S, choose, system_of
@@ -46,8 +47,10 @@ from txlog.local.control import Control
 from txlog.model.errors import BadInput, NotFound
 from txlog.workers import ADAPTERS
 from txlog.workers.base import Unreachable
+from txlog.workers.detecting import detect
 from txlog.workers.transport import HttpTransport
 
+_ENGINES = " or ".join((", ".join(list(ADAPTERS)[:-1]), list(ADAPTERS)[-1]))
 START_S = 60.0
 """How long a store may take to start."""
 
@@ -61,6 +64,9 @@ def run_restore(
     name: Annotated[str, typer.Argument(metavar="BACKUP")],
     into: Annotated[str, typer.Option("--into", help="a worker's name, or the URL of an empty store")],
     again: Annotated[bool, typer.Option("--again", help="an earlier restore into it broke off")] = False,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="of the store at a URL; default: as it says by itself")
+    ] = None,
     target: TargetOption = None,
     endpoint: EndpointOption = None,
     credentials: CredentialsOption = None,
@@ -69,23 +75,39 @@ def run_restore(
     json: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty worker. All of it is read before the worker is touched."""
+    is_url = into.startswith(("http://", "https://"))
+    if engine is not None and (engine not in ADAPTERS or not is_url):
+        raise BadInput(f"--engine {engine}: expected {_ENGINES}, with the URL of a store")
     cluster = find_cluster(state, master)
     began = time.monotonic()
     with ExitStack() as closing:
         place = find_target(state, target, endpoint, credentials)
-        if into.startswith(("http://", "https://")):
+        known: Worker | None = None
+        if is_url:
             _, masters = masters_of(cluster, None, closing)
-            url, engine, known = into, "oxigraph", None
         else:
             _, masters, known = worker_of(cluster, into, closing)
-            url, engine = known.url, known.engine or "oxigraph"
-        transport = closing.enter_context(HttpTransport(url, READ_S))
-        there = Into(into, ADAPTERS[engine], transport)
+        transport = closing.enter_context(HttpTransport(known.url if known else into.rstrip("/"), READ_S))
+        there = Into(into, ADAPTERS[known.engine or "oxigraph" if known else _engine_at(transport, engine)], transport)
         told = closing.enter_context(progress(json))
         out_of_duty = taken_out(there, masters, told) if known else None
         chain = chain_of(masters)
         done = restore(place, name, there, cluster_of(masters), chain, again=again, told=told, beginning=out_of_duty)
     _say(done, into, name, began, json)
+
+
+def _engine_at(transport: HttpTransport, said: str | None) -> str:
+    """Of a store that no master knows. :class:`OtherEngine` where it is another one than was said; :class:`BadInput`
+    where neither it nor anybody says."""
+    found = detect(transport)
+    if said is not None and found not in (None, said):
+        raise OtherEngine(f"{transport.url} is {found}, not {said}")
+    engine = said or found
+    if engine is None:
+        raise BadInput(
+            f"{transport.url} does not say which engine it is; expected a store's URL, or --engine {_ENGINES}"
+        )
+    return engine
 
 
 def rebuild(

@@ -55,7 +55,8 @@ def show_splits(cluster: Cluster, json: bool) -> None:
                 seen.append(client.splits())
             except TxLogError as error:
                 missing.append(f"{url}: {error}")
-    duties = cluster.state.read("duties.json", {}).get("done", []) if cluster.state else []
+    done = cluster.state.read("duties.json", {}).get("done", []) if cluster.state else []
+    duties = [each for each in done if each["kind"] != "repair"]
     found = report(seen, duties)
     if json:
         show_json({"splits": found, "notHeard": missing, "leftOut": LEFT_OUT})

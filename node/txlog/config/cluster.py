@@ -409,6 +409,25 @@ class ClusterSpec(Preferences):
         return self
 
     @model_validator(mode="after")
+    def _virtuosos_are_among_themselves(self) -> Self:
+        engines = [each.engine for each in self.workers.external or ()] or [self.workers.engine]
+        if "virtuoso" not in engines:
+            return self
+        if self.mixed_engines:
+            raise expected(
+                "false where a worker is a virtuoso, which holds 1 and 1.0 of one subject and predicate as one value; "
+                "no other engine does",
+                "mixedEngines",
+            )
+        if self.non_deterministic_updates != "refuse":
+            raise expected(
+                "refuse where a worker is a virtuoso, which cannot tell whether what such an update looked at is as it "
+                "was",
+                "nonDeterministicUpdates",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _nobody_has_half_of_the_votes(self) -> Self:
         total = sum(peer.masters * peer.vote_weight for peer in self.peers)
         for at, peer in enumerate(self.peers):

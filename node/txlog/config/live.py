@@ -66,6 +66,7 @@ def _given(config: NodeConfig) -> dict[str, str]:
         "idleInterval": duration_text(config.idle_interval_ms),
         "maxClockSkew": duration_text(config.max_clock_skew_ms),
         "leaveTimeout": duration_text(config.leave_timeout_ms),
+        "workerRepair": config.worker_repair,
     }
 
 
@@ -80,6 +81,7 @@ def applied(config: NodeConfig, preferences: Preferences) -> NodeConfig:
             "idle_interval_ms": preferences.idle_interval,
             "max_clock_skew_ms": preferences.max_clock_skew,
             "leave_timeout_ms": preferences.leave_timeout,
+            "worker_repair": preferences.worker_repair,
         }
     )
 
@@ -135,6 +137,7 @@ def _unchecked(config: NodeConfig) -> dict[str, Any]:
         "idle_interval": config.idle_interval_ms,
         "max_clock_skew": config.max_clock_skew_ms,
         "leave_timeout": config.leave_timeout_ms,
+        "worker_repair": config.worker_repair,
     }
 
 

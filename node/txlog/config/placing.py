@@ -21,6 +21,7 @@ from txlog.config.process import (
 )
 
 STRATEGIES: dict[str, Literal["Simple", "Smart", "None"]] = {"Simple": "Simple", "Smart": "Smart", "None": "None"}
+REPAIRS: dict[str, Literal["auto", "manual"]] = {"auto": "auto", "manual": "manual"}
 STOP_MASTER_S = 10.0
 """Above its ``leaveTimeout``: for the answers that are on their way, the last sync, the end of Python."""
 
@@ -82,6 +83,7 @@ def node_config(
         none_split_delay_ms=spec.none_split_delay,
         max_clock_skew_ms=spec.max_clock_skew,
         leave_timeout_ms=spec.leave_timeout,
+        worker_repair=REPAIRS[spec.worker_repair],
         split_mode=spec.split_mode,
         split_recovery=STRATEGIES[spec.split_recovery],
         durability=spec.durability.default,

@@ -1,4 +1,5 @@
-"""What each master prefers by itself: how a split is recovered from, and its times. They stand in the manifest, and can
+"""What each master prefers by itself: how a split is recovered from and its times, and whether
+a worker that differs is repaired by itself. They stand in the manifest, and can
 be changed while it runs (``txlog set``); whatever decides what an entry of the log means is not among them.
 
 Each has three spellings: that of the manifest (``maxPeerLag``), of a ``cluster.properties`` file (``max-peer-lag``),
@@ -20,9 +21,16 @@ from txlog.model.errors import BadInput
 
 SPLIT_RECOVERY = "^(?i)(none|simple|smart)$"
 STRATEGIES = "None, Simple or Smart"
+WORKER_REPAIR = "^(?i)(auto|manual)$"
+CHOICES = {"splitRecovery": STRATEGIES, "workerRepair": "auto or manual"}
+"""What is one of a few words, by key."""
 MANIFEST = "manifest"
 """In the place of a value: what the manifest says."""
 _LOOKS_SILENT = "else a peer with nothing to do looks silent"
+
+
+def _small(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _strategy(value: object) -> object:
@@ -51,6 +59,12 @@ class Preferences(Shape):
     max_clock_skew: Annotated[Duration, AfterValidator(within("0", "1h"))] = 60_000
     leave_timeout: Annotated[Duration, AfterValidator(within("0", "10m"))] = Field(
         default=5000, description="a stop waits so long until those that stay hold what was accepted here"
+    )
+    worker_repair: Annotated[str, BeforeValidator(_small)] = Field(
+        default="auto",
+        pattern=WORKER_REPAIR,
+        description="a worker that is known to hold something else than it should: auto, the graphs in which it "
+        "differs are copied from one that is right; or manual, somebody says so (`txlog worker repair`)",
     )
 
     @model_validator(mode="after")
@@ -138,8 +152,8 @@ def _said(error: dict[str, Any], values: Mapping[str, Any]) -> str:
         what = str(context["what"])
     elif error["type"] == "value_error":
         what = str(context["error"])
-    elif key == "splitRecovery":
-        what = STRATEGIES
+    elif key in CHOICES:
+        what = CHOICES[key]
     else:
         what = str(error["msg"])
     return f"{key} is {str(values.get(key))[:60]!r}; expected {what}"

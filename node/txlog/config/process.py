@@ -118,6 +118,7 @@ class NodeConfig(Strict):
     none_split_delay_ms: int = Field(default=10_000, ge=1000)
     split_mode: Literal["Continue", "Majority"] = "Continue"
     split_recovery: Literal["Simple", "Smart", "None"] = "Smart"
+    worker_repair: Literal["auto", "manual"] = "auto"
     key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
     durability: Durability = Durability.APPLIED
     write_timeout_s: float = Field(default=30.0, gt=0)
@@ -191,7 +192,7 @@ class PipelineConfig(Strict):
     budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
     poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
     batch_from: int = Field(
-        default=1_000_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
+        default=500_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
     )
     batch_tasks: int = Field(default=2, ge=1, description="of a batch at once, beside the stream's")
     compare_s: float = Field(
@@ -245,7 +246,8 @@ class BackupJobConfig(Strict):
 class DutyJobConfig(Strict):
     """Who performs the duties of one data centre. ``others``: targets of other data centres, for a worker that goes
     back; ``elsewhere``: the masters of each, for a copy of a live worker; ``shown``: the folder for what a worker that
-    goes back had shown, by graph, and what came of it."""
+    goes back had shown, by graph, and what came of it; ``repaired``: the folder for what repairs took out and put
+    in."""
 
     data_center: str
     masters: list[str] = Field(min_length=1)
@@ -253,3 +255,4 @@ class DutyJobConfig(Strict):
     others: list[TargetConfig] = []
     elsewhere: list[list[str]] = []
     shown: Path | None = None
+    repaired: Path | None = None

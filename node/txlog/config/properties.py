@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from txlog.config.preferences import (
+    CHOICES,
     KEYS,
-    STRATEGIES,
     Preferences,
     PropertyLine,
     checked,
@@ -232,8 +232,7 @@ NAMES: Final[tuple[str, ...]] = (*_OTHERS, *map(property_name, KEYS), *_FIELDS, 
 _SPELLINGS: Final = {_plain(name): name for name in (*NAMES, *PREDECESSORS, *_SAID)}
 _DEFAULT_PATHS: Final = {"journal-folder": "journal", "peer-token-file": "peer-token"}
 _PREFERENCE_FIELDS: Final = {
-    "split_recovery": "split_recovery",
-    **{name: f"{name}_ms" for name in Preferences.model_fields if name != "split_recovery"},
+    name: name if name in ("split_recovery", "worker_repair") else f"{name}_ms" for name in Preferences.model_fields
 }
 """Of :class:`Preferences` and of :class:`NodeConfig`."""
 
@@ -324,7 +323,7 @@ class _Reading:
                 context = error.get("ctx", {})
                 key = str((*error["loc"], *context.get("at", ()))[0])
                 what = context.get("what") or context.get("error") or error["msg"]
-                what = STRATEGIES if key == "splitRecovery" else what
+                what = CHOICES.get(key, what)
                 name = property_name(key)
                 got = f'is "{str(told[key])[:60]}"; ' if key in told else ""
                 self.blame(self.at.get(name, 0), name, f"{got}expected {what}")
@@ -479,6 +478,12 @@ class _Reading:
             url, engine = url.rstrip("/"), self.values.get(f"{name}.engine", "oxigraph")
             if any(url == other.url or called == other.name for other in found):
                 self.blame(line, name, f"{called} or {url} is there twice; every store has its own")
+                continue
+            if engine == "virtuoso" and self.values.get("mixed-engines"):
+                self.blame(self.at["mixed-engines"], "mixed-engines", "a virtuoso is not mixed; expected no such line")
+                continue
+            if engine == "virtuoso" and self.values.get("non-deterministic-updates") != "refuse":
+                self.blame(line, name, "a virtuoso takes no effects; expected non-deterministic-updates=refuse")
                 continue
             found.append(WorkerConfig(name=called, url=url, engine=engine))
         return found

@@ -108,7 +108,7 @@ def _cpu_or_size(value: Any) -> str:
     return text
 
 
-Engine = Literal["oxigraph", "fuseki", "rdf4j"]
+Engine = Literal["oxigraph", "fuseki", "rdf4j", "virtuoso"]
 """Of stores that can be workers (:mod:`txlog.workers`)."""
 
 Duration = Annotated[

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from txlog.config.cluster import TxLogCluster
 from txlog.config.resources import ScheduleStatus, WorkStatus
 from txlog.config.schedule import parse_schedule
-from txlog.model.duty import restores
+from txlog.model.duty import repairs, restores
 from txlog.operator.actions import Action, Apply, Remove, Report, Say
 from txlog.operator.build import Around, Object, jobs
 from txlog.operator.build.common import made
@@ -45,8 +45,9 @@ def plan_work(cluster: TxLogCluster, around: Around, seen: Observation, situatio
 def duties(seen: Observation) -> dict[str, Mapping[str, Any]]:
     """By id, as the masters of this data centre list them."""
     answers = [{"duties": list(heard.duties)} for heard in seen.heard.values()]
-    found = {duty["id"]: duty for answer in answers for duty in answer["duties"] if duty["kind"] != "restore"}
-    return found | {duty["id"]: duty for duty in restores(answers).values()}
+    judged = ("restore", "repair")
+    found = {duty["id"]: duty for answer in answers for duty in answer["duties"] if duty["kind"] not in judged}
+    return found | {duty["id"]: duty for duty in (*restores(answers).values(), *repairs(answers).values())}
 
 
 def _of_duties(cluster: TxLogCluster, around: Around, seen: Observation) -> Iterator[Action]:
@@ -115,7 +116,13 @@ def status_of(work: Object) -> WorkStatus:
 
 def _is_open(work: Object) -> bool:
     state = status_of(work).state
-    return state in ("Waiting", "Running") or (state == "Failed" and bool(work["spec"].get("duty")))
+    duty = work["spec"].get("duty") or ""
+    return state in ("Waiting", "Running") or (state == "Failed" and bool(duty) and not _is_repair(duty))
+
+
+def _is_repair(duty: str) -> bool:
+    """It leaves the worker whole whenever it ends, and only what masters list still is to be done."""
+    return duty.startswith("repair-")
 
 
 def _order(work: Object) -> tuple[int, str]:
@@ -134,7 +141,7 @@ def _of_works(cluster: TxLogCluster, around: Around, seen: Observation) -> Itera
         attempt, ended = max(1, status.attempts), status.state in ("Done", "Failed")
         if ended:
             late = seen.now - seconds_of(status.finished) >= RETRY_S if status.finished else True
-            half = work["kind"] == "TxLogRestore" and status.state == "Failed" and bool(seen.heard)
+            half = _leaves_half(work) and status.state == "Failed" and bool(seen.heard)
             if kind in busy or not late or not (duty in listed or half):
                 continue  # nobody wants it any more, or nobody can tell
             attempt += 1
@@ -182,6 +189,10 @@ def _followed(seen: Observation, work: Object, status: WorkStatus, job: Object, 
         yield _say(work, WorkStatus(state="Running", job=name, attempts=attempt, started=_time(seen.now)))
 
 
+def _leaves_half(work: Object) -> bool:
+    return work["kind"] == "TxLogRestore" and not _is_repair(work["spec"].get("duty") or "")
+
+
 def job_name(work: Object, attempt: int) -> str:
     return f"{bounded(work['metadata']['name'], NAME_MAX)}-{attempt}"
 
@@ -191,7 +202,7 @@ def command_of(cluster: TxLogCluster, work: Object) -> list[str] | None:
     spec, name = work["spec"], work["metadata"]["name"]
     duty = str(spec.get("duty") or "")
     if work["kind"] == "TxLogRestore":
-        way = "unorder" if duty.startswith("unorder-") else "restore"
+        way = "unorder" if duty.startswith("unorder-") else "repair" if _is_repair(duty) else "restore"
         return jobs.duty_command(f"--{way}={spec['worker']}")
     if duty:
         return jobs.duty_command(f"--backup={duty}")

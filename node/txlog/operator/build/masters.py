@@ -56,6 +56,7 @@ LIVE: Final = {
     "max_clock_skew_ms",
     "leave_timeout_ms",
     "split_recovery",
+    "worker_repair",
 }
 """What a master takes while it runs: changing it restarts nobody."""
 BY_THE_LOG: Final = {"peers", "split_mode", "last_seen"}
