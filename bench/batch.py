@@ -67,6 +67,8 @@ def _one_left(count: int) -> Iterator[bytes]:
 
 ADDS: Final = 5
 DELETES: Final = 2
+WRITERS: Final = len(NODES)
+"""Each master takes every third transaction, in their order (:func:`write`)."""
 
 
 def _mixed_quad(number: int, which: int) -> bytes:
@@ -79,15 +81,18 @@ def _mixed_quad(number: int, which: int) -> bytes:
 
 
 def _mixed(number: int) -> Write:
-    """Five quads come, and the first two of the transaction before go: each quad is touched at most twice."""
+    """Five quads come, and the first two of the transaction before go: each quad is touched at most twice. Before at
+    the same master: the log keeps the order of each, and mixes them as they come."""
     adds = b"".join([_mixed_quad(number, which) for which in range(ADDS)])
-    gone = b"".join([_mixed_quad(number - 1, which) for which in range(DELETES)])
-    return Write(add=adds.decode(), delete=gone.decode()) if number else Write(quads=adds.decode())
+    if number < WRITERS:
+        return Write(quads=adds.decode())
+    gone = b"".join([_mixed_quad(number - WRITERS, which) for which in range(DELETES)])
+    return Write(add=adds.decode(), delete=gone.decode())
 
 
 def _mixed_left(count: int) -> Iterator[bytes]:
     for number in range(count):
-        for which in range(0 if number == count - 1 else DELETES, ADDS):
+        for which in range(0 if number >= count - WRITERS else DELETES, ADDS):
             yield _mixed_quad(number, which)
 
 
@@ -193,7 +198,7 @@ def _caught_up(folder: Path, masters: Masters, port: int, report: Report, name: 
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, env=environment(folder))
             meter = CpuMeter({**masters.pids, "store": holding.pid, "Spark and driver": process.pid})
             with Peaks(process.pid) as peaks:
-                at = _await_position(process, url, end, folder / "batch.log")
+                at = _await_position(process, url, end, folder / "batch.log", meter)
                 seconds = time.monotonic() - began
                 shares = meter.shares()
                 out, _ = process.communicate(timeout=60)
@@ -357,7 +362,7 @@ def store(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[bytes
 
 
 def write(urls: list[str], count: int, write: Callable[[int], Write]) -> None:
-    """To all masters at once, as clients do."""
+    """To all masters at once, as clients do: each takes every ``len(urls)``th, one after another."""
     wrong: list[str] = []
 
     def part(first: int, url: str) -> None:
@@ -377,8 +382,9 @@ def write(urls: list[str], count: int, write: Callable[[int], Write]) -> None:
         raise CannotMeasure(wrong[0])
 
 
-def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said: Path) -> int:
+def _await_position(process: subprocess.Popen[bytes], url: str, index: int, said: Path, meter: CpuMeter) -> int:
     while True:
+        meter.look()
         ended = process.poll() is not None
         at = marker_in(url)
         if at >= index:

@@ -9,7 +9,8 @@ dead    one of three masters is killed (kill -9). The log waits until the others
         asked for as accepted must not notice at all
 slow    a round trip to one master takes 100 times the undisturbed median. *quorum* does not need that master
         and must not notice; *synced* needs it, by what it promises, and is told beside it
-large   100 MB on their way to all masters, as transactions of the largest size that a master takes; synced
+large   100 MB on their way to all masters, as transactions of the largest size that a master takes; synced. How many
+        processors each master, the load and the whole machine used meanwhile is told beside it
 ======= ==========================================================================================================
 """
 
@@ -26,6 +27,7 @@ from urllib.parse import urlsplit
 
 from bench.links import Links, linked_masters
 from bench.load import QUAD_BYTES, Requests, quad
+from bench.machine import cpu_seconds, machine_seconds
 from bench.masters import NODES, REPOSITORY, CannotMeasure, Masters
 from bench.paced import Paced
 from bench.report import Figure, Report, console, median, show, table
@@ -120,14 +122,17 @@ def _large(bench: Bench, masters: Masters, compare: Callable[..., None], report:
     took: list[float] = []
     wrong: list[str] = []
 
+    used: dict[str, float] = {}
+
     def send() -> None:
-        began = time.monotonic()
+        began, before = time.monotonic(), _processors(masters)
         for body in bodies:
             said = _post(masters.urls[0], body)
             if said:
                 wrong.append(said)
                 return
         took.append(time.monotonic() - began)
+        used.update({name: seconds - before[name] for name, seconds in _processors(masters).items()})
 
     sender = threading.Thread(target=send)
     load = Paced(masters.urls, Requests(REPOSITORY, "synced", 1, "beside"), RATE)
@@ -142,7 +147,15 @@ def _large(bench: Bench, masters: Masters, compare: Callable[..., None], report:
     calm.append(bench.look("synced", masters.urls))
     report.figure("large_mb", sum(map(len, bodies)) / 1e6, 1)
     report.figure("large_s", took[0])
+    for name, seconds in used.items():
+        report.figure(f"large_processors_{name}", seconds / took[0])
     compare("large", "synced", calm, Looked(p50, p99, load.per_s(WARM_S, until), load))
+
+
+def _processors(masters: Masters) -> dict[str, float]:
+    """Seconds that each master, this load and everything on the machine have used."""
+    found = {node: cpu_seconds(pid) for node, pid in masters.pids.items()}
+    return found | {"load": time.process_time(), "all": machine_seconds()}
 
 
 def _large_body(part: int) -> bytes:

@@ -145,6 +145,9 @@ def _sync(journal: Journal) -> None:
     if prepare is not None:
         prepare.run()
         journal.end_prepare(prepare)
+    while (survey := journal.begin_survey()) is not None:
+        survey.run()
+        journal.end_survey(survey)
 
 
 def _batches(count: int) -> Iterator[int]:

@@ -60,16 +60,24 @@ def fsync_rate(folder: Path, seconds: float = 1.0) -> float:
         path.unlink()
 
 
+def machine_seconds() -> float:
+    """Processor seconds that all processes of this machine have used since it began, user and system."""
+    user, nice, system = (int(text) for text in Path("/proc/stat").read_text().split(maxsplit=4)[1:4])
+    return (user + nice + system) / TICKS
+
+
 def cpu_seconds(pid: int, *, children: bool = False) -> float:
-    """Processor time of a process so far (with ``children``: of those it runs now, too); 0 when it is gone."""
+    """Processor time of a process so far (with ``children``: of those it started, too, also when they have ended and
+    their parent knows it); 0 when it is gone."""
     pids = [pid, *descendants(pid)] if children else [pid]
+    last = 15 if children else 13  # proc(5): utime, stime, and those of children that were waited for
     total = 0
     for each in pids:
         try:
             fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        total += int(fields[11]) + int(fields[12])
+        total += sum(map(int, fields[11:last]))
     return total / TICKS
 
 
@@ -152,13 +160,18 @@ class CpuMeter:
     def begin(self) -> None:
         self.began = time.perf_counter()
         self.before = self._used()
+        self.most = dict(self.before)
         self.busy = busy_seconds()
+
+    def look(self) -> None:
+        """What they have used so far is not forgotten when they end: for processes that end while they are measured."""
+        self.most = {name: max(self.most[name], seconds) for name, seconds in self._used().items()}
 
     def shares(self) -> dict[str, float]:
         """In percent of one core; ``others``: what the rest of the machine used meanwhile."""
         took = time.perf_counter() - self.began
-        now = self._used()
-        used = {name: max(0.0, now[name] - self.before[name]) for name in now}  # children may have ended
+        self.look()
+        used = {name: self.most[name] - self.before[name] for name in self.most}
         shares = {name: 100 * seconds / took for name, seconds in used.items()}
         shares["others"] = max(0.0, 100 * (busy_seconds() - self.busy - sum(used.values())) / took)
         return shares

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from bench.batch import ADDS, DELETES, MIXED, ONE, RECURRING, Shape, _recurring
+from bench.batch import ADDS, DELETES, MIXED, ONE, RECURRING, WRITERS, Shape, _recurring
 from txlog.model.quads import decode_quads, split_graph
 
+COUNT = 50
+ORDERS = {
+    "in turn": list(range(COUNT)),
+    "one master after another": [number for first in range(WRITERS) for number in range(first, COUNT, WRITERS)],
+    "the last master first": [number for first in (2, 0, 1) for number in range(first, COUNT, WRITERS)],
+}
 
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
 @pytest.mark.parametrize("shape", [ONE, MIXED], ids=lambda shape: shape.name)
-def test_what_is_left_is_what_the_transactions_leave(shape: Shape) -> None:
+def test_what_is_left_is_what_the_transactions_leave(shape: Shape, order: list[int]) -> None:
+    """However the log mixes what the masters have taken in, each in its order."""
     held: set[str] = set()
-    for number in range(50):
+    for number in order:
         write = shape.write(number)
         held -= set((write.delete or "").splitlines())
         held |= set((write.add or write.quads or "").splitlines())
-    left = [line.decode().rstrip("\n") for line in shape.left(50)]
+    left = [line.decode().rstrip("\n") for line in shape.left(COUNT)]
     assert len(left) == len(set(left))
     assert set(left) == held
 
