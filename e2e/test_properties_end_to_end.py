@@ -112,7 +112,7 @@ def test_three_masters_run_from_their_files_alone(tmp_path: Path) -> None:
         update = "INSERT DATA { <urn:s> <urn:p> 1 }"
         head = curl(f"{us.repository}/statements", "-i", "--data-urlencode", f"update={update}")
         assert "204" in head.splitlines()[0], head
-        with first.asked() as client:
+        with us.asked() as client:
             assert client.status().stable.index == 1, "ordered by all three: it was answered as synced"
 
         # Settings go into the file, between what people wrote there, and outlive the process.

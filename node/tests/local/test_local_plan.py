@@ -1,4 +1,5 @@
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -364,7 +365,13 @@ def test_a_virtuoso_is_started_in_its_folder_with_what_makes_it_a_worker(state: 
     ini = (folder / "virtuoso.ini").read_text()
     assert f"ServerPort = 127.0.0.1:{port}\n" in ini
     assert "DisableTcpSocket = 1\n" in ini, "SQL is not spoken over the net"
-    assert (folder / "autoexec.isql").read_text() == PROCEDURES.read_text()
+    at_start = folder / "autoexec.isql"
+    procedures, words = PROCEDURES.read_text(), at_start.read_text()
+    assert words.startswith(procedures)
+    assert re.fullmatch(r"\nuser_set_password \('dba', '[0-9a-f]{64}'\);\n", words[len(procedures) :])
+    assert at_start.stat().st_mode & 0o777 == 0o600, "who may read it may change the store"
+    prepare_virtuoso(folder, port)
+    assert at_start.read_text() != words, "nobody's password stays"
 
 
 def test_an_rdf4j_is_started_with_bounded_memory_on_a_folder_with_its_repository(state: StateFolder) -> None:
