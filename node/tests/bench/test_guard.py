@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from bench.guard import FIGURES, MARGIN, SHAPES, Cost, committed_figures, judge, note_figures
-from bench.masters import CannotMeasure
+from bench.echo import Echo
+from bench.guard import FIGURES, MARGIN, SHAPES, Cost, Shape, committed_figures, judge, measure, note_figures
+from bench.masters import CannotMeasure, Masters
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,6 +62,38 @@ def test_a_slowed_path_is_caught(tmp_path: Path) -> None:
     assert code == 1
     assert said["c64_ratio"] > MARGIN * noted["c64_ratio"]
     assert said["cpu_us_per_tx"] > said["allowed"]
+
+
+class Answers:
+    """A yardstick that costs 60 us."""
+
+    def measure(self, seconds: float, warm_s: float) -> tuple[float, float]:
+        return 1000.0, 60.0
+
+
+@pytest.mark.parametrize(("stopped", "measured"), [(0, True), (3, True), (4, False)])
+def test_a_round_that_was_stopped_is_repeated_as_often_as_there_are_rounds(
+    stopped: int, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    def cost(masters: object, shape: Shape, number: int, *times: float) -> tuple[float, int]:
+        begun.append(number)
+        if len(begun) <= stopped:
+            raise CannotMeasure("c64: nothing came for 30 s")
+        return 120.0, number + 1
+
+    monkeypatch.setattr("bench.guard._cost", cost)
+
+    def look() -> dict[str, list[Cost]]:
+        return measure(cast(Masters, None), cast(Echo, Answers()), 3, 1.0, 0.1)
+
+    if measured:
+        assert look() == {"c64": [Cost(120, 60)] * 3, "b100": [Cost(120, 60)] * 3}
+    else:
+        with pytest.raises(CannotMeasure, match="nothing came"):
+            look()
+    assert len(set(begun)) == len(begun), "no transaction is sent twice"
 
 
 def test_up_to_the_margin_is_good_and_above_it_is_not() -> None:
