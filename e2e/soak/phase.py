@@ -33,7 +33,7 @@ START_S: Final = 900.0
 """For all pipelines, also where the processor is busy."""
 WORK_S: Final = 180.0
 """For all workers, once every pipeline follows the log: what is left is to make them anew and to catch up."""
-SPLIT_EACH_S: Final = 45.0
+SPLIT_EACH_S: Final = 30.0
 """From the beginning of one split to that of the next; the other faults have the time between."""
 
 
