@@ -14,7 +14,8 @@ from test_journal_crashes import Follower, choosers, crash_after
 from test_journal_trim import segments, trim
 
 from txlog.journal import Crashed, Journal, MemoryFiles, RealFiles, check, show
-from txlog.journal.laid import FILES_MAX, Laid
+from txlog.journal.laid import Laid
+from txlog.journal.offers import FILES_MAX
 from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalFull
 from txlog.model.hashes import content_hash

@@ -319,8 +319,8 @@ async def test_a_full_disk_is_no_error(tmp_path: Path) -> None:
     masters.files["b"]._bytes_max = 0
     payload = payload_of(4)
     content = await masters.spread(payload)
-    assert masters.journals["a"]._laying.ready(content, SIZE)
-    assert not masters.journals["b"]._laying.any, "it never began"
+    assert masters.journals["a"]._offers.ready(content, SIZE)
+    assert not masters.journals["b"]._offers.any, "it never began"
     assert masters.b._came["a"][content].payload == payload
     masters.close()
 

@@ -1,4 +1,4 @@
-"""Payloads that are on the disk before their records (why: docs/decisions/0021).
+"""A payload that is on the disk before its record (why: docs/decisions/0021; which record takes it: ``offers``).
 
 A large one is written beside the syncs, in pieces, into a file that becomes the segment of its record: what is left to
 write when the record gets its number is what stands in front. The file has no name that recovery reads until then.
@@ -16,12 +16,6 @@ from txlog.journal import format as fmt
 from txlog.journal.files import FILLED_AT_ONCE, ZEROS, File, Files
 from txlog.model.errors import JournalBroken
 
-FILES_MAX: Final = 8
-"""Written or in the writing; the oldest goes when there is another one."""
-FRONT_BYTES: Final = 4096
-"""Left in front of a payload beside what header and head take when it is begun: they may grow until they are there."""
-REST_BYTES: Final = 2 << 20
-"""Behind it, for the records that follow."""
 BLOCK: Final = 4096
 """The size of a file that may be written past the page cache is a multiple of it."""
 
@@ -121,60 +115,3 @@ class Laid:
         text = f"{what}: {error}. Next: look at the disk, then start this process again"
         self._on_error(text)
         raise JournalBroken(text) from error
-
-
-class Laying:
-    """Those of a journal, by content hash, the oldest first."""
-
-    def __init__(self) -> None:
-        self._files: dict[bytes, Laid] = {}
-        self._unwanted: list[Laid] = []
-
-    @property
-    def claimed(self) -> int:
-        """Bytes of the disk that those in the writing take, as far as anybody knows."""
-        return sum(laid.file_bytes for laid in self._files.values() if laid.claimed)
-
-    def add(self, laid: Laid) -> Laid | None:
-        """Which one goes for it."""
-        self._files[laid.content] = laid
-        return next(iter(self._files.values())) if len(self._files) > FILES_MAX else None
-
-    def has(self, content: bytes) -> bool:
-        return content in self._files
-
-    def drop(self, laid: Laid) -> None:
-        if self._files.get(laid.content) is laid:
-            del self._files[laid.content]
-            self._unwanted.append(laid)
-
-    def take_unwanted(self) -> list[Laid]:
-        """Whose :meth:`Laid.remove` is due."""
-        unwanted, self._unwanted = self._unwanted, []
-        return unwanted
-
-    @property
-    def any(self) -> bool:
-        return bool(self._files)
-
-    def ready(self, content: bytes, size: int) -> Laid | None:
-        laid = self._files.get(content)
-        return laid if laid is not None and laid.done and not laid.gone and laid.size == size else None
-
-    def take(self, laid: Laid) -> None:
-        """Its file is a segment from here on."""
-        del self._files[laid.content]
-
-
-def place_for(header_bytes: int, vitals_bytes: int, key: str, node: str, slack: int) -> int:
-    """Where in its file the payload of one transaction goes: behind header, Seal and head of its record, with ``slack``
-    bytes to spare. ``header_bytes``: both copies. A record begins at a multiple of 8, so this is as far from one as
-    its front is long."""
-    front = front_bytes(node, key)
-    return fmt.padded(header_bytes + 2 * (fmt.HEAD_BYTES + vitals_bytes) + front + slack) + front % 8
-
-
-def front_bytes(node: str, key: str) -> int:
-    """Of a Held record of one transaction (the package's docstring)."""
-    name = key.encode()
-    return fmt.padded(1 + len(node.encode()) + 8) + 8 + 4 + 16 + 1 + (2 + len(name) if name else 0)

@@ -8,7 +8,8 @@ name, without that segment's index; the next start reads it, says what is missin
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -16,11 +17,78 @@ from txlog.journal import format as fmt
 from txlog.journal.files import File, Files
 from txlog.journal.format import SegmentHeader
 from txlog.journal.sealed import Gathering, Identity, encode_index, index_name
+from txlog.journal.space import Space
+from txlog.journal.trim import Segments
 from txlog.model.errors import JournalBroken, JournalDamaged
 
 PIECE_BYTES: Final = 4 << 20
 """Read in one run: some 10 ms of a processor."""
 WINDOW_BYTES: Final = 1 << 20
+INDEX_ROOM: Final = 2
+"""So many segments must fit on the disk beside an index: what is no more than quick does not take the reserve."""
+
+
+class Surveys:
+    """Which sealed segment of a journal is read again next: first those without an index, then each one that this start
+    has not read. One at a time, the same one until it is done. Belongs to the journal's owner.
+
+    ``whole``: read by this start, and nothing is damaged in them; ``indexed``: not read."""
+
+    def __init__(
+        self,
+        files: Files,
+        space: Space,
+        segments: Segments,
+        whole: Sequence[int],
+        indexed: Sequence[int],
+        on_error: Callable[[str], None],
+    ) -> None:
+        self._files = files
+        self._space = space
+        self._segments = segments
+        self._without_index = deque(whole)
+        self._unread = deque(indexed)
+        self._on_error = on_error
+        self._survey: Survey | None = None
+        self._is_out = False
+
+    def sealed(self, segment: int) -> None:
+        """Nothing is written to this one any more."""
+        self._without_index.append(segment)
+
+    def begin(self) -> Survey | None:
+        """None: all is done, or another one runs."""
+        if self._is_out:
+            return None
+        if self._survey is None:
+            self._survey = self._next()
+        self._is_out = self._survey is not None
+        return self._survey
+
+    def _next(self) -> Survey | None:
+        is_new = bool(self._without_index)
+        waiting = self._without_index if is_new else self._unread
+        while waiting:
+            number = waiting.popleft()
+            if number >= self._segments.first:
+                self._space.refresh()
+                room = self._space.unclaimed >= INDEX_ROOM * self._space.segment_bytes
+                name = self._space.new_name()
+                return Survey(self._files, number, name, is_new=is_new, may_write=room, on_error=self._on_error)
+        return None
+
+    def end(self, survey: Survey) -> None:
+        """Its ``run`` has returned."""
+        assert survey is self._survey
+        self._is_out = False
+        if survey.done:
+            self._survey = None
+            self._space.refresh()
+
+    def close(self) -> None:
+        """Nobody goes on; one that runs closes its file itself, or the process does."""
+        if self._survey is not None and not self._is_out:
+            self._survey.abandon()
 
 
 class Survey:
