@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from txlog.journal.index import OriginIndex, Place
 from txlog.journal.order import HOLE, subtract
 from txlog.journal.reader import Head, Reader, Unreadable
-from txlog.journal.scan import Bad, Scan
+from txlog.journal.replay import Bad
+from txlog.journal.scan import Scan
 from txlog.journal.trim import seqs_of
 from txlog.model.entry import NOT_FOR_WORKERS, Span
 from txlog.model.hashes import HASH_BYTES

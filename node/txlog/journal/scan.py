@@ -7,63 +7,26 @@ beside a segment that another follows, it is read instead (:mod:`txlog.journal.s
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from hashlib import blake2b
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 from zlib import crc32
 
 from txlog.journal import bodies
 from txlog.journal import format as fmt
-from txlog.journal.files import ZEROS, Files
+from txlog.journal.files import Files
 from txlog.journal.format import Framed, SegmentHeader
 from txlog.journal.fronts import AcceptedFront
-from txlog.journal.index import Index, OriginIndex, Place
-from txlog.journal.order import Fill, LogOrder, slice_spans
+from txlog.journal.index import Place
+from txlog.journal.raw import end_at, good_records, look_ahead, read_all, read_start
 from txlog.journal.recovery import Case, Decision, End, Seen, decide
+from txlog.journal.replay import Bad, Named, Replay
 from txlog.journal.sealed import Block, Identity, SealedIndex, Single, decode_index, index_name
 from txlog.journal.vitals import Vitals, missing_spans
-from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
-from txlog.model.hashes import HASH_BYTES, NO_HASH
+from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import NO_FOOT, Foot
-from txlog.model.view import NO_VIEW, Number, View
 
 _FRONT_FROM = fmt.HEAD_BYTES - fmt.CRC_FROM
-
-
-class Named(NamedTuple):
-    """A held transaction with a key (a skip's key is the txid it names)."""
-
-    kind: int
-    key: str
-    stamp: int
-    content: bytes
-
-
-class Bad(NamedTuple):
-    """Records ``first``..``last`` cannot be read (none when only a header is bad); what stood before and after."""
-
-    first: int
-    last: int
-    segment: int
-    where: str
-    letter: str
-    log_from: int
-    log_to: int
-    end_hash: bytes
-    spans: list[Span]
-
-
-class Repaired(NamedTuple):
-    first: int
-    last: int
-    segment: int
-
-    def covers(self, bad: Bad) -> bool:
-        if bad.last < bad.first:
-            return bad.segment == self.segment
-        return self.first <= bad.first and bad.last <= self.last
 
 
 class Cut(NamedTuple):
@@ -95,40 +58,21 @@ class Piece(NamedTuple):
     vitals: Vitals
 
 
-class Scan:
+class Scan(Replay):
     """What was read. Filled by :func:`scan`."""
 
     def __init__(self, files: Files, own: Origin, indexes: frozenset[int] = frozenset()) -> None:
+        super().__init__(own)
         self.files = files
-        self.own = own
         self._indexes = indexes
         """Of which segments there is one that may be used."""
         self.indexed: list[int] = []
         """The segments that were not read, since their index told everything."""
         self.whole: list[int] = []
         """Those that were read, in which nothing is damaged."""
-        self.state = Vitals(own)
-        self.number = 1
-        """Of the next record."""
         self.chain: bytes | None = fmt.EMPTY_CHAIN
         """Before the next record; None behind damage."""
-        self.index = Index()
-        self.index.at(own)
-        self.order = LogOrder()
-        self.abandoned: list[tuple[int, bytes, list[Span], bytes]] = []
-        """As :class:`txlog.model.records.Abandoned`, without keys."""
-        self.views: dict[Number, View] = {}
-        self.copies: dict[tuple[Number, int], list[Place]] = {}
-        """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing);
-        those of a foot under no view."""
-        self.foot: Foot = NO_FOOT
-        self.first_segment = 0
-        """The first that is needed since the log was trimmed there."""
         self.pieces: list[Piece] = []
-        self.named: dict[Origin, dict[int, Named]] = {}
-        self.bad: list[Bad] = []
-        self.repaired: list[Repaired] = []
-        self.refills: list[Span] = []
         self.notes: list[str] = []
         self.cases: list[str] = []
         self.cut: Cut | None = None
@@ -176,13 +120,13 @@ class Scan:
     def _segment(self, piece: Piece, following: Piece | None) -> None:
         name = fmt.segment_name(piece.number)
         self._enter(piece, name)
-        data = _read_all(self.files, name)[: piece.size]
+        data = read_all(self.files, name)[: piece.size]
         seed = fmt.segment_seed(self.own.birth, piece.number)
         offset = piece.records_from
         while True:
             offset = self._stretch(data, offset, seed, piece.number)
-            end = _end(data, offset)
-            later, promise = (None, 0) if end is End.ZEROS else _look_ahead(data, offset, seed, self.number + 1)
+            end = end_at(data, offset)
+            later, promise = (None, 0) if end is End.ZEROS else look_ahead(data, offset, seed, self.number + 1)
             known = max(promise, following.first - 1 if following else 0)
             whole = len(data) >= piece.size
             seen = Seen(end, later is not None, following is not None, known >= self.number, whole)
@@ -204,7 +148,7 @@ class Scan:
         name = fmt.segment_name(piece.number)
         if (self.number, self.chain) != (header.first, header.chain) or self.files.size(name) < header.size:
             return False
-        found = decode_index(_read_all(self.files, index_name(piece.number)))
+        found = decode_index(read_all(self.files, index_name(piece.number)))
         wanted = Identity(self.own.birth, piece.number, header.first, behind.first, header.chain, behind.chain)
         if found is None or found.identity != wanted:
             self.notes.append(f"{index_name(piece.number)} cannot be used; the segment was read")
@@ -265,7 +209,8 @@ class Scan:
     def _enter(self, piece: Piece, name: str) -> None:
         header = piece.header
         if header is None:
-            self._damage(Bad(self.number, self.number - 1, piece.number, f"the header of {name}", "G", 1, 0, b"", []))
+            no_records = self.number, self.number - 1
+            self.bad.append(Bad(*no_records, piece.number, f"the header of {name}", "G", 1, 0, b"", []))
             return
         if header.copies < 2:
             self.notes.append(f"{name}: one of the two header copies is broken; nothing is lost")
@@ -304,7 +249,7 @@ class Scan:
         spans = missing_spans(before, after)
         text = f"records {self.number} to {number - 1}: {where}"
         end = self.order.end
-        self._damage(Bad(self.number, number - 1, 0, text, letter, end + 1, end, after.log_hash, spans))
+        self.bad.append(Bad(self.number, number - 1, 0, text, letter, end + 1, end, after.log_hash, spans))
         for origin, last in after.held.items():
             self.index.at(origin).last = last
         for change in range(before.changes + 1, after.changes + 1):
@@ -318,19 +263,11 @@ class Scan:
             self._refuse(f"{where}: the log ends at {self.order.end}, and behind it at {after.log_end}", "X")
         self.number, self.chain = number, chain
 
-    def _hole(self, log_to: int, end_hash: bytes) -> None:
-        """The order up to this index stood in the damage that was named last."""
-        first, bad = self.order.end + 1, self.bad[-1]
-        if log_to >= first:
-            self.order.add_hole(log_to - first + 1, end_hash)
-            log_from = bad.log_from if bad.log_from <= bad.log_to else first
-            self.bad[-1] = bad._replace(log_from=log_from, log_to=log_to)
-
     def _find_change(self, change: int, where: str) -> tuple[int, AcceptedFront] | Framed:
         """A good copy of it, wherever it stands: mostly right behind the one that is lost."""
         for piece in self.pieces:
-            data = _read_all(self.files, fmt.segment_name(piece.number))[: piece.size]
-            for record in _good_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
+            data = read_all(self.files, fmt.segment_name(piece.number))[: piece.size]
+            for record in good_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
                 if record.kind == fmt.VIEW_ACCEPTED and record.b == change:
                     return record.a, bodies.decode_accepted(record.front)
                 if record.kind == fmt.TRIMMED and record.b == change:
@@ -340,47 +277,6 @@ class Scan:
             f" order of the log or its stamps as number {change} cannot be read (case V). No other master"
             " knows what this one has accepted, so none can repair it. Next: bring the file back, or set this folder"
             " aside and start with an empty one: the master then joins as a learner"
-        )
-
-    def _change(self, cut: int, front: AcceptedFront) -> None:
-        """The log is cut and goes on otherwise, and transactions have new stamps. Where the cut lies in a damaged part,
-        nobody knows the hash there but the entry behind it does: it is counted as damaged, too."""
-        order, view = self.order, front.view
-        self._know(view)
-        if cut > order.end:
-            self._hole(cut, NO_HASH)
-        self._abandon(cut, view)
-        order.cut(cut)
-        spans, hashes, damaged_to = front.spans, front.hashes, cut
-        if order.end_is_unknown and hashes:
-            order.add_hole(1, hashes[:HASH_BYTES])
-            spans, hashes = slice_spans(spans, 1, len(hashes)), hashes[HASH_BYTES:]
-            damaged_to = cut + 1
-        elif order.end_is_unknown:
-            order.set_end_hash(view.base_hash)
-        for at, bad in enumerate(self.bad):
-            inside = bad.log_from <= cut <= bad.log_to
-            self.bad[at] = bad._replace(log_to=damaged_to if inside else min(bad.log_to, cut))
-        order.add(spans, hashes)
-        for stamped in front.stamped:
-            origin = Origin(stamped.node, stamped.birth)
-            self.index.at(origin).stamps.put(stamped.first_seq, bodies.decode_stamps(stamped.stamps))
-
-    def _abandon(self, cut: int, view: View) -> None:
-        if cut >= self.order.end or not view.keeps_abandoned:
-            return
-        found = self.order.behind(cut)
-        if found is not None:
-            self.abandoned.append((cut, self.order.hash_at(cut) if cut else b"", *found))
-
-    def _damage(self, bad: Bad) -> None:
-        self.bad.append(bad)
-
-    def _refuse(self, what: str, letter: str) -> NoReturn:
-        raise JournalDamaged(
-            f"recovering the journal of {self.own}: {what} (case {letter}). What stood there may have been"
-            " promises and own transactions, so no other master can repair it. Next: bring the file back, or set this"
-            " folder aside and start with an empty one: the master then joins as a learner"
         )
 
     # -- records
@@ -423,137 +319,6 @@ class Scan:
             offset = stop
         self.number, self.chain = number, chain
         return offset
-
-    def _held(self, flags: int, a: int, b: int, front: bytes, segment: int, offset: int) -> None:
-        origin = bodies.parse_origin(front)
-        held = self.index.at(origin)
-        if flags & fmt.FLAG_REPAIR:
-            held.refill(a, segment, offset)
-            self.refills.append(Span(origin.node, origin.birth, a, b))
-        elif a == held.last + 1:
-            held.last = a + b - 1
-            held.add(a, segment, offset)
-        else:
-            self._refuse(f"record {self.number} or later holds {origin} from {a} on, behind {held.last}", "X")
-        if flags & fmt.FLAG_NAMED:
-            held.note_named(a)
-            self._name(held, a, bodies.decode_held(front, b, flags))
-
-    def _name(self, held: OriginIndex, first: int, columns: bodies.HeldFront) -> None:
-        named = self.named.setdefault(held.origin, {})
-        for i, key in enumerate(columns.keys):
-            if key:
-                named[first + i] = Named(columns.kinds[i], key, columns.stamps[i], columns.content(i))
-
-    def _other(self, kind: int, flags: int, a: int, b: int, front: bytes, place: Place) -> None:
-        state = self.state
-        match kind:
-            case fmt.ADDED:
-                self._added(flags, a, front)
-            case fmt.STABLE:
-                state.set_stable(a)
-            case fmt.CEILING:
-                state.set_ceiling(a)
-            case fmt.STARTED:
-                state.set_start(a)
-            case fmt.VIEW_ACCEPTED:
-                self._accepted(flags, a, b, front, place)
-            case fmt.VIEW_INSTALLED:
-                state.set_installed(bodies.decode_number(front), a)
-            case fmt.PROMISED:
-                state.set_promised(bodies.decode_number(front))
-            case fmt.LEFT:
-                state.set_left(bodies.decode_number(front))
-            case fmt.TRIMMED:
-                self._trimmed(flags, a, b, front, place)
-            case fmt.REPAIRED:
-                self.repaired.append(Repaired(*bodies.decode_repaired(front)))
-
-    def _added(self, flags: int, first_index: int, front: bytes) -> None:
-        added = bodies.decode_added(front)
-        if flags & fmt.FLAG_REPAIR:
-            self.order.fills.append(Fill(first_index, added.spans, added.hashes))
-            return
-        if first_index != self.order.end + 1:
-            self._refuse(f"the log ends at {self.order.end}, and a record adds {first_index}", "X")
-        self.order.add(added.spans, added.hashes)
-        self.state.set_log(self.order.end, added.hashes[-16:] or self.state.log_hash, added.stable)
-
-    def _accepted(self, flags: int, cut: int, change: int, front: bytes, place: Place) -> None:
-        """The second copy, and the one that a repair has made, change nothing."""
-        accepted = bodies.decode_accepted(front)
-        view, state = accepted.view, self.state
-        self._know(view)
-        self.copies.setdefault((view.number, change), []).append(place)
-        if flags & fmt.FLAG_REPAIR:
-            return
-        state.set_accepted(view)
-        if change == state.changes + 1:
-            if cut > self.order.end:
-                self._refuse(f"the log ends at {self.order.end}, and a view cuts it at {cut}", "X")
-            self._change(cut, accepted)
-            state.set_change(view, cut, accepted.hashes)
-        elif change > state.changes:
-            self._refuse(f"a view changes the log as number {change} behind {state.changes}", "X")
-
-    def _trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: Place) -> None:
-        """As with a view, the second copy changes nothing."""
-        self.copies.setdefault((NO_VIEW, change), []).append(place)
-        if flags & fmt.FLAG_REPAIR or change <= self.state.changes:
-            return
-        if change != self.state.changes + 1:
-            self._refuse(f"the log is trimmed as change {change} behind {self.state.changes}", "X")
-        foot = bodies.decode_trimmed(front)
-        self.settle()
-        self._trim(first_segment, foot)
-        self.state.set_foot(foot)
-
-    def _trim(self, first_segment: int, foot: Foot) -> None:
-        order = self.order
-        if foot.index > order.end:
-            order.begin(foot.index, foot.hash)
-        elif foot.index >= order.start:  # else a later trim has removed the files that this one left
-            order.trim(foot.index, foot.hash)
-        for node, birth, seq in foot.seqs:
-            self.index.at(Origin(node, birth)).trim(seq, first_segment)
-        self.foot, self.first_segment = foot, first_segment
-        self.abandoned.clear()  # the foot has them
-
-    def _know(self, *views: View | None) -> None:
-        for view in views:
-            if view is not None:
-                self.views[view.number] = view
-
-    def settle(self) -> None:
-        """The loop over the records keeps what is held in the index only; now the vitals have it too."""
-        for held in self.index.all():
-            if self.state.held.get(held.origin, 0) != held.last:
-                self.state.set_held(held.origin, held.last)
-
-    def lone_copies(self) -> list[Place]:
-        """Of the changes, and of the view in force: what one more flipped bit would cost."""
-        kept = self._kept_copies()
-        feet = [change for number, change in kept if number == NO_VIEW]
-        needed = [
-            places
-            for (number, change), places in kept.items()
-            if (change == max(feet) if number == NO_VIEW else change or number == self.state.accepted)
-        ]
-        return [places[0] for places in needed if len(places) == 1]
-
-    def uncopied(self) -> View | None:
-        """The view in force where only headers tell it."""
-        copied = {number for number, _ in self._kept_copies()}
-        return None if self.state.accepted in copied else self.view(self.state.accepted)
-
-    def _kept_copies(self) -> dict[tuple[Number, int], list[Place]]:
-        """Those in segments that a trim has not left: the others go before anything is written, if they are there."""
-        first = self.first_segment
-        kept = {key: [place for place in places if place.segment >= first] for key, places in self.copies.items()}
-        return {key: places for key, places in kept.items() if places}
-
-    def view(self, number: Number) -> View | None:
-        return None if number == NO_VIEW else self.views.get(number)
 
 
 class IndexContradicts(Exception):
@@ -618,7 +383,7 @@ def _scan(files: Files, numbers: list[int], indexes: frozenset[int], segment_byt
 def _header(files: Files, number: int) -> SegmentHeader | None:
     name = fmt.segment_name(number)
     try:
-        return fmt.read_segment_header(_read(files, name, fmt.HEADERS_MAX), number)
+        return fmt.read_segment_header(read_start(files, name, fmt.HEADERS_MAX), number)
     except fmt.UnknownFormat as refused:
         raise JournalDamaged(
             f"opening the journal: {name} has UnknownFormat: {refused}. Next: start the newer program, which wrote it"
@@ -628,58 +393,9 @@ def _header(files: Files, number: int) -> SegmentHeader | None:
 def _piece(files: Files, number: int, header: SegmentHeader | None, own: Origin, segment_bytes: int) -> Piece | None:
     if header is not None:
         return Piece(number, header, header.records_from, header.size, header.first, header.chain, header.vitals)
-    data = _read_all(files, fmt.segment_name(number))
-    later, _ = _look_ahead(data, 0, fmt.segment_seed(own.birth, number), 1)
+    data = read_all(files, fmt.segment_name(number))
+    later, _ = look_ahead(data, 0, fmt.segment_seed(own.birth, number), 1)
     if later is None:
         return None
     size = max(len(data), segment_bytes)
     return Piece(number, None, later.offset, size, later.number, None, Vitals.parse(later.vitals))
-
-
-def _read(files: Files, name: str, count: int) -> bytes:
-    file = files.open(name)
-    try:
-        return file.pread(0, count)
-    finally:
-        file.close()
-
-
-def _read_all(files: Files, name: str) -> bytes:
-    return _read(files, name, files.size(name))
-
-
-def _end(data: bytes, offset: int) -> End:
-    """Eight zeros prove that no record stood there: every record begins with a mark."""
-    rest = len(data) - offset
-    if rest >= 8 and not data[offset : offset + 8].strip(b"\0"):
-        return End.ZEROS if _only_zeros(data, offset) else End.BROKEN
-    return End.SPENT if rest < fmt.HEAD_BYTES else End.BROKEN
-
-
-def _only_zeros(data: bytes, offset: int) -> bool:
-    whole = (len(data) - offset) // len(ZEROS) * len(ZEROS)
-    blocks = all(data.startswith(ZEROS, at) for at in range(offset, offset + whole, len(ZEROS)))
-    return blocks and data.endswith(ZEROS[: len(data) - offset - whole])
-
-
-def _look_ahead(data: bytes, offset: int, seed: int, lowest: int) -> tuple[Framed | None, int]:
-    """The next good record with number ``lowest`` or above, and the highest ``synced`` of all such from there on.
-
-    A copy of a record inside a payload is older than the record around it, so its number is lower."""
-    first: Framed | None = None
-    promise = 0
-    for record in _good_records(data, offset, seed, lowest):
-        first = first or record
-        promise = max(promise, record.synced)
-    return first, promise
-
-
-def _good_records(data: bytes, offset: int, seed: int, lowest: int = 0) -> Iterator[Framed]:
-    at = data.find(fmt.RECORD_MARK, offset)
-    while at >= 0:
-        record = fmt.read_record(data, at, seed) if at % 8 == 0 else None
-        step = 1
-        if record is not None and record.number >= lowest:
-            yield record
-            step = record.length
-        at = data.find(fmt.RECORD_MARK, at + step)
