@@ -15,6 +15,7 @@ from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, SystemGraphNamed, TxLogError, Unsupported
 from txlog.model.quads import decode_quads, split_graph
 from txlog.sparql import Prepared, prepare_lines, prepare_rdf, rdf, update
+from txlog.sparql.plain import plain_update
 from txlog.sparql.rdf import (
     _CANONICAL_QUADS,
     _CANONICAL_TRIPLES,
@@ -217,7 +218,7 @@ def test_no_character_that_is_taken_without_the_parser_would_be_written_otherwis
     assert _CANONICAL_QUADS.fullmatch(line)
     assert serialize(parse(line, RdfFormat.N_QUADS), format=RdfFormat.N_QUADS) == line
     text = f'INSERT DATA {{ <a:s> <a:p> "{plain}" }}'
-    short = update._plain(text)
+    short = plain_update(text)
     assert short is not None
     assert short == update._Update(text, None, "", lambda: 1).prepare()
 

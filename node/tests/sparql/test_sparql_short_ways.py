@@ -9,6 +9,7 @@ import pytest
 from txlog.model.errors import TxLogError
 from txlog.sparql import Prepared, prepare_rdf, prepare_update, rdf
 from txlog.sparql import update as room
+from txlog.sparql.plain import plain_update
 
 NOW = "2026-01-02T03:04:05Z"
 PREFIXES = (
@@ -60,7 +61,7 @@ def test_random_data_is_the_same_by_the_short_way_and_by_the_parser() -> None:
     for _ in range(6000):
         text = request(chance)
         assert prepared(text) == slowly(text), text
-        short += room._plain(text) is not None
+        short += plain_update(text) is not None
     assert short > 1500, "the short way is taken"
 
 
@@ -75,7 +76,7 @@ def test_random_data_is_the_same_by_the_short_way_and_by_the_parser() -> None:
     ],
 )
 def test_what_is_wrong_is_refused_all_the_same(text: str) -> None:
-    assert room._plain(text) is None
+    assert plain_update(text) is None
     assert isinstance(prepared(text), str)
 
 
@@ -90,15 +91,15 @@ def test_what_is_wrong_is_refused_all_the_same(text: str) -> None:
     ],
 )
 def test_a_name_that_makes_another_kind_of_iri_is_the_parsers(text: str) -> None:
-    assert room._plain(text) is None
+    assert plain_update(text) is None
     assert prepared(text) == slowly(text)
 
 
 def test_short_names_never_come_to_a_flood() -> None:
     long = "PREFIX ex: <http://example.org/" + "x" * 4000 + "> INSERT DATA {" + " ex:a ex:b ex:c ." * 100 + " }"
-    assert room._plain(long) is None
+    assert plain_update(long) is None
     assert isinstance(prepared(long), Prepared)
-    assert room._plain("PREFIX ex: <urn:e:> INSERT DATA {" + " ex:a ex:b ex:c ." * 5000 + " }") is None
+    assert plain_update("PREFIX ex: <urn:e:> INSERT DATA {" + " ex:a ex:b ex:c ." * 5000 + " }") is None
 
 
 SHORT = """PREFIX ex: <http://example.org/>

@@ -22,11 +22,9 @@ from txlog.sparql.everywhere import (
     one_pattern,
 )
 from txlog.sparql.looks import Everything, predicates_of
+from txlog.sparql.plain import plain_update
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import (
-    PLAIN_IRI,
-    PLAIN_OBJECT,
-    PLAIN_STRING,
     Skolem,
     check_terms,
     lines_of,
@@ -35,7 +33,7 @@ from txlog.sparql.rdf import (
     quads,
     refuse_blank_deletes,
 )
-from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS, base_iri
+from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import (
     BLANK,
     COMMENT,
@@ -71,38 +69,6 @@ _DOT = re.compile(rf"{_GAP}\.", _FLAGS)
 _TYPED = re.compile(
     rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.|)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
 )
-# The commonest update, one INSERT DATA or DELETE DATA of plain triples: its terms are N-Quads as they stand.
-_S = rb"[ \t\r\n]*+"
-_PLAIN_TRIPLE = rb"(%s)%s(%s)%s(%s)%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OBJECT, _S)
-_PLAIN_TRIPLES = re.compile(_PLAIN_TRIPLE)
-_PLAIN_LAST = rb"%s%s%s%s%s%s" % (PLAIN_IRI, _S, PLAIN_IRI, _S, PLAIN_OBJECT, _S)
-_PLAIN = re.compile(
-    rb"%s(?i:(INSERT)|DELETE)[ \t\r\n]++(?i:DATA)%s\{%s(?:(?i:GRAPH)%s(%s)%s\{%s|)?+"
-    % (_S, _S, _S, _S, PLAIN_IRI, _S, _S)
-    + rb"((?:%s\.%s|)*+(?:%s|)?+)(?(2)\}%s)\}%s;?%s" % (_PLAIN_LAST, _S, _PLAIN_LAST, _S, _S, _S)
-)
-# The same with the commonest short ways: prefixed names without anything special in them, integers, and `a`. Terms in
-# full are written from the parts that each triple is matched to; what is anything else is not plain.
-_NAME = rb"([A-Za-z][A-Za-z0-9]*+|):([A-Za-z0-9_][A-Za-z0-9_\-]*+)"
-_BEHIND = rb"(?=[ \t\r\n}])"
-_SHORT_PREFIX = re.compile(rb"%s(?i:PREFIX)[ \t\r\n]++([A-Za-z][A-Za-z0-9]*+|):%s(%s)" % (_S, _S, PLAIN_IRI))
-_SHORT_HEAD = re.compile(
-    rb"%s(?i:(INSERT)|DELETE)[ \t\r\n]++(?i:DATA)%s\{%s((?i:GRAPH)%s(?:(%s)|%s%s)%s\{%s|)"
-    % (_S, _S, _S, _S, PLAIN_IRI, _NAME, _BEHIND, _S, _S)
-)
-_SHORT_TRIPLE = re.compile(
-    rb"(?:(%s)|%s%s)%s(?:(%s)|%s%s|a(?=[ \t\r\n]))%s(?:%s%s|([+\-]?[0-9]++)%s|(%s)\^\^%s%s|(%s))%s(?:\.%s|(?=\}))"
-    % (
-        *(PLAIN_IRI, _NAME, _BEHIND, _S),
-        *(PLAIN_IRI, _NAME, _BEHIND, _S),
-        *(_NAME, _BEHIND, _BEHIND, PLAIN_STRING, _NAME, _BEHIND, PLAIN_OBJECT),
-        *(_S, _S),
-    )
-)
-_SHORT_END = re.compile(rb"\}%s(\}%s|);?%s\Z" % (_S, _S, _S))
-_SHORT_BYTES_MAX: Final = 64 << 10
-_SHORT_IRI_MAX: Final = 200
-"""Longer, and names could come to a flood."""
 _OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
 _PLACE = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
@@ -110,14 +76,6 @@ _PLACE = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
 # The first operation fails when it is executed, so the judge parses everything and runs nothing.
 _BARRIER: Final = "DROP GRAPH <x:no-such-graph>;\n"
 _judge = pyoxigraph.Store()
-_SYSTEM_NAME: Final = SYSTEM_GRAPHS.encode()
-_DEFAULT_PREFIXES: Final = {prefix.encode(): b"<" + iri.encode() for prefix, iri in DEFAULT_PREFIXES.items()}
-_RDF_TYPE: Final = f"<{DEFAULT_PREFIXES['rdf']}type>".encode()
-_UNTYPED: Final = frozenset(
-    f"<{DEFAULT_PREFIXES[prefix]}{name}>".encode()
-    for prefix, name in (("xsd", "string"), ("rdf", "langString"), ("rdf", "dirLangString"))
-)
-"""Types that the parser writes in another way, or refuses."""
 
 
 class LoadAsked(NamedTuple):
@@ -184,9 +142,9 @@ def prepare_update(
             text.encode()
         except UnicodeEncodeError as error:
             raise malformed(text, error.start, "half a surrogate pair is no character") from None
-    plain = _plain(text)
-    if plain is not None and not (everywhere and plain.payload.startswith(b"D")):
-        return plain
+    found = plain_update(text)
+    if found is not None and not (everywhere and found.payload.startswith(b"D")):
+        return found
     return _Update(text, root, now, draw, everywhere=everywhere).prepare()
 
 
@@ -210,70 +168,6 @@ def parses(text: str) -> bool:
     except RuntimeError:
         pass  # the barrier
     return True
-
-
-def _plain(text: str) -> Prepared | None:
-    """The transaction, where no parser is needed to see it."""
-    body = text.encode()
-    found = _PLAIN.fullmatch(body)
-    if found is None:
-        return _shortened(body)
-    if _SYSTEM_NAME in body:
-        return None
-    end = b" %s ." % found[2] if found[2] else b" ."
-    lines = [b"%s %s %s%s" % (*terms, end) for terms in _PLAIN_TRIPLES.findall(found[3])]
-    return quads((), lines) if found[1] else quads(lines, ())
-
-
-def _shortened(body: bytes) -> Prepared | None:
-    """One INSERT DATA or DELETE DATA of plain triples, some in the commonest short ways."""
-    if len(body) > _SHORT_BYTES_MAX:
-        return None
-    stems, at = dict(_DEFAULT_PREFIXES), 0
-    while (found := _SHORT_PREFIX.match(body, at)) is not None:
-        stem = found[2][:-1]
-        # What a name is joined to must stay an IRI that the parser would not touch: no host may grow by it.
-        joins = stem.endswith((b"/", b"#")) or (stem.endswith(b":") and b"//" not in stem)
-        if len(stem) > _SHORT_IRI_MAX or b"/." in stem or not joins:
-            return None
-        stems[found[1]] = stem
-        at = found.end()
-    head = _SHORT_HEAD.match(body, at)
-    if head is None:
-        return None
-    adds, within, graph, graph_prefix, graph_local = head.groups()
-    at, end = head.end(), b" ."
-    lines: list[bytes] = []
-    try:
-        if within:
-            end = b" %s ." % (graph if graph is not None else b"%s%s>" % (stems[graph_prefix], graph_local))
-        while (found := _SHORT_TRIPLE.match(body, at)) is not None:
-            s, s_prefix, s_local, p, p_prefix, p_local, o_prefix, o_local, number, text, t_prefix, t_local, o = (
-                found.groups()
-            )
-            if s is None:
-                s = b"%s%s>" % (stems[s_prefix], s_local)
-            if p is None:
-                p = _RDF_TYPE if p_local is None else b"%s%s>" % (stems[p_prefix], p_local)
-            if o is None:
-                if o_local is not None:
-                    o = b"%s%s>" % (stems[o_prefix], o_local)
-                elif number is not None:
-                    o = b'"%s"^^<http://www.w3.org/2001/XMLSchema#integer>' % number
-                else:
-                    kind = b"%s%s>" % (stems[t_prefix], t_local)
-                    if kind in _UNTYPED:
-                        return None
-                    o = b"%s^^%s" % (text, kind)
-            lines.append(b"%s %s %s%s" % (s, p, o, end))
-            at = found.end()
-    except KeyError:
-        return None
-    tail = _SHORT_END.match(body, at)
-    if tail is None or bool(tail[1]) != bool(within):
-        return None
-    prepared = quads((), lines) if adds is not None else quads(lines, ())
-    return None if _SYSTEM_NAME in prepared.payload else prepared
 
 
 class _Update:
