@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -22,81 +22,18 @@ class StubMaster:
         self.holds: dict[str, int] = {}
         self.reports: list[dict[str, Any]] = []
         self.index = 7
-        stub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                answers: dict[str, Any] = {
-                    "/txlog/status": stub.status(),
-                    "/txlog/workers": stub.workers,
-                    "/txlog/duties": {"duties": []},
-                    "/txlog/peers": [{"node": "uk-1", "state": "Joined"}, {"node": "us-1", "state": "Joined"}],
-                }
-                self.answer(answers[path])
-
-            def do_PUT(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                stub.holds[self.path.rpartition("/")[2]] = told["index"]
-                self.answer({})
-
-            def do_DELETE(self) -> None:
-                stub.holds.pop(self.path.rpartition("/")[2], None)
-                self.answer({})
-
-            def answer(self, value: Any) -> None:
-                body = json.dumps(value).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def do_POST(self) -> None:
-                if self.path.startswith("/txlog/workers/"):
-                    stub.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                    self.answer({"hold": stub.holds.get(self.path.rpartition("/")[2])})
-                    return
-                lines = self.chunked().splitlines()
-                self.send_response(200)
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                try:
-                    for text in lines:
-                        line = json.loads(text)
-                        stub.lines += 1
-                        answer = stub.trouble(stub.lines, line)
-                        if answer is None:
-                            stub.store.setdefault(line["key"], line["quads"])
-                            answer = {"txid": f"{stub.node}.00c0ffee00c0ffee.{stub.lines}", "durability": "synced"}
-                        body = json.dumps(answer).encode() + b"\n"
-                        self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))
-                except ConnectionError:
-                    self.close_connection = True
-                    return
-                self.wfile.write(b"0\r\n\r\n")
-
-            def chunked(self) -> bytes:
-                body = b""
-                while size := int(self.rfile.readline(), 16):
-                    body += self.rfile.read(size)
-                    self.rfile.readline()
-                self.rfile.readline()
-                return body
-
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                pass  # clients go away in the middle, on purpose
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = _Server(self)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def take(self, line: dict[str, Any]) -> dict[str, Any]:
+        """One line of a load: what is answered to it."""
+        self.lines += 1
+        answer = self.trouble(self.lines, line)
+        if answer is not None:
+            return answer
+        self.store.setdefault(line["key"], line["quads"])
+        return {"txid": f"{self.node}.00c0ffee00c0ffee.{self.lines}", "durability": "synced"}
 
     def status(self) -> dict[str, Any]:
         place = {"epoch": 1, "index": self.index, "hash": "00" * 16}
@@ -115,3 +52,84 @@ class StubMaster:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, stub: StubMaster) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.stub = stub
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # clients go away in the middle, on purpose
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """The paths: how each is asked and answered over HTTP; what is answered is the stub's."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        stub = self.server.stub
+        answers: dict[str, Any] = {
+            "/txlog/status": stub.status(),
+            "/txlog/workers": stub.workers,
+            "/txlog/duties": {"duties": []},
+            "/txlog/peers": [{"node": "uk-1", "state": "Joined"}, {"node": "us-1", "state": "Joined"}],
+        }
+        self._answer(answers[self.path.partition("?")[0]])
+
+    def do_PUT(self) -> None:
+        self.server.stub.holds[self._worker] = self._told()["index"]
+        self._answer({})
+
+    def do_DELETE(self) -> None:
+        self.server.stub.holds.pop(self._worker, None)
+        self._answer({})
+
+    def do_POST(self) -> None:
+        if self.path.startswith("/txlog/workers/"):
+            self.server.stub.reports.append(self._told())
+            self._answer({"hold": self.server.stub.holds.get(self._worker)})
+        else:
+            self._load()
+
+    @property
+    def _worker(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def _told(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return told
+
+    def _answer(self, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _load(self) -> None:
+        """A line is answered when all are there, as a chunk of its own."""
+        lines = b"".join(self._chunks()).splitlines()
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            for line in lines:
+                body = json.dumps(self.server.stub.take(json.loads(line))).encode() + b"\n"
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))
+        except ConnectionError:
+            self.close_connection = True
+            return
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self.rfile.readline(), 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
