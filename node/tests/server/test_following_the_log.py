@@ -115,7 +115,7 @@ async def test_a_browser_gets_server_sent_events_as_they_happen(one: Cluster) ->
         assert lines[1] == b"event: entry\n"
         assert json.loads(lines[2].removeprefix(b"data: "))["payload"] == 'A <urn:s:after> <urn:p> "o" .\n'
         assert lines[3] == b"\n"
-    await until(lambda: not one.app(0).watch.feeds)
+    await until(lambda: not one.app(0).doors.watch.feeds)
 
 
 async def test_a_patch_ends_before_an_update_or_has_it_in_a_header(one: Cluster) -> None:
@@ -179,7 +179,7 @@ async def test_other_refusals_have_their_own_names(one: Cluster, monkeypatch: py
     async with following(one, 0):
         status, body = await refused(one, 0, "")
         assert (status, body["reason"]) == (503, "TooManyFollowers")
-    await until(lambda: not one.app(0).watch.feeds)
+    await until(lambda: not one.app(0).doors.watch.feeds)
     assert await told(one, 0, "until=now"), "the place is free again"
     async with one.session.head(one.url(0, "/txlog/watch")) as answer:
         assert (answer.status, answer.headers["Content-Type"]) == (200, EVENTS)
@@ -205,7 +205,7 @@ async def test_a_slow_reader_costs_a_page_and_misses_nothing(one: Cluster) -> No
         await running.sock_sendall(
             reader, f"GET /txlog/watch?from=0&until={count} HTTP/1.1\r\nHost: x\r\nAccept: {LINES}\r\n\r\n".encode()
         )
-        (feed,) = await until(lambda: one.app(0).watch.feeds)
+        (feed,) = await until(lambda: one.app(0).doors.watch.feeds)
         transport = feed._request.transport
         waiting = 0
         for number in range(count):
@@ -240,11 +240,11 @@ async def test_who_reads_nothing_for_long_is_let_go(one: Cluster, monkeypatch: p
         await running.sock_sendall(
             reader, f"GET /txlog/watch?from=0 HTTP/1.1\r\nHost: x\r\nAccept: {LINES}\r\n\r\n".encode()
         )
-        await until(lambda: one.app(0).watch.feeds)
+        await until(lambda: one.app(0).doors.watch.feeds)
         text = "x" * (1 << 20)
         for number in range(16):
             await one.write(0, f'INSERT DATA {{ <urn:s:{number}> <urn:p> "{text}" }}')
-        await until(lambda: not one.app(0).watch.feeds)
+        await until(lambda: not one.app(0).doors.watch.feeds)
     finally:
         reader.close()
     assert "FollowerStalled" in one.logged(0)

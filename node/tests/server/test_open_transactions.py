@@ -105,7 +105,7 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
 
 
 async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Cluster) -> None:
-    rooms = one.app(0).transactions
+    rooms = one.app(0).doors.transactions
     rooms.idle_s, rooms.open_max = 0.3, 2
     first = await begin(one)
     await begin(one)

@@ -33,7 +33,6 @@ from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
 from txlog.runtime.guard import Guard
 from txlog.runtime.laying import Laying
-from txlog.runtime.levels import ViewChange
 from txlog.runtime.listening import Listening, listen
 from txlog.runtime.loop import Loop, clock_with_offset
 from txlog.runtime.registry import Registry
@@ -41,32 +40,9 @@ from txlog.runtime.serving import HttpServer
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
-from txlog.server.admin.branch import Branch
-from txlog.server.admin.branches import Branches
-from txlog.server.admin.configuring import Configuring
-from txlog.server.admin.duties import Duties
-from txlog.server.admin.jolokia import Jolokia
-from txlog.server.admin.membership import Membership
-from txlog.server.admin.metrics import Metrics
-from txlog.server.admin.openapi import OpenApi
-from txlog.server.admin.repairs import Repairs
 from txlog.server.admin.settings import LiveSettings
-from txlog.server.admin.skipping import Skipping
-from txlog.server.admin.splits import Splits
-from txlog.server.admin.status import Status
-from txlog.server.admin.trimming import Trimming
-from txlog.server.feed.pages import Pages
-from txlog.server.feed.watch import Watch
-from txlog.server.feed.workers import Workers
+from txlog.server.doors import Doors
 from txlog.server.frontdoor.direct import DirectWrites
-from txlog.server.frontdoor.effects import Effects
-from txlog.server.frontdoor.lines import Lines
-from txlog.server.frontdoor.loads import Loads
-from txlog.server.frontdoor.namespaces import Namespaces
-from txlog.server.frontdoor.reads import Reads
-from txlog.server.frontdoor.statements import Statements
-from txlog.server.frontdoor.transactions import OpenTransactions
-from txlog.server.frontdoor.writes import Writes, draw_blank_name
 from txlog.server.peers.links import Links, listen_to_peers
 from txlog.server.room import WaitsForRoom, until_full
 
@@ -133,7 +109,6 @@ class App:
         self.tls = tls
         self.log = log
         self.journal = journal
-        self._ended = ended
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
         self.links = Links(config, token, log, tls.peers)
@@ -154,55 +129,14 @@ class App:
         self.loop.executor.ahead = self.ahead
         self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log, self.ahead)
         assert not recovered.damage, "a damaged journal is mended before there is a core"
-        self.loop.stable_moved = registry.evaluate
-        registry.differs = self._differs
-        self.loop.log_cut = self._log_cut
-        self.feed = Workers(self.site)
-        self.skipping = Skipping(self.site, self.links.send)
-        self.membership = Membership(self.site, self.links.send)
-        self.loop.noticed = self._noticed
-        self.reads = Reads(self.site)
-        pages = Pages(self.site)
-        once = config.non_deterministic_updates == "effects"
-        effects = Effects(self.site, self.reads.stores, pages.read, draw_blank_name) if once else None
-        loads = Loads(config.load) if config.load is not None else None
-        self._writes = Writes(self.site, effects, loads)
-        self.transactions = OpenTransactions(self.site, self._writes, self.reads)
-        self.repairs = Repairs(self.site, lambda: self.settings.preferences.worker_repair == "auto")
-        duties = Duties(self.site, self.repairs)
-        self.splits = Splits(self.site)
-        self.trimming = Trimming(self.site, self.links.send)
         self.settings = LiveSettings(self.site, live, settings_of)
-        self.configuring = Configuring(self.site, self.links.follow)
-        self.branches = Branches(self.site)
-        self.watch = Watch(self.site, pages, self.branches.shared)
-        self.loop.view_changed = self._view_changed
-        rooms = (
-            self._writes,
-            self.reads,
-            Lines(self.site),
-            Namespaces(self.site, self._writes),
-            Statements(self.site, self._writes, self.reads),
-            self.transactions,
-            pages,
-            self.watch,
-            self.feed,
-            Status(self.site, self.membership, duties, self.links.view, self.trimming),
-            Metrics(self.site, self.membership, self.links.view, self.trimming, tls),
-            self.skipping,
-            self.membership,
-            duties,
-            self.splits,
-            Branch(self.site),
-            self.branches,
-            self.trimming,
-            self.settings,
-            self.configuring,
-            OpenApi(),
-            Jolokia(self.site, self.settings, self.configuring, self.reads.count),
-            self.links,
-        )
-        self.door = Door([route for room in rooms for route in room.routes()], log, guard)
+        self.doors = Doors(self.site, self.links, self.settings, tls)
+        self.door = Door(self.doors.routes(), log, guard)
+        self.loop.stable_moved = registry.evaluate
+        self.loop.log_cut = self.doors.wake
+        self.loop.view_changed = self.doors.view_changed
+        self.loop.noticed = self._noticed
+        registry.differs = self._differs
         self._runner: web.ServerRunner | None = None
         self._listening: list[Listening] = []
         self._direct: DirectWrites | None = None
@@ -214,29 +148,16 @@ class App:
         await self._runner.setup()
         config = self.config
         self._direct = DirectWrites(
-            self._writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server, self.guard
+            self.doors.writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server, self.guard
         )
         self._listening.append(
             await listen(self._direct.connection, config.host, config.port, self.log, self.tls.clients)
         )
         if self.tls.peers is not None:
             self._listening.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
-        rooms = (
-            *(self.feed, self.skipping, self.membership, self.splits),
-            *(self.trimming, self.configuring),
-        )
-        forever = {**self.links.tasks(self.loop), **{n: task for room in rooms for n, task in room.tasks().items()}}
-        for name, coroutine in forever.items():
+        for name, coroutine in {**self.links.tasks(self.loop), **self.doors.tasks()}.items():
             self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
-
-    def _log_cut(self) -> None:
-        self.site.registry.wake_all()
-        self.watch.wake()
-
-    def _view_changed(self, change: ViewChange) -> None:
-        self.branches.noticed(change)
-        self.splits.noticed(change)
 
     def _differs(self, worker: str, finding: Finding | None) -> None:
         if finding is None:
@@ -245,9 +166,7 @@ class App:
             self.log.warning("WorkerDiffers", worker=worker, **msgspec.to_builtins(finding))
 
     def _noticed(self, peer: str, topic: str, body: bytes) -> None:
-        self.skipping.hear(peer, topic, body)
-        self.membership.hear(peer, topic, body)
-        self.trimming.hear(peer, topic, body)
+        self.doors.hear(peer, topic, body)
         self.ahead.hear(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
@@ -270,8 +189,7 @@ class App:
         began = time.monotonic()
         self.site.closing = True
         loop.leave(leave_ms)
-        self.site.registry.wake_all()
-        self.watch.wake()
+        self.doors.wake()
         # A round time-out more: only then it is sure that nobody is there to be told.
         left = await _within((leave_ms + preferences.round_timeout) / 1000 + CLOSE_S, lambda: loop.has_left)
         if loop.dead is None:
@@ -292,7 +210,7 @@ class App:
         if self._runner is not None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
-        await self.reads.stores.close()
+        await self.doors.reads.stores.close()
         await self.loop.close(CLOSE_S)
         if self._laying is not None:
             self._laying.close(CLOSE_S)
