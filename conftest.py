@@ -13,7 +13,10 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")  # how long one example takes says more about who else is at work than about the code
 
-HEAVY = ("pytest.mark.cluster", "pytest.mark.spark")
+MARKS = ("cluster", "spark")
+HEAVY = (*(f"pytest.mark.{mark}" for mark in MARKS), "from engines import")
+"""What tells a heavy file: a mark, or the table of engines (``node/tests/workers/engines.py``), which has the marks of
+the stores that it hands out."""
 ROWS = 3
 
 
@@ -44,5 +47,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BesideEac
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The heavy ones first: what is left to the end should be short."""
+    """The heavy ones first: what is left to the end should be short. A mark that comes from somewhere else than the
+    text of its file is refused: nobody could tell it from the text."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        if any(item.get_closest_marker(mark) for mark in MARKS) and not is_heavy(file):
+            raise pytest.UsageError(
+                f"{item.nodeid} is heavy, and the text of its file does not say so. Next: see HEAVY"
+            )
     items.sort(key=lambda item: not is_heavy(item.nodeid.partition("::")[0]))
