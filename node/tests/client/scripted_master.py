@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,9 +14,9 @@ from typing import Any
 class ScriptedMaster:
     """``answers[(method, path without query)]``: ``(status, body)``, or a function that answers itself."""
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
+    def __init__(self, server: ThreadingHTTPServer, scheme: str = "http") -> None:
         self.server = server
-        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        self.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
         self.answers: dict[tuple[str, str], Any] = {}
         self.asked: list[tuple[str, str, bytes]] = []
         self.connections = 0
@@ -79,12 +80,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted_master() -> Iterator[ScriptedMaster]:
+def scripted_master(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedMaster]:
+    """``tls``: what it speaks, None: plainly."""
     handler = type("Handler", (Handler,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:  # hands are shaken by the thread of each connection
+        server.handle_error = lambda *_: None  # type: ignore[method-assign, assignment]  # who does not trust it goes
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.daemon_threads = True
     server.block_on_close = False
-    handler.master = master = ScriptedMaster(server)  # type: ignore[attr-defined]
+    handler.master = master = ScriptedMaster(server, "https" if tls is not None else "http")  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -303,6 +303,33 @@ def test_submit_refused_as_a_whole_is_the_master_s_error(master: ScriptedMaster,
     assert full.value.reason == "DiskFull"
 
 
+def test_what_is_left_of_a_refused_submit_goes_nowhere(master: ScriptedMaster, client: MasterClient) -> None:
+    """Neither over a connection of its own nor over the one that is opened next."""
+
+    def refuse(handler: Handler) -> None:
+        handler.answer(401, {"error": "Unauthorized", "message": "who are you"})
+        handler.close_connection = True
+
+    def lines() -> Iterator[Write]:
+        yield Write(quads="q")
+        assert refused.wait(20)
+        yield from [Write(quads="q")] * 100
+
+    master.answers["POST", "/txlog/transactions"] = refuse
+    master.answers["GET", "/metrics"] = (200, b"as ever")
+    refused = threading.Event()
+    before = set(threading.enumerate())
+    with pytest.raises(errors.Unauthorized):
+        list(client.submit(lines(), batch_bytes=0))
+    (sender,) = [each for each in set(threading.enumerate()) - before if each.name == "txlog-client-submit"]
+    refused.set()
+    assert client.metrics() == "as ever"
+    sender.join(20)
+    assert not sender.is_alive()
+    assert client.metrics() == "as ever"
+    assert master.connections == 2
+
+
 def test_submit_cut_in_the_middle_is_unreachable(master: ScriptedMaster, client: MasterClient) -> None:
     def cut(handler: Handler) -> None:
         line = handler.start_lines_out()

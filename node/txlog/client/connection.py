@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from txlog.client.both_ways import TlsSocket
 from txlog.client.credentials import Credentials
 from txlog.client.faults import MasterUnreachable, error_of
 from txlog.client.trust import Trust, tls_trouble
@@ -19,8 +20,10 @@ from txlog.client.trust import Trust, tls_trouble
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-def _has_bytes(sock: socket.socket) -> bool:
+def _has_bytes(sock: socket.socket | TlsSocket) -> bool:
     """Whether something, or the end, is there to be read."""
+    if isinstance(sock, TlsSocket) and sock.has_bytes():
+        return True
     waiting = select.poll()
     waiting.register(sock, select.POLLIN)
     return bool(waiting.poll(0))
@@ -32,17 +35,17 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class _Named(http.client.HTTPSConnection):
-    """To an address whose certificate must name another host: a pod by its IP address."""
+class _Secured(http.client.HTTPSConnection):
+    """``name``: the host that a certificate must name, None: the one that is connected to."""
 
-    def __init__(self, host: str, port: int | None, name: str, timeout: float, context: ssl.SSLContext) -> None:
+    def __init__(self, host: str, port: int | None, name: str | None, timeout: float, context: ssl.SSLContext) -> None:
         super().__init__(host, port, timeout=timeout, context=context)
-        self._name = name
+        self._name = name or self.host
         self._tls = context
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        self.sock = TlsSocket(self.sock, self._tls, self._name)
 
 
 class Connection:
@@ -78,9 +81,7 @@ class Connection:
         if not self._secure:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
         context = self._tls or Trust.of_environment().context()
-        if self._name is not None:
-            return _Named(self._host, self._port, self._name, self._connect_s, context)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._connect_s, context=context)
+        return _Secured(self._host, self._port, self._name, self._connect_s, context)
 
     def close(self) -> None:
         self._http.close()
@@ -171,21 +172,29 @@ class Connection:
         :meth:`request`; never repeated. The connection is closed when the caller stops early."""
         shown = self._credentials.headers()
         self._connect()
-        wire = self._http
+        wire, sock = self._http, self._http.sock
+        kept = sock.makefile("rb")  # whoever closes it meanwhile: its number is no other connection's yet
         failed: list[BaseException] = []
+        sending, over = threading.Lock(), threading.Event()
+
+        def put(data: bytes) -> None:
+            with sending:
+                if over.is_set():
+                    raise ConnectionAbortedError("the answer is over")
+                sock.sendall(data)  # not by http.client, which would connect anew
 
         def send() -> None:
             try:
                 for line in lines:
                     if line:
-                        wire.send(b"%x\r\n%b\r\n" % (len(line), line))
-                wire.send(b"0\r\n\r\n")
+                        put(b"%x\r\n%b\r\n" % (len(line), line))
+                put(b"0\r\n\r\n")
             except OSError as gone:
                 failed.append(gone)  # the master closed: its answer, if any, says why
             except BaseException as wrong:  # noqa: BLE001 - the caller's iterator failed: it is raised to the caller
                 failed.append(wrong)
                 with contextlib.suppress(OSError):
-                    wire.sock.shutdown(2)
+                    sock.shutdown(socket.SHUT_RDWR)
 
         sender: threading.Thread | None = None
         whole = False
@@ -216,7 +225,12 @@ class Connection:
             raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
         finally:
             if not whole:
+                over.set()
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)  # whoever waits to send waits no longer
                 self.close()
+            with sending:
+                kept.close()
         _raise_callers(failed)
         if not whole:
             raise MasterUnreachable(self.url, "the answer ended before everything was sent", sent=True)
