@@ -20,6 +20,8 @@ from txlog.operator.build import Object
 from txlog.operator.kube import KINDS, ApiError, Kube
 from txlog.operator.status import time_text
 
+PROBE_S = 10.0
+"""A busy machine is no reason: who takes work is ready."""
 FOLDERS = ("peer_tls_folder", "tls_folder")
 FILES = ("peer_token_file", "users_file", "own_token_file")
 
@@ -66,15 +68,24 @@ class Kubelet:
     def _of(self, pod: str) -> Container:
         return next(container for uid, container in self._now.items() if uid.startswith(f"{pod}/"))
 
+    @property
+    def ready(self) -> int:
+        """How many run, and took work when they were asked last."""
+        running = {key for key, container in self._now.items() if container.process.poll() is None}
+        return sum(self._told[key]["containerStatuses"][0]["ready"] for key in running & self._told.keys())
+
     async def run(self) -> None:
         while True:
-            pods = await self._kube.list("Pod", self._namespace, {"app.kubernetes.io/component": "master"})
+            try:
+                pods = await self._kube.list("Pod", self._namespace, {"app.kubernetes.io/component": "master"})
+            except ApiError as error:
+                _let_pass(error)
+                pods = []
             for pod in pods:
                 try:
                     await self._look(pod)
                 except ApiError as error:
-                    if error.code not in (404, 409):
-                        raise
+                    _let_pass(error)
             await asyncio.sleep(0.1)
 
     def stop(self) -> None:
@@ -154,9 +165,9 @@ class Kubelet:
         return Container(command, said, self._folder / f"{name}.log")
 
     async def _say(self, pod: Object, key: str) -> None:
-        container = self._now[key]
-        ready = "True" if await asyncio.to_thread(_ready, self._ip(pod), pod) else "False"
-        state = container.state()
+        state = self._now[key].state()
+        takes_work = "running" in state and await asyncio.to_thread(_ready, self._ip(pod), pod)
+        ready = "True" if takes_work else "False"
         status = {
             "phase": "Running",
             "podIP": self._ip(pod),
@@ -177,6 +188,12 @@ class Kubelet:
         if self._told.get(key) != status:
             await self._kube.put_status(pod, status)
             self._told[key] = status
+
+
+def _let_pass(error: ApiError) -> None:
+    """Changed or removed meanwhile, or an API server that has too much to do: the next round sees what is there."""
+    if error.code not in (0, 404, 409, 429) and error.code < 500:
+        raise error
 
 
 def _turn(folder: Path, files: dict[str, bytes]) -> None:
@@ -200,7 +217,7 @@ def _ready(ip: str, pod: Object) -> bool:
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     try:
         url = f"{probe.get('scheme', 'HTTP').lower()}://{ip}:7300{probe['path']}"
-        with urllib.request.urlopen(url, timeout=1, context=anybody) as answer:
+        with urllib.request.urlopen(url, timeout=PROBE_S, context=anybody) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

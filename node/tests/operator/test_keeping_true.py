@@ -80,7 +80,7 @@ def operator(plane: ControlPlane, namespace: str, token: str, folder: Path) -> I
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def account(plane: ControlPlane, namespace: str) -> str:

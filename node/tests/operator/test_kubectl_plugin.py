@@ -2,6 +2,7 @@
 played: pods have this machine's own address (the API server's proxy leads to none on loopback)."""
 
 import base64
+import http.client
 import json
 import os
 import socket
@@ -118,7 +119,7 @@ class Behind:
             each.wait()
 
     def master(self) -> MasterClient:
-        return MasterClient(f"http://{self.address}:{self.port}", 5.0, credentials=Credentials.of_token(OWN))
+        return MasterClient(f"http://{self.address}:{self.port}", 30.0, credentials=Credentials.of_token(OWN))
 
     def account(self, name: str, rules: list[dict[str, Any]]) -> str:
         """A token of somebody with these rights."""
@@ -174,7 +175,7 @@ def founded(behind: Behind) -> None:
             urllib.request.urlopen(f"http://{behind.address}:{behind.store_port}/").close()
             with behind.master() as master:
                 return master.status().state == "Joined"
-        except (TxLogError, OSError):
+        except (TxLogError, OSError, http.client.HTTPException):
             return False
 
     end = time.monotonic() + DEADLINE_S

@@ -29,6 +29,8 @@ from txlog.operator.metrics import Metrics
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 PACE = Pace(0.5, 0.3, 0.1)
+PATIENCE_S = 30.0
+"""With a single answer, on a machine that has more to do."""
 
 
 class Site:
@@ -43,12 +45,13 @@ class Site:
         await self.kube.apply(resource(self.namespace, peers=peers, **spec))
 
     def master(self, index: int) -> MasterClient:
-        return MasterClient(f"http://{self.net}.{index}:7300", 5.0)
+        return MasterClient(f"http://{self.net}.{index}:7300", PATIENCE_S, connect_s=PATIENCE_S)
 
     def secured(self, index: int, authority: Authority, token: str | None) -> MasterClient:
         return MasterClient(
             f"https://{self.net}.{index}:7300",
-            5.0,
+            PATIENCE_S,
+            connect_s=PATIENCE_S,
             tls=ssl.create_default_context(cadata=authority.pem.decode()),
             credentials=Credentials.of_token(token) if token else Credentials(None),
             name=f"catalogue-{index}.catalogue-masters.{self.namespace}.svc",
@@ -68,6 +71,12 @@ class Site:
 
     def ready(self, masters: str) -> Callable[[], Awaitable[bool]]:
         return lambda: self.is_ready(masters)
+
+    async def hears(self, *nodes: tuple[str, int, str]) -> bool:
+        """Whether these masters answered, with id, start and state."""
+        told = await self.status()
+        said = [(each["node"], each["start"], each["state"]) for each in told.get("nodes", [])]
+        return said == list(nodes) and told["state"] == "Joined"
 
     async def pods(self) -> dict[str, str]:
         found = await self.kube.list("Pod", self.namespace, {"app.kubernetes.io/component": "master"})
@@ -104,16 +113,13 @@ async def site(plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIter
 async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     await site.want(2)
     await becomes(site.ready("2/2"), 90)
+    await becomes(lambda: site.hears(("uk-1", 1, "Joined"), ("uk-2", 1, "Joined")))
     told = await site.status()
-    assert (told["state"], told["peersReachable"], told["recovery"]) == ("Joined", "0/0", "Smart")
-    assert [(node["node"], node["start"], node["state"]) for node in told["nodes"]] == [
-        ("uk-1", 1, "Joined"),
-        ("uk-2", 1, "Joined"),
-    ]
+    assert (told["peersReachable"], told["recovery"]) == ("0/0", "Smart")
     pods = await site.pods()
 
     # What masters take live reaches them, and restarts nobody. In any letter case.
-    await site.want(2, maxPeerLag="30s", splitRecovery="sImPlE")
+    await site.want(2, maxPeerLag="5m", splitRecovery="sImPlE")
 
     def prefers(master: MasterClient) -> dict[str, str]:
         return {each["key"]: each["value"] for each in master.settings()["settings"]}
@@ -121,7 +127,7 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     async def told_so() -> bool:
         with site.master(1) as one, site.master(2) as two:
             found = [await asyncio.to_thread(prefers, each) for each in (one, two)]
-        return all((each["maxPeerLag"], each["splitRecovery"]) == ("30s", "Simple") for each in found)
+        return all((each["maxPeerLag"], each["splitRecovery"]) == ("5m", "Simple") for each in found)
 
     await becomes(told_so)
     assert await site.pods() == pods
@@ -140,14 +146,18 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
             status = await asyncio.to_thread(one.status)
         return status.state == "Joined" and [each.node for each in status.view.out] == ["uk-2"]
 
-    await becomes(let_go, 20)
-    assert (await site.condition("MastersReady"))[0] == "False"
+    await becomes(let_go, 90)
+
+    async def one_is_missed() -> bool:
+        return (await site.condition("MastersReady"))[0] == "False"
+
+    await becomes(one_is_missed)
     site.kubelet.held.clear()
     await becomes(site.ready("2/2"), 60)
-    assert [node["start"] for node in (await site.status())["nodes"]] == [1, 2]
+    await becomes(lambda: site.hears(("uk-1", 1, "Joined"), ("uk-2", 2, "Joined")))
 
     # One more; then one less, which leaves in order.
-    await site.want(3, maxPeerLag="30s", splitRecovery="Simple")
+    await site.want(3, maxPeerLag="5m", splitRecovery="Simple")
     await becomes(site.ready("3/3"), 90)
 
     async def named() -> bool:
@@ -156,7 +166,7 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
         return [each["node"] for each in found["masters"]] == ["uk-1", "uk-2", "uk-3"]
 
     await becomes(named)
-    await site.want(2, maxPeerLag="30s", splitRecovery="Simple")
+    await site.want(2, maxPeerLag="5m", splitRecovery="Simple")
 
     async def gone() -> bool:
         with site.master(1) as one:
@@ -173,12 +183,10 @@ async def test_masters_come_are_told_are_restarted_and_go(site: Site) -> None:
     async def renewed() -> bool:
         nonlocal least
         found = await site.pods()
-        with suppress(Exception):
-            running = sum(each["state"] == "Joined" for each in (await site.status())["nodes"])
-            least = min(least, running)
+        least = min(least, site.kubelet.ready)
         return len(found) == 2 and not set(found.values()) & set(pods.values()) and await site.is_ready("2/2")
 
-    await site.want(2, maxPeerLag="30s", splitRecovery="Simple", log={"keep": "1d"})
+    await site.want(2, maxPeerLag="5m", splitRecovery="Simple", log={"keep": "1d"})
     await becomes(renewed, 120)
     assert least >= 1
     reasons = [each["reason"] for each in await site.kube.list("Event", site.namespace)]
@@ -233,20 +241,25 @@ async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(
     def refused() -> None:
         with site.secured(1, authority, None) as nobody, pytest.raises(Unauthorized):
             nobody.status()
-        plain = http.client.HTTPConnection(f"{site.net}.1", 7300, timeout=5)
+        plain = http.client.HTTPConnection(f"{site.net}.1", 7300, timeout=PATIENCE_S)
         plain.request("GET", "/txlog/status")
         assert plain.getresponse().status == 400
         stranger = ssl.create_default_context(cadata=authority.pem.decode())
         stranger.check_hostname = False
         answered = b""
-        with suppress(OSError), socket.create_connection((f"{site.net}.1", 7301), 5) as sock:
+        with suppress(OSError), socket.create_connection((f"{site.net}.1", 7301), PATIENCE_S) as sock:
             shaken = stranger.wrap_socket(sock)
             shaken.sendall(b"GET /txlog/status HTTP/1.1\r\nHost: a\r\n\r\n")
             answered = shaken.recv(1)
         assert answered == b""
-        assert "NoCertificate" in site.kubelet.log("catalogue-1")
 
     await asyncio.to_thread(refused)
+
+    async def named() -> bool:
+        """The stranger is let go of before that is written."""
+        return "NoCertificate" in site.kubelet.log("catalogue-1")
+
+    await becomes(named)
 
     def write(token: str, number: int) -> bool:
         with site.secured(2, authority, token) as master:
@@ -260,7 +273,7 @@ async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(
 
     # What a Secret holds anew counts for pods that run on: certificates at both doors, and who may come in.
     def serial(index: int) -> str:
-        return ssl.get_server_certificate((f"{site.net}.{index}", 7300), timeout=5)
+        return ssl.get_server_certificate((f"{site.net}.{index}", 7300), timeout=PATIENCE_S)
 
     before = [await asyncio.to_thread(serial, index) for index in (1, 2)]
     await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
@@ -291,7 +304,7 @@ async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(
     await kube.apply(secret(namespace, "door", {"ca.crt": authority.pem}))
     await becomes(lambda: says("False", "the Secret door lacks tls.crt and tls.key"))
     assert await asyncio.to_thread(write, WRITER, 4)
-    assert await site.is_ready("2/2")
+    await becomes(site.ready("2/2"))
     await kube.apply(secret(namespace, "door", certificate(authority, tmp_path / "door", host)))
     await becomes(lambda: says("True"))
     assert await site.pods() == pods
