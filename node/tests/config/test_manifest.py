@@ -172,6 +172,13 @@ CASES = [
         "spec.mixedEngines",
         "expected false where a worker is a virtuoso",
     ),
+    (
+        "maxPeerLag: 60s",
+        'workers: {external: [{url: "http://a"}, {url: "http://b", engine: fuseki}]}',
+        5,
+        "spec.mixedEngines",
+        "expected true where the workers are of several engines",
+    ),
     ("maxPeerLag: 60s", "workers: {external: []}", 14, "spec.workers.external", "expected at least one element"),
     (
         "maxPeerLag: 60s",

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from control_plane import ControlPlane
 
+from txlog.config.cluster import MIXED, NOT_MIXED, REFUSES
+
 pytestmark = pytest.mark.kubernetes
 
 PEERS = [
     {"name": "uk", "masters": 2, "address": "uk-{index}.example.net"},
     {"name": "us", "masters": 1, "address": "us.example.net"},
 ]
+VIRTUOSO = {"url": "http://a", "engine": "virtuoso"}
+TWO_ENGINES = [{"url": "http://a"}, {"url": "http://b", "engine": "fuseki"}]
 
 
 def resource(namespace: str, name: str = "catalogue", **spec: Any) -> dict[str, Any]:
@@ -53,6 +57,11 @@ def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
         ({"workers": {"external": [{"url": "ftp://a"}]}}, "spec.workers.external[0].url"),
         ({"pipeline": {"mode": "local", "executors": 2}}, "no executors with mode: local"),
         ({"backup": {"target": {}}}, "either s3 or folder"),
+        ({"workers": {"external": TWO_ENGINES}}, f"mixedEngines: {MIXED}"),
+        ({"workers": {"external": [VIRTUOSO]}, "mixedEngines": True}, f"mixedEngines: {NOT_MIXED}"),
+        ({"workers": {"engine": "virtuoso"}, "mixedEngines": True}, f"mixedEngines: {NOT_MIXED}"),
+        ({"workers": {"external": [VIRTUOSO]}}, f"nonDeterministicUpdates: {REFUSES}"),
+        ({"workers": {"engine": "virtuoso"}}, f"nonDeterministicUpdates: {REFUSES}"),
         ({"security": {"tlsSecretRef": {"name": "a"}}}, "tlsSecretRef needs peerTlsSecretRef"),
         ({"repositry": "x"}, "repositry"),
     ],
@@ -61,6 +70,19 @@ def test_what_is_not_valid_is_refused_with_the_reason(
     plane: ControlPlane, namespace: str, spec: dict[str, Any], said: str
 ) -> None:
     assert said in applied(plane, resource(namespace, **spec))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"workers": {"external": TWO_ENGINES}, "mixedEngines": True},
+        {"workers": {"replicas": 2}, "mixedEngines": True},
+        {"workers": {"external": [VIRTUOSO]}, "nonDeterministicUpdates": "refuse"},
+        {"workers": {"external": [{"url": "http://a", "engine": "rdf4j"}]}},
+    ],
+)
+def test_engines_that_fit_together_are_taken(plane: ControlPlane, namespace: str, spec: dict[str, Any]) -> None:
+    assert applied(plane, resource(namespace, **spec)) == ""
 
 
 def test_names_leave_room_for_those_of_pods(plane: ControlPlane, namespace: str) -> None:

@@ -309,6 +309,18 @@ class Load(Shape):
     timeout: Annotated[Duration, AfterValidator(within("1s", "10m"))] = 30_000
 
 
+NOT_MIXED = (
+    "false where a worker is a virtuoso, which holds 1 and 1.0 of one subject and predicate as one value; no other "
+    "engine does"
+)
+REFUSES = "refuse where a worker is a virtuoso, which cannot tell whether what such an update looked at is as it was"
+MIXED = "true where the workers are of several engines, which carry some updates out differently"
+_NO_VIRTUOSO = (
+    "(has(self.workers.external) ? self.workers.external.all(w, w.engine != 'virtuoso')"
+    " : !has(self.workers.engine) || self.workers.engine != 'virtuoso')"
+)
+
+
 class ClusterSpec(Preferences):
     """What the data centre is to be. What it has of :class:`Preferences` can be changed while the masters run, too."""
 
@@ -329,6 +341,16 @@ class ClusterSpec(Preferences):
                 "self.splitMode != 'Majority' || self.peers.all(p, 2 * p.voteWeight < self.peers.map(q, q.masters *"
                 " q.voteWeight).sum())",
                 "splitMode: Majority needs less than half of all votes for each master (three masters at least)",
+            ),
+            (f"!self.mixedEngines || {_NO_VIRTUOSO}", f"mixedEngines: {NOT_MIXED}"),
+            (
+                f"self.nonDeterministicUpdates == 'refuse' || {_NO_VIRTUOSO}",
+                f"nonDeterministicUpdates: {REFUSES}",
+            ),
+            (
+                "self.mixedEngines || !has(self.workers.external)"
+                " || self.workers.external.all(w, w.engine == self.workers.external[0].engine)",
+                f"mixedEngines: {MIXED}",
             ),
         )
     )
@@ -409,22 +431,14 @@ class ClusterSpec(Preferences):
         return self
 
     @model_validator(mode="after")
-    def _virtuosos_are_among_themselves(self) -> Self:
-        engines = [each.engine for each in self.workers.external or ()] or [self.workers.engine]
-        if "virtuoso" not in engines:
-            return self
-        if self.mixed_engines:
-            raise expected(
-                "false where a worker is a virtuoso, which holds 1 and 1.0 of one subject and predicate as one value; "
-                "no other engine does",
-                "mixedEngines",
-            )
-        if self.non_deterministic_updates != "refuse":
-            raise expected(
-                "refuse where a worker is a virtuoso, which cannot tell whether what such an update looked at is as it "
-                "was",
-                "nonDeterministicUpdates",
-            )
+    def _engines_fit_together(self) -> Self:
+        engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
+        if "virtuoso" in engines and self.mixed_engines:
+            raise expected(NOT_MIXED, "mixedEngines")
+        if "virtuoso" in engines and self.non_deterministic_updates != "refuse":
+            raise expected(REFUSES, "nonDeterministicUpdates")
+        if len(engines) > 1 and not self.mixed_engines:
+            raise expected(MIXED, "mixedEngines")
         return self
 
     @model_validator(mode="after")
