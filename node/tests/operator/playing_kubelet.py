@@ -101,13 +101,16 @@ class Kubelet:
             return
         if not await self._mount(pod):
             return
-        if key not in self._now:
-            self._now[key] = await self._start(pod)
-        elif self._now[key].process.poll() is not None and meta["name"] not in self.held:
-            self._before[key] = self._now[key].state()
-            self._restarts[key] = self._restarts.get(key, 0) + 1
-            self._now[key] = await self._start(pod)
-        await self._say(pod, key)
+        last = self._now.get(key)
+        if last is None or (last.process.poll() is not None and meta["name"] not in self.held):
+            started = await self._start(pod)
+            if started is not None:
+                self._now[key] = started
+                if last is not None:
+                    self._before[key] = last.state()
+                    self._restarts[key] = self._restarts.get(key, 0) + 1
+        if key in self._now:
+            await self._say(pod, key)
 
     async def _end(self, pod: Object, key: str) -> None:
         container = self._now.get(key)
@@ -140,13 +143,17 @@ class Kubelet:
     def _ip(self, pod: Object) -> str:
         return f"{self._net}.{pod['metadata']['labels']['apps.kubernetes.io/pod-index']}"
 
-    async def _start(self, pod: Object) -> Container:
-        """With the configuration as it is now, where this machine has what it names."""
+    async def _start(self, pod: Object) -> Container | None:
+        """With the configuration as it is now, where this machine has what it names. None for a master that has none
+        any more: it has left, and its pod goes next."""
         name = pod["metadata"]["name"]
         index = pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"]
         found = await self._kube.get("ConfigMap", self._namespace, "catalogue-masters")
         assert found is not None
-        told = json.loads(found["data"][f"uk-{index}.json"])
+        configuration = found["data"].get(f"uk-{index}.json")
+        if configuration is None:
+            return None
+        told = json.loads(configuration)
         home = self._folder / name
         home.mkdir(exist_ok=True)
         said = home / "termination-log"
