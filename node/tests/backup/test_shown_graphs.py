@@ -63,24 +63,6 @@ def final_log() -> MemoryLog:
     return log
 
 
-class Masters(StubMaster):
-    """Also tells of splits and duties."""
-
-    def __init__(self) -> None:
-        super().__init__("us-1")
-        self.more: dict[str, Any] = {"/txlog/splits": {"records": []}, "/txlog/duties": {"duties": []}}
-        answers = self.server.RequestHandlerClass.do_GET
-        stub = self
-
-        def get(handler: Any) -> None:
-            if handler.path in stub.more:
-                handler.answer(stub.more[handler.path])
-            else:
-                answers(handler)
-
-        self.server.RequestHandlerClass.do_GET = get  # type: ignore[method-assign]
-
-
 def rejoin_record(*, merged: bool, base: int, brought: int) -> dict[str, Any]:
     view = {"number": "4.1.uk-1", "members": ["uk-1", "us-1"], "silent": [], "merged": merged}
     before = {"number": "2.1.us-1", "members": ["us-1"], "silent": ["uk-1"], "merged": False, "base": SHARED}
@@ -88,14 +70,15 @@ def rejoin_record(*, merged: bool, base: int, brought: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def master() -> Iterator[Masters]:
-    found = Masters()
+def master() -> Iterator[StubMaster]:
+    found = StubMaster("us-1")
+    found.more["/txlog/splits"] = {"records": []}
     yield found
     found.close()
 
 
 @pytest.fixture
-def masters(master: Masters) -> Iterator[list[MasterClient]]:
+def masters(master: StubMaster) -> Iterator[list[MasterClient]]:
     with MasterClient(master.url) as client:
         yield [client]
 
@@ -113,7 +96,7 @@ def on_branch(worker: OxigraphProcess, log: MemoryLog) -> None:
 def test_the_graphs_that_are_not_what_was_shown_are_named_exactly(
     worker: OxigraphProcess,
     empty: OxigraphProcess,
-    master: Masters,
+    master: StubMaster,
     masters: list[MasterClient],
     tmp_path: Path,
     merged: bool,
@@ -157,7 +140,7 @@ def test_the_graphs_that_are_not_what_was_shown_are_named_exactly(
 
 
 def test_what_cannot_be_told_is_said_and_keeps_nobody(
-    worker: OxigraphProcess, empty: OxigraphProcess, master: Masters, masters: list[MasterClient], tmp_path: Path
+    worker: OxigraphProcess, empty: OxigraphProcess, master: StubMaster, masters: list[MasterClient], tmp_path: Path
 ) -> None:
     lost, final = lost_branch(), final_log()
     base, brought = SHARED + KEPT, SHARED + KEPT + MOVED
@@ -194,7 +177,7 @@ def test_what_cannot_be_told_is_said_and_keeps_nobody(
 
 
 def test_a_comparison_that_broke_off_lets_the_worker_go(
-    worker: OxigraphProcess, master: Masters, masters: list[MasterClient], tmp_path: Path
+    worker: OxigraphProcess, master: StubMaster, masters: list[MasterClient], tmp_path: Path
 ) -> None:
     apply(worker, lost_branch())
     master.more["/txlog/splits"] = {"records": [rejoin_record(merged=False, base=11, brought=15)]}
@@ -208,7 +191,7 @@ def test_a_comparison_that_broke_off_lets_the_worker_go(
     assert master.holds == {"us-worker-1": 11}, "a hold of somebody else"
 
 
-def test_the_latest_rejoin_counts(master: Masters, masters: list[MasterClient]) -> None:
+def test_the_latest_rejoin_counts(master: StubMaster, masters: list[MasterClient]) -> None:
     one = rejoin_record(merged=False, base=11, brought=15)
     alone = {**one, "view": {**one["view"], "number": "5.1.uk-1", "members": ["us-1"]}}
     old = {

@@ -22,6 +22,8 @@ class StubMaster:
         self.holds: dict[str, int] = {}
         self.reports: list[dict[str, Any]] = []
         self.index = 7
+        self.more: dict[str, Any] = {}
+        """What else is answered, by path."""
         self.server = _Server(self)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -79,6 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             "/txlog/workers": stub.workers,
             "/txlog/duties": {"duties": []},
             "/txlog/peers": [{"node": "uk-1", "state": "Joined"}, {"node": "us-1", "state": "Joined"}],
+            **stub.more,
         }
         self._answer(answers[self.path.partition("?")[0]])
 
