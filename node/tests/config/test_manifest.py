@@ -49,7 +49,7 @@ spec:
   load: {sources: ["https://data.example.net/dumps/"], networks: [10.1.0.0/16], maxSize: 1Mi, timeout: 5s}
   masters: {storage: {size: 20Gi, storageClassName: fast}, resources: {requests: {cpu: 500m, memory: 1Gi}}}
   workers: {replicas: 2, engine: oxigraph, storage: {size: 50Gi}}
-  pipeline: {mode: executors, executors: 2, resources: {limits: {cpu: 2}}}
+  pipeline: {mode: executors, executors: 2, executorCores: 4, executorCpu: 500m, executorMemory: 2Gi, resources: {limits: {cpu: 2}}}
   backup: {target: {s3: {bucket: backups, endpoint: "https://s3.example.net", secretRef: {name: s3}}}, schedule: "0 2 * * *", keep: 14}
   security: {tlsSecretRef: {name: tls}, peerTlsSecretRef: {name: peer-tls}, users: {secretRef: {name: users}}}
 """  # noqa: E501
@@ -200,6 +200,20 @@ CASES = [
         14,
         "spec.pipeline.executors",
         "no executors with mode",
+    ),
+    (
+        "maxPeerLag: 60s",
+        "pipeline: {executorMemory: 2Gi}",
+        14,
+        "spec.pipeline.executorMemory",
+        "no executorMemory with mode",
+    ),
+    (
+        "maxPeerLag: 60s",
+        "pipeline: {mode: executors, executorMemory: 1000Mi}",
+        14,
+        "spec.pipeline.executorMemory",
+        "a size of at least 1Gi",
     ),
     ("maxPeerLag: 60s", "masters: {storage: {size: 20GB}}", 14, "spec.masters.storage.size", "expected a size"),
     ("maxPeerLag: 60s", "masters: {storage: {size: 1Mi}}", 14, "spec.masters.storage.size", "a size of at least 64Mi"),

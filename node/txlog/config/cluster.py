@@ -166,25 +166,59 @@ class Workers(Shape):
         return self
 
 
+_OF_EXECUTORS = {"executors": "executors", "executor_cores": "executorCores", "executor_cpu": "executorCpu"} | {
+    "executor_memory": "executorMemory"
+}
+"""Fields of :class:`Pipeline` that say something of executors, as they are written."""
+
+
 class Pipeline(Shape):
     """The Spark application. ``txlog up`` runs either mode as one local process."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            (
-                "self.mode == 'executors' || !has(self.executors)",
-                "no executors with mode: local; remove it, or set mode: executors",
+            *(
+                (
+                    f"self.mode == 'executors' || !has(self.{name})",
+                    f"no {name} with mode: local; remove it, or set mode: executors",
+                )
+                for name in _OF_EXECUTORS.values()
             )
         )
     )
-    mode: Literal["executors", "local"] = "local"
-    executors: int | None = Field(default=None, ge=1, le=1000, strict=True, description="acts on Kubernetes only")
-    resources: Resources = Resources()
+    mode: Literal["executors", "local"] = Field(
+        default="local",
+        description="local: one pod does it all. executors: tasks run in pods of their own, which Spark makes",
+    )
+    executors: int | None = Field(
+        default=None, ge=1, le=1000, strict=True, description="how many; 2 unless given. Acts on Kubernetes only"
+    )
+    executor_cores: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        strict=True,
+        description="tasks at once of each executor. A task waits for a store most of its time, so this is no number of"
+        " processors. Unless given as many as the workers of the manifest need; acts on Kubernetes only",
+    )
+    executor_cpu: ResourceQuantity | None = Field(
+        default=None,
+        pattern=r"^[0-9]+(\.[0-9]+)?m?$",
+        description="processor that each executor asks for; 250m unless given. Acts on Kubernetes only",
+    )
+    executor_memory: Annotated[Quantity, AfterValidator(at_least("1Gi")), AfterValidator(at_most("256Gi"))] | None = (
+        Field(
+            default=None,
+            description="of each executor's pod, as request and as limit; 1536Mi unless given. Acts on Kubernetes only",
+        )
+    )
+    resources: Resources = Field(default=Resources(), description="of the driver; with mode: local of all of it")
 
     @model_validator(mode="after")
     def _executors_where_there_are_some(self) -> Self:
-        if self.mode == "local" and self.executors is not None:
-            raise expected("no executors with mode: local; remove it, or set mode: executors", "executors")
+        for field, name in _OF_EXECUTORS.items():
+            if self.mode == "local" and getattr(self, field) is not None:
+                raise expected(f"no {name} with mode: local; remove it, or set mode: executors", name)
         return self
 
 

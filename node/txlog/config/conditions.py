@@ -74,6 +74,7 @@ class SplitStatus(Shape):
 class PipelineStatus(Shape):
     job: str | None = None
     state: str = "Unknown"
+    executors: str | None = Field(default=None, description="how many run, of how many; none with mode: local")
 
 
 class ClusterStatus(Shape):
