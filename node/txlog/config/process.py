@@ -180,6 +180,32 @@ class NodeConfig(Strict):
         return idle_ms
 
 
+SPARK_DRIVER_PORT = 7078
+SPARK_BLOCKS_PORT = 7079
+"""Where a driver and executors that are pods get pieces of data from each other."""
+
+
+class ExecutorsConfig(Strict):
+    """Executors as pods of Kubernetes, which the driver, itself a pod, makes and removes. Its own name and address are
+    in its environment (``POD_NAME``, ``POD_IP``), its rights those of its account."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,36}[a-z0-9])?$", description="what the names of the pods begin with"
+    )
+    namespace: str
+    selector: str = Field(min_length=1, description="labels of all executors of this data centre, as `a=b,c=d`")
+    image: str
+    pull_policy: str = "IfNotPresent"
+    template: Path = Field(description="the pod of an executor, as far as Spark does not say it itself")
+    count: int = Field(ge=1)
+    cores: int = Field(ge=1, description="tasks at once of each")
+    cpu: str
+    heap_mb: int = Field(ge=480, description="of the JVM; Spark takes no less")
+    overhead_mb: int = Field(ge=1, description="for everything else in the pod: Python's processes")
+    driver_port: int = Field(default=SPARK_DRIVER_PORT, ge=1024, le=65535, description="of the driver, for executors")
+    blocks_port: int = Field(default=SPARK_BLOCKS_PORT, ge=1024, le=65535, description="of each of them, for all")
+
+
 class PipelineConfig(Strict):
     """The Spark application of one data centre."""
 
@@ -187,7 +213,11 @@ class PipelineConfig(Strict):
     masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
     workers: list[WorkerConfig] = Field(min_length=1)
     scratch_folder: Path
-    spark_master: str | None = Field(default=None, description="default: local[2 x workers + batch tasks,4]")
+    spark_master: str | None = Field(
+        default=None,
+        description="default: local[2 x workers + batch tasks,4]; with executors the API server that every pod knows",
+    )
+    executors: ExecutorsConfig | None = Field(default=None, description="unless given, the driver does it all itself")
     driver_memory: str = "512m"
     budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
     poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")

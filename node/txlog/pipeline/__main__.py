@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from txlog.config.process import PipelineConfig
 from txlog.pipeline.application import run
+from txlog.pipeline.pods import NoPod
 
 WRONG_CONFIG = 64
 
@@ -26,7 +27,11 @@ def main() -> int:
     except (OSError, ValidationError) as wrong:
         logging.error("%s: %s", file, wrong)
         return WRONG_CONFIG
-    return run(config)
+    try:
+        return run(config)
+    except NoPod as wrong:
+        logging.error("%s", wrong)
+        return WRONG_CONFIG
 
 
 if __name__ == "__main__":

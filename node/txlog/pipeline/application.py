@@ -20,7 +20,8 @@ from txlog.config.process import PipelineConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline import comparing
 from txlog.pipeline.batch import planner
-from txlog.pipeline.settings import spark_home, spark_settings
+from txlog.pipeline.pods import remove_former
+from txlog.pipeline.settings import spark_home, spark_master, spark_settings
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,10 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
     for folder in ("checkpoint", "local", "warehouse", "turns"):
         shutil.rmtree(config.scratch_folder / folder, ignore_errors=True)
     config.scratch_folder.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if config.executors is None:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:  # its address is its pod's
+        remove_former(config.executors, spark_master(config))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
     os.environ["SPARK_HOME"] = str(spark_home(sockets))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from txlog.config.process import PipelineConfig
+from txlog.pipeline.pods import API, SOCKETS, pod_settings
 
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
 """A heap of half a gigabyte and two cores: one collector thread, and the quick compiler only, since the driver's
@@ -24,8 +25,9 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
     """``socket_folder``: short (a socket's path has about 100 bytes) and on this machine."""
     scratch = config.scratch_folder.resolve()
     workers = len(config.workers)
+    apart = {} if config.executors is None else pod_settings(config.executors, JAVA_OPTIONS, os.environ)
     return {
-        "spark.master": config.spark_master or f"local[{2 * workers + config.batch_tasks},{TASK_ATTEMPTS}]",
+        "spark.master": spark_master(config),
         "spark.app.name": f"txlog-{config.data_center}",
         "spark.driver.memory": config.driver_memory,
         "spark.driver.extraJavaOptions": java_options(socket_folder),
@@ -33,7 +35,7 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # TCP to the Python processes costs 40 ms in each micro-batch (delayed acknowledgements)
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(socket_folder),
+        "spark.python.unix.domain.socket.dir": SOCKETS if apart else str(socket_folder),
         "spark.python.daemon.module": "txlog.pipeline.daemon",
         # the default manager starts about eight processes in each micro-batch (readlink, chmod)
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
@@ -64,7 +66,17 @@ def spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.catalogImplementation": "in-memory",
+        **apart,
     }
+
+
+def spark_master(config: PipelineConfig) -> str:
+    """Where Spark has its executors from."""
+    if config.spark_master is not None:
+        return config.spark_master
+    if config.executors is not None:
+        return API
+    return f"local[{2 * len(config.workers) + config.batch_tasks},{TASK_ATTEMPTS}]"
 
 
 def java_options(socket_folder: Path, classes: str | None = None) -> str:
