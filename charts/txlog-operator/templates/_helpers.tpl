@@ -6,6 +6,10 @@
 {{- .Values.serviceAccount.name | default (include "txlog.name" .) -}}
 {{- end }}
 
+{{- define "txlog.pipelineAccount" -}}
+{{- printf "%s-pipeline" (include "txlog.name" .) -}}
+{{- end }}
+
 {{- define "txlog.image" -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end }}

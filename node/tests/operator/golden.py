@@ -10,22 +10,41 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
+from txlog.config.cluster import Pipeline
 from txlog.config.manifest import Manifest, load_manifests
 from txlog.config.process import LastSeen
-from txlog.operator.build import Around, objects
+from txlog.operator.build import Around, Object, objects
 from txlog.operator.refusing import refusals
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FOLDER = Path(__file__).parent / "golden"
-AROUND = Around("txlog.example/txlog:1", owner="5f0c0ffe", last_seen={"uk-1": LastSeen(birth=0xC0FFEE, start=7)})
+AROUND = Around(
+    "txlog.example/txlog:1",
+    owner="5f0c0ffe",
+    last_seen={"uk-1": LastSeen(birth=0xC0FFEE, start=7)},
+    pipeline_account="txlog-pipeline",
+)
 
 
 def rendered(manifest: Manifest) -> str:
+    return _text(objects(manifest.cluster, AROUND))
+
+
+def rendered_executors() -> str:
+    """What becomes another in London when its executors are pods."""
+    cluster = load_manifests(EXAMPLES / "two-data-centres")[0].cluster
+    plain = objects(cluster, AROUND)
+    spec = cluster.spec.model_copy(update={"pipeline": Pipeline.model_validate({"mode": "executors"})})
+    apart = cluster.model_copy(update={"spec": spec})
+    return _text([each for each in objects(apart, AROUND) if each not in plain and "accepted.json" not in str(each)])
+
+
+def _text(found: list[Object]) -> str:
     yaml = YAML()
     yaml.width = 1000
     yaml.representer.ignore_aliases = lambda _: True
     text = io.StringIO()
-    yaml.dump_all([_readable(each) for each in objects(manifest.cluster, AROUND)], text)
+    yaml.dump_all([_readable(each) for each in found], text)
     return text.getvalue()
 
 
@@ -40,7 +59,7 @@ def _readable(value: Any) -> Any:
 
 def expected() -> dict[Path, str]:
     """By file; without what does not run on Kubernetes."""
-    return {
+    return {FOLDER / "executors-uk.yaml": rendered_executors()} | {
         FOLDER / f"{folder.name}-{manifest.data_center}.yaml": rendered(manifest)
         for folder in sorted(EXAMPLES.iterdir())
         if folder.is_dir()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from golden import AROUND, EXAMPLES, FOLDER, expected
+from ruamel.yaml import YAML
 
 from txlog.client.credentials import TOKEN_FILE
 from txlog.client.trust import CA_FILE
@@ -288,3 +289,129 @@ def test_a_bounded_name_is_a_name() -> None:
     assert bounded("short") == "short"
     assert len(bounded("x" * 60 + "-" * 3 + "y")) == 63
     assert "--" not in bounded("x" * 50 + "-" * 10 + "y" * 10)
+
+
+APART: dict[str, Any] = {"mode": "executors"}
+ACCOUNT = Around("txlog:1", pipeline_account="spark")
+
+
+def told_of(given: TxLogCluster) -> tuple[PipelineConfig, Object]:
+    """What the driver reads: its configuration, and the template of its executors."""
+    data = one("ConfigMap", "catalogue-pipeline", objects(given, ACCOUNT))["data"]
+    return PipelineConfig.model_validate_json(data["pipeline.json"]), YAML(typ="safe").load(data["executor.yaml"])
+
+
+def test_a_driver_of_executors_has_an_account_and_knows_which_pod_it_is() -> None:
+    pod = one("Job", "catalogue-pipeline", objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("spark", True)
+    fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in driver_env(pod, "valueFrom")}
+    assert fields == {"POD_IP": "status.podIP", "POD_NAME": "metadata.name"}
+    assert "SPARK_LOCAL_IP" not in [each["name"] for each in driver_env(pod, "value")], "others must reach it"
+    alone = one("Job", "catalogue-pipeline", objects(cluster(), ACCOUNT))["spec"]["template"]["spec"]
+    assert alone["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in alone
+
+
+def driver_env(pod: Object, kind: str) -> list[Object]:
+    return [each for each in pod["containers"][0]["env"] if kind in each]
+
+
+def test_executors_are_pods_of_the_same_image_that_nothing_is_given_to() -> None:
+    told, template = told_of(cluster(pipeline=APART, image="mine:7"))
+    assert told.executors is not None
+    assert told.executors.image == "mine:7"
+    spec = template["spec"]
+    (container,) = spec["containers"]
+    assert spec["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in spec
+    driver = one("Job", "catalogue-pipeline", objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"]["spec"]
+    assert spec["securityContext"] == driver["securityContext"]
+    assert container["securityContext"] == driver["containers"][0]["securityContext"]
+    assert container["command"] == ["python", "-m", "txlog.pipeline.executor"], "to which Spark adds a word"
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted == {f"{told.scratch_folder}/local", f"{told.scratch_folder}/turns", "/tmp"}
+    assert all(volume["emptyDir"] == {} for volume in spec["volumes"])
+    labels = template["metadata"]["labels"]
+    assert dict(word.split("=") for word in told.executors.selector.split(",")).items() <= labels.items()
+    assert labels["app.kubernetes.io/managed-by"] == "txlog-operator", "so that their coming and going wakes it"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "workers", "cores"),
+    [({}, 1, 2), ({}, 2, 3), ({"executors": 1}, 2, 6), ({"executors": 8}, 1, 2), ({"executorCores": 9}, 1, 9)],
+)
+def test_executors_have_room_for_all_workers_and_a_batch(pipeline: dict[str, Any], workers: int, cores: int) -> None:
+    told, _ = told_of(cluster(pipeline={**APART, **pipeline}, workers={"replicas": workers}))
+    assert told.executors is not None
+    assert told.executors.cores == cores
+    assert told.executors.count * cores >= workers + told.batch_tasks
+
+
+@pytest.mark.parametrize(("memory", "heap", "rest"), [(None, 576, 960), ("1Gi", 480, 544), ("4Gi", 1536, 2560)])
+def test_an_executor_has_the_memory_of_its_pod(memory: str | None, heap: int, rest: int) -> None:
+    told, _ = told_of(cluster(pipeline=APART if memory is None else {**APART, "executorMemory": memory}))
+    assert told.executors is not None
+    assert (told.executors.heap_mb, told.executors.overhead_mb) == (heap, rest)
+
+
+def test_secured_masters_know_executors_by_what_they_know_the_driver() -> None:
+    _, template = told_of(cluster(pipeline=APART, security=SECURED))
+    (container,) = template["spec"]["containers"]
+    env = {each["name"]: each["value"] for each in container["env"]}
+    assert (env[TOKEN_FILE], env[CA_FILE]) == ("/etc/txlog-own/own-token", "/etc/txlog-own/ca.crt")
+    assert volume(template, "own")["projected"]["sources"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pipeline": {**APART, "executors": 3}},
+        {"pipeline": {**APART, "executorMemory": "2Gi"}},
+        {"pipeline": APART, "security": {"users": {"secretRef": {"name": "people"}}}},
+        {"pipeline": {"mode": "local"}},
+    ],
+)
+def test_another_pod_of_any_kind_is_another_job(change: dict[str, Any]) -> None:
+    names = {
+        one("Job", "catalogue-pipeline", objects(given, ACCOUNT))["metadata"]["name"]
+        for given in (cluster(pipeline=APART), cluster(**change))
+    }
+    assert len(names) == 2
+
+
+def policy(given: TxLogCluster, name: str) -> Object:
+    spec: Object = one("NetworkPolicy", name, objects(given, ACCOUNT))["spec"]
+    return spec
+
+
+def components(peers: list[Object]) -> list[str]:
+    return [each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in peers]
+
+
+def test_executors_reach_driver_masters_and_stores_and_nobody_else() -> None:
+    given = cluster(pipeline=APART)
+    (into,) = policy(given, "catalogue-pipeline")["ingress"]
+    assert (components(into["from"]), [port["port"] for port in into["ports"]]) == (["executor"], [7078, 7079])
+    found = policy(given, "catalogue-executor")
+    (into,) = found["ingress"]
+    assert (components(into["from"]), [port["port"] for port in into["ports"]]) == (["pipeline", "executor"], [7079])
+    ways = [(components(way.get("to", [])), [port["port"] for port in way["ports"]]) for way in found["egress"]]
+    assert ways == [
+        (["pipeline"], [7078, 7079]),
+        (["executor"], [7079]),
+        (["master"], [7300]),
+        ([], [53, 53]),
+        (["worker"], [7878]),
+    ]
+    assert not [each for each in objects(cluster(), ACCOUNT) if each["metadata"]["name"].startswith("catalogue-exec")]
+
+
+def test_stores_outside_are_reached_by_their_ports() -> None:
+    external = [{"url": "http://a"}, {"url": "https://b/x"}, {"url": "http://c:7878"}]
+    found = policy(cluster(pipeline=APART, workers={"external": external}), "catalogue-executor")
+    assert [port["port"] for port in found["egress"][-1]["ports"]] == [80, 443, 7878]
+
+
+def test_names_of_executors_stay_within_what_spark_takes() -> None:
+    told = Names(cluster(LONGEST)).executors
+    assert len(f"{told}-01234567") <= 47

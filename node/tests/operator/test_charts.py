@@ -90,6 +90,7 @@ def test_the_api_server_takes_all_of_it(plane: ControlPlane, namespace: str, tmp
         "priorityClassName": "high",
         "imagePullSecrets": [{"name": "mine"}],
         "readSecrets": ["door"],
+        "executors": True,
     }
     doors = {"ingress": {"enabled": True, "host": "a.example.net", "className": "x", "tlsSecret": "t"}}
     doors |= {"expose": {"enabled": True, "annotations": {"dns": "uk-{index}"}}, "peerToken": {"value": "shared"}}
@@ -117,6 +118,33 @@ def test_no_rule_reads_secrets_or_is_for_everything(tmp_path: Path) -> None:
     for rule in role["rules"]:
         assert "secrets" not in rule["resources"]
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+
+
+def test_who_makes_executors_has_an_account_of_its_own_and_only_where_somebody_says_so(tmp_path: Path) -> None:
+    plain = rendered(OPERATOR, tmp_path, watchNamespaces=["one", "two"])
+    assert "pipeline" not in json.dumps([each for each in plain if each["kind"] != "CustomResourceDefinition"])
+    given = {"watchNamespaces": ["one", "two"], "executors": True, "imagePullSecrets": [{"name": "mine"}]}
+    found = [each for each in rendered(OPERATOR, tmp_path, **given) if each["metadata"]["name"] == "rel-pipeline"]
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in found if each["kind"] != "RoleBinding"] == [
+        (kind, namespace) for kind in ("ServiceAccount", "Role") for namespace in ("one", "two")
+    ]
+    for binding in (each for each in found if each["kind"] == "RoleBinding"):
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == ("rel-pipeline", binding["metadata"]["namespace"])
+        assert binding["roleRef"]["name"] == "rel-pipeline"
+    rules = YAML(typ="safe").load((OPERATOR / "executors-role.yaml").read_text())
+    assert [each["rules"] for each in found if each["kind"] == "Role"] == [rules, rules]
+    accounts = [each for each in found if each["kind"] == "ServiceAccount"]
+    assert [each["imagePullSecrets"] for each in accounts] == [[{"name": "mine"}]] * 2
+    deployment = next(each for each in rendered(OPERATOR, tmp_path, **given) if each["kind"] == "Deployment")
+    assert "--pipeline-account=rel-pipeline" in deployment["spec"]["template"]["spec"]["containers"][0]["command"]
+
+
+def test_the_account_of_executors_may_do_what_the_operator_may_not(tmp_path: Path) -> None:
+    """Who may make pods reaches all of a namespace: that is not the operator's affair."""
+    for each in rendered(OPERATOR, tmp_path, executors=True):
+        if each["kind"] == "Role" and each["metadata"]["name"] == "rel":
+            assert not [rule for rule in each["rules"] if "pods" in rule["resources"] and "create" in rule["verbs"]]
 
 
 def test_secrets_are_read_by_name_and_only_where_somebody_says_so(tmp_path: Path) -> None:

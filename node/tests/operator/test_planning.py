@@ -72,6 +72,7 @@ SPECS = st.fixed_dictionaries(
         "workers": st.sampled_from([{}, {"replicas": 3}, {"external": [{"url": "http://store:7878"}]}]),
         "log": st.sampled_from([{}, {"keep": "1d"}]),
         "image": st.sampled_from(["a", "b"]),
+        "pipeline": st.sampled_from([{}, {"mode": "executors"}, {"mode": "executors", "executors": 3}]),
         "masters": st.sampled_from([{}, {"resources": {"limits": {"memory": "1Gi"}}}]),
     },
 )

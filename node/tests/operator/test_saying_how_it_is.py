@@ -10,10 +10,11 @@ from seen import NOW, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.conditions import ClusterStatus, Kind
+from txlog.operator import refusing
 from txlog.operator.diagnose import diagnose
 from txlog.operator.events import transitions
-from txlog.operator.observation import Observation
-from txlog.operator.refusing import read
+from txlog.operator.observation import Observation, Pod
+from txlog.operator.refusing import read, refusals
 from txlog.operator.status import last_seen, make_status, read_status, time_text, written
 
 
@@ -157,10 +158,59 @@ def test_what_is_not_valid_is_said_and_what_was_goes_on() -> None:
     assert message(status, Kind.READY).startswith("SpecValid: spec.a: wrong")
 
 
+def executors(running: int, waiting: str = "") -> dict[str, Pod]:
+    found = [Pod(f"e-{number}", f"uid-{number}", running=number < running) for number in range(2)]
+    return {each.name: replace(each, waiting="" if each.running else waiting) for each in found}
+
+
+@pytest.mark.parametrize(("running", "told", "good"), [(2, "2/2", "True"), (1, "1/2", "True"), (0, "0/2", "False")])
+def test_executors_are_counted_and_one_is_enough(running: int, told: str, good: str) -> None:
+    cluster = manifest(pipeline={"mode": "executors"})
+    status = said(cluster, replace(whole(cluster), executors=executors(running, "0/3 nodes have room")))
+    assert status.pipeline.executors == told
+    assert word(status, Kind.PIPELINE_HEALTHY) == word(status, Kind.READY) == good
+    wanted = f"{running} of 2 executors run" if running else "none of its 2 executors: 0/3 nodes have room"
+    assert wanted in message(status, Kind.PIPELINE_HEALTHY)
+
+
+def test_one_process_has_no_executors_to_count() -> None:
+    cluster = manifest()
+    assert said(cluster, whole(cluster)).pipeline.executors is None
+
+
+@pytest.mark.parametrize(
+    ("account", "pipeline", "field"),
+    [
+        (None, {}, "spec.pipeline.mode"),
+        ("spark", {}, ""),
+        ("spark", {"executors": 1, "executorCores": 2}, "spec.pipeline.executorCores"),
+        ("spark", {"executors": 1, "executorCores": 3}, ""),
+        ("spark", {"executors": 5, "executorCores": 1}, "spec.pipeline.executorCores"),
+        ("spark", {"executors": 6, "executorCores": 1}, "spec.pipeline.executorCores"),
+        ("spark", {"executors": 6}, ""),
+    ],
+)
+def test_executors_need_an_account_and_room_for_stream_and_batch(
+    account: str | None, pipeline: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusing, "EXECUTORS_ACT", True)
+    told = refusals(manifest(pipeline={"mode": "executors", **pipeline}), account)
+    assert [each.partition(":")[0] for each in told] == ([field] if field else [])
+
+
+def test_executors_are_refused_while_nobody_has_seen_them_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusing, "EXECUTORS_ACT", False)
+    (told,) = refusals(manifest(pipeline={"mode": "executors"}), "spark")
+    assert "does not act" in told
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
         ({"pipeline": {"mode": "executors"}}, "spec.pipeline.mode"),
+        ({"pipeline": {"mode": "executors", "executorMemory": "512Mi"}}, "spec.pipeline.executorMemory"),
+        ({"pipeline": {"mode": "executors", "executorCpu": "1Gi"}}, "spec.pipeline.executorCpu"),
+        ({"pipeline": {"executorCores": 2}}, "spec.pipeline.executorCores"),
         ({"security": {"tlsSecretRef": {"name": "a"}}}, "spec.security.tlsSecretRef"),
         (
             {"workers": {"external": [{"url": "http://a", "secretRef": {"name": "a"}}]}},

@@ -47,7 +47,7 @@ def findings(
         _history(status, situation),
         _workers(status),
         _last_backup(seen),
-        _pipeline(status),
+        _pipeline(seen, status),
     ]
     return [_ready(found), *found]
 
@@ -172,11 +172,23 @@ def _last_backup(seen: Observation) -> Finding:
     return Finding(kind, "True", "Done", f"{name} is verified, at {status.position or 'its position'}")
 
 
-def _pipeline(status: ClusterStatus) -> Finding:
+def _pipeline(seen: Observation, status: ClusterStatus) -> Finding:
     kind, told = Kind.PIPELINE_HEALTHY, status.pipeline
+    if told.state == "Running" and told.executors is not None:
+        return _executors(told.job, seen, told.executors)
     if told.state == "Running":
         return Finding(kind, "True", "Running", f"{told.job} runs")
     return Finding(kind, "False", "NotRunning", f"its pod does not run: {told.state}")
+
+
+def _executors(job: str | None, seen: Observation, told: str) -> Finding:
+    """One is enough to carry out the log."""
+    running, wanted = told.split("/")
+    if running == "0":
+        why = next((pod.waiting for pod in seen.executors.values() if pod.waiting), "")
+        said = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"
+        return Finding(Kind.PIPELINE_HEALTHY, "False", "NoExecutors", said)
+    return Finding(Kind.PIPELINE_HEALTHY, "True", "Running", f"{job} and {running} of {wanted} executors run")
 
 
 def _ready(found: Sequence[Finding]) -> Finding:

@@ -43,11 +43,13 @@ class Pace:
 
 @dataclass(frozen=True)
 class Settings:
-    """Of an operator. ``image``: of what it makes where a manifest names none."""
+    """Of an operator. ``image``: of what it makes where a manifest names none; ``pipeline_account``: by which Spark's
+    driver may make executors."""
 
     image: str
     pull_policy: str = "IfNotPresent"
     pace: Pace = Pace()
+    pipeline_account: str | None = None
 
 
 CONFLICT: Final = 409
@@ -119,6 +121,7 @@ class Keeper:
             self._settings.pull_policy,
             owner=found["metadata"]["uid"],
             last_seen=status.last_seen(now),
+            pipeline_account=self._settings.pipeline_account,
         )
         # What was seen is kept before anything is done about it.
         await self._write(found, before, now)
@@ -137,7 +140,7 @@ class Keeper:
     async def _read(self, found: Object) -> tuple[TxLogCluster | None, Access, list[str]]:
         """What is kept true: the newest manifest, or, while something is wrong with it or with its Secrets, the last
         one that was right; how its masters are spoken with; and what is wrong."""
-        cluster, problems = read(found)
+        cluster, problems = read(found, self._settings.pipeline_account)
         if cluster is not None:
             access, problems = await self._securing.look(cluster)
             if not problems:

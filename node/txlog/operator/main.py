@@ -177,6 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--namespace", action="append", help="to look after; default: the pod's own")
     parser.add_argument("--image", default=os.environ.get("TXLOG_IMAGE"), help="of what it makes; default: TXLOG_IMAGE")
     parser.add_argument("--pull-policy", default=os.environ.get("TXLOG_PULL_POLICY", "IfNotPresent"))
+    parser.add_argument("--pipeline-account", help="of Spark's driver where executors are pods; none: they are refused")
     parser.add_argument("--liveness", default="http://0.0.0.0:8080/healthz", help="where it says that it lives")
     parser.add_argument("--metrics-port", type=int, default=9100, help="0: none")
     told = parser.parse_args(arguments)
@@ -187,7 +188,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("which image? --image, or TXLOG_IMAGE")
     namespaces = told.namespace or [_own_namespace(parser)]
     place = Place.find()
-    operator = Operator(place, Settings(told.image, told.pull_policy))
+    operator = Operator(place, Settings(told.image, told.pull_policy, pipeline_account=told.pipeline_account))
     if told.metrics_port:
         start_http_server(told.metrics_port, registry=operator.metrics.registry)
     kopf.run(

@@ -12,6 +12,8 @@ GROUP: Final = "txlog.io"
 LABEL_MAX: Final = 63
 SET_MAX: Final = 52
 """Of a StatefulSet: its pods' labels append a hash of ten characters."""
+EXECUTOR_MAX: Final = 38
+"""Of what Spark puts a word of its own and a number behind; with the word it takes no more than 47 characters."""
 HASH_DIGITS: Final = 8
 
 
@@ -42,6 +44,8 @@ class Names:
         self.workers = bounded(f"{self.cluster}-worker", SET_MAX)
         self.worker_hosts = bounded(f"{self.cluster}-workers")
         self.pipeline = bounded(f"{self.cluster}-pipeline", LABEL_MAX - HASH_DIGITS - 1)
+        self.executors = bounded(f"{self.cluster}-executor", EXECUTOR_MAX)
+        """What the names of its executors begin with."""
         self.jobs = bounded(f"{self.cluster}-jobs")
         """The ConfigMap of what Jobs are told."""
         self.split_backups = bounded(f"{self.cluster}-split-backups")

@@ -69,6 +69,7 @@ class Observation:
     workers: Mapping[str, Pod] = field(default_factory=dict)
     pipeline: Mapping[str, Pod] = field(default_factory=dict)
     """By the name of the Job."""
+    executors: Mapping[str, Pod] = field(default_factory=dict)
     masters: Mapping[str, Heard | None] = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
     works: tuple[Object, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from txlog.client import MasterClient
 from txlog.config.cluster import TxLogCluster
 from txlog.model.errors import Conflict, TxLogError
+from txlog.operator.build import executors as of_executors
 from txlog.operator.build import jobs as of_jobs
 from txlog.operator.build import masters as of_masters
 from txlog.operator.build import pipeline as of_pipeline
@@ -65,6 +66,7 @@ async def observe(
         pods=masters,
         workers=_pods(pods, of_workers.COMPONENT),
         pipeline=_pods(pods, of_pipeline.COMPONENT, "job-name"),
+        executors=_pods(pods, of_executors.COMPONENT),
         masters=heard,
         urls=urls,
         works=(*backups, *restores),

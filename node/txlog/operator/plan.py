@@ -22,7 +22,7 @@ from txlog.operator.actions import (
     TakeOut,
     Tell,
 )
-from txlog.operator.build import Around, Object, jobs, objects, pipeline
+from txlog.operator.build import Around, Object, executors, jobs, objects, pipeline
 from txlog.operator.build.common import labels, meeting_address
 from txlog.operator.diagnose import APART, Situation
 from txlog.operator.names import GROUP, Names, digest
@@ -40,7 +40,7 @@ OWNED: Final = (
     "TxLogBackupSchedule",
 )
 """Kinds of what stands as long as the cluster does; what of them is ours and not wanted is removed."""
-COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT, jobs.SCHEDULE)
+COMPONENTS: Final = ("master", "worker", pipeline.COMPONENT, executors.COMPONENT, jobs.SCHEDULE)
 
 
 def make_plan(cluster: TxLogCluster, around: Around, seen: Observation, situation: Situation) -> list[Action]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from txlog.config.cluster import TxLogCluster
+from txlog.operator.build import executors
 from txlog.operator.build.common import Object
 
+EXECUTORS_ACT: Final = False
+"""Whether ``pipeline.mode: executors`` is taken. Not before executors were seen on whole clusters
+(``e2e/kubernetes/test_executors.py``)."""
 
-def read(found: Object) -> tuple[TxLogCluster | None, list[str]]:
+
+def read(found: Object, account: str | None = None) -> tuple[TxLogCluster | None, list[str]]:
     """The resource as the models read it, and what is wrong with it, or does not act yet: field and reason, a line
-    each."""
+    each. ``account``: by which Spark's driver may make executors, None where the chart gives none."""
     cluster, problems = parsed(found)
-    problems = refusals(cluster) if cluster is not None else problems
+    problems = refusals(cluster, account) if cluster is not None else problems
     return (None if problems else cluster), problems
 
 
@@ -34,7 +39,7 @@ def parsed(found: Object) -> tuple[TxLogCluster | None, list[str]]:
         return None, [_said(dict(error)) for error in wrong.errors()]
 
 
-def refusals(cluster: TxLogCluster) -> list[str]:
+def refusals(cluster: TxLogCluster, account: str | None = None) -> list[str]:
     spec = cluster.spec
     found = []
     if spec.security.tls_secret_ref is not None and spec.security.peer_tls_secret_ref is None:
@@ -43,7 +48,7 @@ def refusals(cluster: TxLogCluster) -> list[str]:
             " other masters plainly"
         )
     if spec.pipeline.mode == "executors":
-        found.append("spec.pipeline.mode: executors does not act on Kubernetes yet; expected local")
+        found += _of_executors(cluster, account)
     if spec.backup is not None and spec.backup.target.folder is not None and not spec.backup.target.folder.claim_name:
         found.append(
             "spec.backup.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
@@ -53,6 +58,24 @@ def refusals(cluster: TxLogCluster) -> list[str]:
     for at, worker in enumerate(spec.workers.external or []):
         if worker.secret_ref is not None:
             found.append(f"spec.workers.external[{at}].secretRef does not act on Kubernetes yet; leave it out")
+    return found
+
+
+def _of_executors(cluster: TxLogCluster, account: str | None) -> list[str]:
+    if not EXECUTORS_ACT:
+        return ["spec.pipeline.mode: executors does not act on Kubernetes yet; expected local"]
+    found = []
+    if account is None:
+        found.append(
+            "spec.pipeline.mode: executors needs an account that may make pods; set executors: true for the operator's"
+            " chart, or mode: local"
+        )
+    tasks, needed = executors.count(cluster) * executors.cores(cluster), executors.tasks_needed(cluster)
+    if tasks < needed:
+        found.append(
+            f"spec.pipeline.executorCores: {tasks} tasks at once in all, which a batch would keep from the stream;"
+            f" expected {needed} at least (one for each worker, {executors.batch_tasks(cluster)} for a batch)"
+        )
     return found
 
 

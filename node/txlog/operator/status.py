@@ -20,7 +20,7 @@ from txlog.config.conditions import (
 )
 from txlog.config.process import LastSeen
 from txlog.config.values import duration_text
-from txlog.operator.build import Object, pipeline
+from txlog.operator.build import Object, executors, pipeline
 from txlog.operator.conditions import Finding, findings
 from txlog.operator.diagnose import Situation
 from txlog.operator.observation import Heard, Observation
@@ -236,9 +236,14 @@ def _pipeline(cluster: TxLogCluster, seen: Observation) -> PipelineStatus:
     if name is None:
         return PipelineStatus(job=None, state="Waiting")
     pod = seen.pipeline[name]
-    return PipelineStatus(
-        job=name, state="Running" if pod.running else pod.waiting or ("Ended" if pod.said else "Pending")
-    )
+    state = "Running" if pod.running else pod.waiting or ("Ended" if pod.said else "Pending")
+    return PipelineStatus(job=name, state=state, executors=_executors(cluster, seen))
+
+
+def _executors(cluster: TxLogCluster, seen: Observation) -> str | None:
+    wanted = executors.count(cluster)
+    running = sum(pod.running and not pod.leaving for pod in seen.executors.values())
+    return f"{running}/{wanted}" if wanted else None
 
 
 __all__ = ["conditions", "last_seen", "make_status", "pipeline", "read_status", "time_text", "written"]

@@ -39,13 +39,15 @@ MANAGER: Final = "txlog-operator"
 @dataclass(frozen=True)
 class Around:
     """What no manifest says. ``owner``: the cluster's uid, without which nothing is collected with it; ``last_seen``:
-    of each master, by node id; ``masters``: how many run while one of them is still leaving (default: as it says)."""
+    of each master, by node id; ``masters``: how many run while one of them is still leaving (default: as it says);
+    ``pipeline_account``: by which Spark's driver may make executors, None where the chart gives none."""
 
     image: str
     pull_policy: str = "IfNotPresent"
     owner: str | None = None
     last_seen: Mapping[str, LastSeen] = field(default_factory=dict)
     masters: int | None = None
+    pipeline_account: str | None = None
 
 
 def labels(cluster: TxLogCluster, component: str) -> dict[str, str]:

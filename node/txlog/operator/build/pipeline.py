@@ -1,13 +1,15 @@
-"""The Spark application of a data centre, as a Job: one pod that is driver and executor at once. Pure."""
+"""The Spark application of a data centre, as a Job. Its pod is driver and executor at once, or (``mode: executors``)
+the driver of executors that are pods of their own (:mod:`.executors`). Pure."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.placing import worker_configs
-from txlog.config.process import PipelineConfig
+from txlog.config.process import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT, PipelineConfig
+from txlog.operator.build import executors
 from txlog.operator.build.common import (
     CONFIG,
     TMP,
@@ -31,24 +33,36 @@ STOP_S: Final = 30
 CONFIG_HASH: Final = f"{GROUP}/config"
 
 
-def config_of(cluster: TxLogCluster) -> PipelineConfig:
+def config_of(cluster: TxLogCluster, around: Around) -> PipelineConfig:
+    more: dict[str, Any] = {}
+    if executors.count(cluster):
+        more = {
+            "executors": executors.config_of(cluster, around),
+            "batch_tasks": executors.batch_tasks(cluster),
+        }
     return PipelineConfig(
         data_center=cluster.data_center,
         masters=master_urls(cluster),
         workers=worker_configs(cluster, lambda index: worker_url(cluster, index)),
         scratch_folder=SCRATCH,
+        **more,
     )
 
 
 def config_map(cluster: TxLogCluster, around: Around) -> Object:
     """Named by what is in it, as its Job is: neither is ever changed."""
-    told = config_of(cluster).model_dump_json(indent=1, exclude_defaults=True) + "\n"
-    return made(cluster, around, "v1", "ConfigMap", job_name(cluster, around), COMPONENT, data={FILE: told})
+    told = config_of(cluster, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    data = {FILE: told}
+    if executors.count(cluster):
+        data[executors.TEMPLATE] = executors.template_text(cluster, around, SCRATCH)
+    return made(cluster, around, "v1", "ConfigMap", job_name(cluster, around), COMPONENT, data=data)
 
 
 def job_name(cluster: TxLogCluster, around: Around) -> str:
-    """Another one whenever anything in the pod would be another."""
-    told = [config_of(cluster).model_dump(mode="json", exclude_defaults=True), _pod(cluster, around, "")]
+    """Another one whenever anything in a pod of it would be another."""
+    told = [config_of(cluster, around).model_dump(mode="json", exclude_defaults=True), _pod(cluster, around, "")]
+    if executors.count(cluster):
+        told.append(executors.template(cluster, around, SCRATCH))
     return f"{Names(cluster).pipeline}-{digest(told)}"
 
 
@@ -64,14 +78,23 @@ def job(cluster: TxLogCluster, around: Around) -> Object:
 
 
 def _pod(cluster: TxLogCluster, around: Around, config: str) -> Object:
-    own = own_access(cluster)
+    own, apart = own_access(cluster), bool(executors.count(cluster))
+    env: list[Object] = [{"name": "HOME", "value": "/tmp"}]
+    more: Object = {}
+    if apart:
+        env += [_field("POD_IP", "status.podIP"), _field("POD_NAME", "metadata.name")]
+        ports = {"driver": SPARK_DRIVER_PORT, "blocks": SPARK_BLOCKS_PORT}
+        more["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
+    else:
+        env.append({"name": "SPARK_LOCAL_IP", "value": "127.0.0.1"})
     driver = container(
         cluster,
         around,
         COMPONENT,
         ["python", "-m", "txlog.pipeline", f"--config={CONFIG}/{FILE}"],
         workingDir=str(SCRATCH),
-        env=[{"name": "HOME", "value": "/tmp"}, {"name": "SPARK_LOCAL_IP", "value": "127.0.0.1"}, *own.env],
+        env=[*env, *own.env],
+        **more,
         resources=resources_of(cluster.spec.pipeline.resources),
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
@@ -82,4 +105,16 @@ def _pod(cluster: TxLogCluster, around: Around, config: str) -> Object:
         ],
     )
     volumes = [{"name": "config", "configMap": {"name": config}}, {"name": "scratch", "emptyDir": {}}]
-    return pod_spec([driver], [*volumes, *own.volumes], restartPolicy="OnFailure", terminationGracePeriodSeconds=STOP_S)
+    # Spark asks the API server for executors; nothing else of TxLog but the operator has an account there.
+    account = {"serviceAccountName": around.pipeline_account, "automountServiceAccountToken": True} if apart else {}
+    return pod_spec(
+        [driver],
+        [*volumes, *own.volumes],
+        restartPolicy="OnFailure",
+        terminationGracePeriodSeconds=STOP_S,
+        **account,
+    )
+
+
+def _field(name: str, path: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
