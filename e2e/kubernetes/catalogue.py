@@ -40,6 +40,16 @@ class Catalogue:
 
         self._in_each(one)
 
+    def install_apart(self, side: str, **pipeline: Any) -> None:
+        """The same, where the executors of one data centre are pods and the other has one process, as it is usual."""
+
+        def one(name: str) -> None:
+            self._operator(name, executors="true")
+            self.sides[name].kubectl("apply", "-f", "-", input_text=json.dumps(token()))
+            self.change(name, splitRecovery="None", **({"pipeline": pipeline} if name == side else {}))
+
+        self._in_each(one)
+
     def install_examples(self) -> None:
         """The same with ``examples/two-data-centres`` as they are, in the words of ``docs/kubernetes.md``."""
 
@@ -55,10 +65,10 @@ class Catalogue:
         with ThreadPoolExecutor(len(self.sides)) as pool:
             list(pool.map(act, self.sides))
 
-    def _operator(self, name: str) -> None:
+    def _operator(self, name: str, **more: str) -> None:
         side = self.sides[name]
         repository, _, tag = image.NAME.rpartition(":")
-        values = {"image.repository": repository, "image.tag": tag, "image.pullPolicy": "Never"}
+        values = {"image.repository": repository, "image.tag": tag, "image.pullPolicy": "Never", **more}
         told = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
         chart = str(ROOT / "charts" / "txlog-operator")
         side.helm("upgrade", "--install", OPERATOR, chart, "--create-namespace", "--wait", "--timeout", "120s", *told)

@@ -15,14 +15,16 @@ from e2e.cluster.__main__ import data_centers
 from e2e.cluster.data_center import DataCenter
 from e2e.cluster.places import ROOT
 from e2e.cluster.programs import build
-from e2e.kubernetes.catalogue import Catalogue
+from e2e.kubernetes.catalogue import READY_S, Catalogue
 from e2e.kubernetes.figures import FIGURES
 from e2e.kubernetes.sides import Side
+from txlog.operator.refusing import EXECUTORS_ACT
 
 REPORTS = ROOT / "build" / "e2e"
 WANTED = "TXLOG_E2E"
 """Set by :mod:`e2e.kubernetes.run`."""
 _running: dict[str, Side] = {}
+collect_ignore = [] if EXECUTORS_ACT else ["test_executors.py"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -85,6 +87,20 @@ def _start(centers: dict[str, DataCenter]) -> None:
 def catalogue(sides: dict[str, Side]) -> Iterator[Catalogue]:
     """A TxLog cluster over both that is Ready, and whose stores apply."""
     yield from _installed(sides, lambda found: found.install(splitRecovery="None"))
+
+
+@pytest.fixture(scope="module")
+def apart(sides: dict[str, Side]) -> Iterator[Catalogue]:
+    """The same, where uk's executors are pods and us has one process for everything."""
+    found = Catalogue(sides)
+    try:
+        with FIGURES.taking("from nothing to Ready, executors as pods"):
+            found.install_apart("uk", mode="executors", executors=2, executorMemory="1Gi", executorCpu="100m")
+            found.wait_ready(2 * READY_S)
+        found.wait_working()
+        yield found
+    finally:
+        found.remove()
 
 
 @pytest.fixture(scope="module")
