@@ -16,7 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.preferences import Preferences
 from txlog.config.schedule import parse_schedule
 from txlog.config.shape import NO_DEFAULTS, Shape, expected, immutable, list_map, rules
-from txlog.config.values import Duration, Engine, Quantity, ResourceQuantity, at_least, at_most, within
+from txlog.config.values import Duration, Engine, Processors, Quantity, ResourceQuantity, at_least, at_most, within
 from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
@@ -201,9 +201,8 @@ class Pipeline(Shape):
         description="tasks at once of each executor. A task waits for a store most of its time, so this is no number of"
         " processors. Unless given as many as the workers of the manifest need; acts on Kubernetes only",
     )
-    executor_cpu: ResourceQuantity | None = Field(
+    executor_cpu: Processors | None = Field(
         default=None,
-        pattern=r"^[0-9]+(\.[0-9]+)?m?$",
         description="processor that each executor asks for; 250m unless given. Acts on Kubernetes only",
     )
     executor_memory: Annotated[Quantity, AfterValidator(at_least("1Gi")), AfterValidator(at_most("256Gi"))] | None = (

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, StringConstraints, WithJsonSchema
 
 DURATION_PATTERN = r"^(0|[0-9]+(ms|s|m|h|d|w))$"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+PROCESSORS_PATTERN = r"^[0-9]+(\.[0-9]+)?m?$"
 
 _DURATION_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _QUANTITY_UNITS: dict[str, int] = {"": 1} | {
@@ -129,3 +130,11 @@ Quantity = Annotated[
 
 ResourceQuantity = Annotated[str, BeforeValidator(_cpu_or_size), WithJsonSchema({"x-kubernetes-int-or-string": True})]
 """A share of a machine, kept as it was written: TxLog hands it to Kubernetes unread."""
+
+Processors = Annotated[
+    str,
+    StringConstraints(pattern=PROCESSORS_PATTERN),
+    BeforeValidator(_cpu_or_size),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": PROCESSORS_PATTERN}),
+]
+"""So many, or thousandths of one (``250m``), kept as it was written."""
