@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from log_in_memory import COUNT, LossyTransport, ManualClock, MemoryLog
 from server_process import StoreProcess
 
 from txlog.apply import Held, Outcome, State, apply_up_to
+from txlog.apply.applier import YIELD_S
+from txlog.model.entry import LogEntry, Position
 from txlog.workers import OxigraphAdapter
 from txlog.workers.base import MarkerPosition, Unreachable
 from txlog.workers.transport import HttpTransport
@@ -138,6 +140,41 @@ def test_two_appliers_at_once_on_an_empty_worker(worker: StoreProcess) -> None:
         assert counter(worker) == ["3"]
         assert_at(worker, log, 4)
         worker.clear()
+
+
+class Overtaken:
+    """A log during whose first pages another applier is faster by one entry."""
+
+    def __init__(self, log: MemoryLog, worker: StoreProcess, times: int) -> None:
+        self._log, self._worker, self._times = log, worker, times
+
+    def page(
+        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
+    ) -> list[LogEntry]:
+        found = self._log.page(after, upto, max_bytes, unordered)
+        if self._times:
+            self._times -= 1
+            further = (after.index if after is not None else 0) + 1
+            apply_up_to(self._worker.adapter, self._worker.transport, self._log, further)
+        return found
+
+
+@pytest.mark.parametrize("running", SERIAL, indirect=True)
+def test_who_meets_another_applier_lets_it_go_on_for_ever_longer(worker: StoreProcess) -> None:
+    log, clock = counting_log(10), ManualClock()
+    began = clock.now()
+    overtaken = Overtaken(log, worker, 3)
+    outcome = apply_up_to(worker.adapter, worker.transport, overtaken, log.end, clock=clock, budget_s=60)
+    assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, log.end - 3)
+    assert counter(worker) == ["10"]
+    assert_at(worker, log, log.end)
+    first, _ = YIELD_S
+    assert 3.5 * first <= clock.now() - began <= 7 * first
+
+    # what was remembered and is no longer true is no sign of anybody
+    began, stale = clock.now(), MarkerPosition(log.position(4), 0)
+    assert apply_up_to(worker.adapter, worker.transport, log, log.end, clock=clock, cached=stale).error is None
+    assert clock.now() == began
 
 
 def test_kill_9_of_the_worker_in_a_stream(worker: StoreProcess) -> None:

@@ -50,6 +50,9 @@ PAGE_BYTES = 4 << 20
 AUDIT = 1 / 64
 """How often a cached marker is not believed but read anew, with all there are: two markers are found within minutes
 also where a worker is always busy."""
+YIELD_S = (0.02, 0.5)
+"""First and longest pause of who finds that another applier is at work on the same worker. Each of two that both go on
+loses half of its requests, and of the log that it fetches."""
 _POLL_S = 0.02
 
 
@@ -176,6 +179,7 @@ class _Run:
         """The lock that this run has, or may have, in the worker."""
         self.confirmed = False
         self.contended = False
+        self.pause_s = YIELD_S[0]
         self.applied = 0
         self.requests = 0
 
@@ -235,9 +239,16 @@ class _Run:
                     self.contended = True
                     # Both of two that claimed at once find this out; which one comes back first is chance.
                     self.clock.sleep(random.uniform(0.001, 0.01))
+                elif trusted:
+                    self._yield()
                 if self._late():
                     self._read()
                     return "another applier was faster; going on at the next call"
+
+    def _yield(self) -> None:
+        """The worker has moved since it was asked: another applier is at it, and gets on better alone."""
+        self.clock.sleep(min(random.uniform(0.5, 1) * self.pause_s, max(0.0, self.deadline - self.clock.now())))
+        self.pause_s = min(2 * self.pause_s, YIELD_S[1])
 
     def _late(self) -> bool:
         return self.clock.now() >= self.deadline
