@@ -25,17 +25,22 @@ def at(index: int) -> MarkerPosition:
     return MarkerPosition(Position(1, index, bytes([index]) * 16), 0)
 
 
+def comparing_of(cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> Comparing:
+    """Of these stores of uk, as fast as it can."""
+    told = {
+        "data_center": "uk",
+        "masters": [cluster.url(0)],
+        "workers": [{"name": name, "url": store.url} for name, store in stores.items()],
+        "scratch_folder": str(folder / "scratch"),
+        "compare_share": 1,
+    }
+    return Comparing(PipelineConfig.model_validate(told))
+
+
 class Pair:
     def __init__(self, cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> None:
         self.cluster, self.stores = cluster, stores
-        told = {
-            "data_center": "uk",
-            "masters": [cluster.url(0)],
-            "workers": [{"name": name, "url": store.url} for name, store in stores.items()],
-            "scratch_folder": str(folder / "scratch"),
-            "compare_share": 1,
-        }
-        self.comparing = Comparing(PipelineConfig.model_validate(told))
+        self.comparing = comparing_of(cluster, stores, folder)
 
     async def move(self, name: str, operation: Operation, index: int) -> None:
         expected = None if index == 1 else at(index - 1)

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from master_cluster import Cluster, until
 from oxigraph_process import OxigraphProcess
+from test_comparing import comparing_of
 from worker_driver import Driver
 
-from txlog.config.process import DutyJobConfig, FolderConfig, PipelineConfig
+from txlog.config.process import DutyJobConfig, FolderConfig
 from txlog.local.duties import Duties
 from txlog.local.state import StateFolder
-from txlog.pipeline.comparing import Comparing
 from txlog.workers.transport import HttpTransport
 
 NAMES = ("w-1", "w-2", "w-3")
@@ -33,14 +33,7 @@ class Three:
 
     def __init__(self, cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> None:
         self.cluster, self.stores = cluster, stores
-        told = {
-            "data_center": "uk",
-            "masters": [cluster.url(0)],
-            "workers": [{"name": name, "url": store.url} for name, store in stores.items()],
-            "scratch_folder": str(folder / "scratch"),
-            "compare_share": 1,
-        }
-        self.comparing = Comparing(PipelineConfig.model_validate(told))
+        self.comparing = comparing_of(cluster, stores, folder)
         # A connection is one thread's.
         own: dict[str, Any] = {name: SimpleNamespace(transport=HttpTransport(s.url, 60)) for name, s in stores.items()}
         self.drivers = [Driver(cluster.url(0), name, store) for name, store in own.items()]

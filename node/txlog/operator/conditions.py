@@ -98,6 +98,11 @@ def _masters_ready(cluster: TxLogCluster, seen: Observation) -> Finding:
     if len(seen.masters) > wanted:
         last = list(seen.masters)[-1]
         return Finding(kind, "False", "Leaving", f"{last} brings in what it has, and leaves the cluster")
+    unheard = [node for node, heard in seen.masters.items() if heard is None]
+    if unheard:
+        return Finding(
+            kind, "Unknown", "NotHeard", f"{unheard[0]} does not answer the operator, though its pod is ready"
+        )
     return Finding(kind, "True", "AllReady", f"{wanted} of {wanted} masters take work")
 
 
