@@ -12,6 +12,7 @@ from txlog_simulation.patching import Edit
 
 STANDING = "txlog/protocol/standing.py"
 CLOSING = "txlog/protocol/closing.py"
+VIEW = "txlog/model/view.py"
 FOUNDING = "txlog/protocol/founding.py"
 
 _TESTS = "node/tests/protocol/test_orders.py::"
@@ -62,8 +63,15 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "order-wins-over-a-majority",
         "25",
         False,
-        (Edit(CLOSING, "key=lambda b: (not _is_by_order(b), b.number))", "key=lambda b: b.number)"),),
+        (Edit(VIEW, "return (not ordered, ", "return (False, "),),
         test=_TESTS + "test_what_an_order_put_beside_a_majority_gives_way",
+    ),
+    Mutant(
+        "a-later-order-wins-over-more-of-a-majority",
+        "25",
+        False,
+        (Edit(VIEW, "self.apart_until(installed) if ordered else 0, self.number", "0, self.number"),),
+        test=_TESTS + "test_of_two_orders_the_one_whose_line_had_a_majority_for_longer_goes_on",
     ),
     Mutant(
         "order-leaves-nobody-who-may-come",

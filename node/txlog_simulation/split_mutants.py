@@ -70,7 +70,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
             Edit(
-                CLOSING, "known[seq] = min(mine, known.get(seq, mine))", "known[seq] = max(mine, known.get(seq, mine))"
+                CLOSING, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"
             ),
         ),
         profile="splits,flaps",

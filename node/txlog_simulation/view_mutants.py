@@ -184,8 +184,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CLOSING,
-                "    return max(ends, key=lambda b: (not _is_by_order(b), b.number))",
-                "    return max(branches, key=lambda b: (any(r.installed for r in b.reports), b.number))",
+                "    return max(ends, key=lambda one: one[0].precedence(one[1]))[0] if ends else None\n",
+                "    return max(known, key=lambda one: (one[1], one[0].number))[0]\n",
             ),
         ),
         profile="majority",

@@ -223,6 +223,36 @@ def test_what_an_order_put_beside_a_majority_gives_way(alone: str, higher: bool,
     assert cluster.log(alone)[: len(kept)] == kept
 
 
+def test_of_two_orders_the_one_whose_line_had_a_majority_for_longer_goes_on() -> None:
+    """``Majority``. Two of five go on by order beside the three others, of whom one goes on by order later, after its
+    majority had ordered more. What that had ordered stands, though the other two have the higher number."""
+    cluster = Cluster("abcde", idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(200)
+    cluster.cut = {link for one in "abe" for other in "cd" for link in ((one, other), (other, one))}
+    run_until_in_view(cluster, "a", "b", "e")
+    cluster.executors["c"].force_view(["a", "b", "e"])
+    run_until_in_view(cluster, "c", "d")
+    cluster.submit("a", "most")
+    cluster.submit("c", "few", "few too")
+    cluster.run(500)
+    kept = cluster.log("a")
+    cluster.crash("d")
+    cluster.run(2000)
+    cluster.executors["c"].force_view(["d"])
+    run_until_in_view(cluster, "c")
+    cluster.cut |= {link for other in "be" for link in (("a", other), (other, "a"))}
+    cluster.run(1000)
+    cluster.executors["a"].force_view(["b", "e"])
+    run_until_in_view(cluster, "a")
+    assert cluster.core("c").views.number > cluster.core("a").views.number
+    cluster.cut.clear()
+    cluster.start("d")
+    run_until_in_view(cluster, "a", "b", "c", "d", "e")
+    assert_same_logs(cluster, 4)
+    assert cluster.log("c")[: len(kept)] == kept
+
+
 def test_two_that_orders_put_beside_each_other_are_one_again() -> None:
     cluster = Cluster("ab", idle_interval_ms=100).founded()
     cluster.cut = {("a", "b"), ("b", "a")}

@@ -94,6 +94,13 @@ class View(msgspec.Struct, array_like=True, frozen=True):
         """``Majority``: an order is in its line, and not everybody has been in since; another may stand beside it."""
         return self.majority_before and self.apart_until(installed) >= 0
 
+    def precedence(self, installed: bool) -> tuple[bool, int, Number]:
+        """``Majority``: of views that stand beside each other the one with the greatest goes on. One that had its
+        majority, before those that an order has put beside it; of these the one whose line had a majority for longest,
+        for what was settled then leaves no log again."""
+        ordered = self.is_by_order(installed)
+        return (not ordered, self.apart_until(installed) if ordered else 0, self.number)
+
     def is_majority(self, installed: bool) -> bool:
         """Whether a view that follows this one needs more than half of the votes."""
         return self.majority or (self.majority_before and not installed)

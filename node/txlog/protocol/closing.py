@@ -110,13 +110,15 @@ def close(
         shared = min(branch.shared for branch in branches)
         weights = {m.node: m.weight for m in configurations.place(shared).members}
     if majority:
-        forks = [_latest(branches)]
+        forks = keeping = [_latest(branches)]
     else:
         forks = _forks(branches, own)
         forks = sorted(forks, key=lambda b: _weight(b, branches, forks, members, weights), reverse=True)
-    winner = forks[0]
-    merged = len(forks) > 1 and _shared_strategy(forks) == "Simple"
-    base = _merged(own, forks) if merged else _closed(own, winner)
+        keeping = _keeping_what_is_settled(forks, own)
+    winner = keeping[0]
+    merged = len(keeping) > 1 and _shared_strategy(keeping) == "Simple"
+    told = [_told(fork, reports) for fork in keeping]
+    base = _merged(own, keeping, told) if merged else _closed(own, winner, told[0])
     floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), base.highest])
     rest = _gathered([p for r in reports for p in [*r.pending, *r.parked]])
     waiting = _waiting(rest, base, floor)
@@ -157,7 +159,9 @@ def close(
     stable = max(report.stable for report in winner.reports)
     jointly = along.jointly(stable) if along is not None else []
     needed = mode_before if winner.view.founding is not None else majority
-    return Closed(view, base.cut, base.spans, base.stamps, waiting, [b.number for b in forks], needed, jointly, voting)
+    numbers = [b.number for b in keeping]
+    numbers += [b.number for b in forks if b.number not in numbers]
+    return Closed(view, base.cut, base.spans, base.stamps, waiting, numbers, needed, jointly, voting)
 
 
 def is_majority_change(reports: list[Report], configured: bool) -> bool:
@@ -191,7 +195,7 @@ def _mode(winner: Branch, along: Configurations | None, out: bool) -> tuple[bool
     """The ``splitMode`` of the next view, and what binds until it is installed. It follows the configuration where
     nobody is out, who could go on under the other one."""
     before = winner.view
-    installed = any(report.installed for report in winner.reports)
+    installed = _is_installed(winner)
     binding = before.is_majority(installed)
     kept = before.majority if installed else before.majority and before.majority_before
     return (kept if out or along is None else along.last.majority), binding
@@ -250,7 +254,7 @@ def _healed_at(winner: Branch) -> int:
 
 def _apart_until_now(winner: Branch) -> int:
     """-1 when the view that goes on was installed with everybody in it."""
-    return max(-1, winner.view.apart_until(any(report.installed for report in winner.reports)))
+    return max(-1, winner.view.apart_until(_is_installed(winner)))
 
 
 def _silent(winner: Branch, gone: list[Departure], members: list[Member]) -> list[str]:
@@ -323,15 +327,24 @@ def _is_prefix(one: Branch, other: Branch, own: History) -> bool:
     return one.length <= other.length and _hash_at(one, one.length, own) == _hash_at(other, one.length, own)
 
 
+def goes_on(views: Iterable[tuple[View, bool]]) -> View | None:
+    """The view that goes on under ``Majority``, of those reported, each with whether it is installed there."""
+    known = list(views)
+    ends = [one for one in known if not any(one[0].number in other.history for other, _ in known)]
+    return max(ends, key=lambda one: one[0].precedence(one[1]))[0] if ends else None
+
+
 def _latest(branches: list[Branch]) -> Branch:
-    """The view that goes on under ``Majority``: the highest. One that an order has put beside another gives way to one
-    that had its majority."""
-    ends = [b for b in branches if not any(b.number in other.view.history for other in branches)]
-    return max(ends, key=lambda b: (not _is_by_order(b), b.number))
+    view = goes_on((branch.view, _is_installed(branch)) for branch in branches)
+    return next(branch for branch in branches if branch.view is view)
+
+
+def _is_installed(branch: Branch) -> bool:
+    return any(report.installed for report in branch.reports)
 
 
 def _is_by_order(branch: Branch) -> bool:
-    return branch.view.is_by_order(any(report.installed for report in branch.reports))
+    return branch.view.is_by_order(_is_installed(branch))
 
 
 def _forks(branches: list[Branch], own: History) -> list[Branch]:
@@ -353,9 +366,20 @@ def _came_to_nothing(one: Branch, other: Branch) -> bool:
         other.number > one.number
         and one.view.history[-1:] != []
         and one.view.history[-1] in other.view.history
-        and not any(report.installed for report in one.reports)
+        and not _is_installed(one)
         and any(one.view.has(Origin(report.node, report.birth)) for report in other.reports)
     )
+
+
+def _keeping_what_is_settled(forks: list[Branch], own: History) -> list[Branch]:
+    """Those whose logs have all that is settled in any of them. All have, but for one that an order has put beside a
+    line in which nobody was apart: what that has ordered meanwhile comes behind the others, as transactions."""
+    return [one for one in forks if all(_has_what_is_settled(one, other, own) for other in forks)]
+
+
+def _has_what_is_settled(one: Branch, other: Branch, own: History) -> bool:
+    index = max(r.view.settled(r.stable, r.installed) for r in other.reports if r.view is not None)
+    return index <= own.start or (index <= one.length and _hash_at(one, index, own) == _hash_at(other, index, own))
 
 
 def _leads_on(one: Branch, other: Branch, own: History) -> bool:
@@ -473,9 +497,23 @@ def _gathered(pieces: list[Pending]) -> Cells:
     return cells
 
 
-def _closed(own: History, branch: Branch) -> Base:
-    """The longest log of a branch, and its queue behind it."""
+def _told(branch: Branch, reports: list[Report]) -> Cells:
+    """What its members name. What is settled there they name no more: who has not heard so, in a view that it has grown
+    from, holds that. The chain of the log tells whether it is the same."""
     cells = _gathered([p for r in branch.reports for p in r.pending])
+    missing = [(origin, seq) for origin, seq in branch.log if seq not in cells.get(origin, {})]
+    if missing:
+        before = [r for r in reports if r.view is not None and r.view.number in branch.view.history]
+        older = _gathered([p for r in before for p in r.pending])
+        for origin, seq in missing:
+            cell = older.get(origin, {}).get(seq)
+            if cell is not None:
+                cells.setdefault(origin, {})[seq] = cell
+    return cells
+
+
+def _closed(own: History, branch: Branch, cells: Cells) -> Base:
+    """The longest log of a branch, and its queue behind it."""
     base = Base(own, branch.shared)
     base.put_all(branch.log, cells)
     if branch.log and base.hash != branch.hashes[-1]:
@@ -484,21 +522,21 @@ def _closed(own: History, branch: Branch) -> Base:
     return base
 
 
-def _merged(own: History, forks: list[Branch]) -> Base:
+def _merged(own: History, forks: list[Branch], named: list[Cells]) -> Base:
     """Behind what all branches share, each transaction once, at its least stamp (``Simple``)."""
-    closed = [_closed(own, fork) for fork in forks]
+    closed = [_closed(own, fork, cells) for fork, cells in zip(forks, named, strict=True)]
     cut = min(base.cut for base in closed)
     shortest = min(own.length, *(base.length for base in closed))
     while cut < shortest and all(_base_hash(base, cut + 1, own) == own.hash_at(cut + 1) for base in closed):
         cut += 1
     cells: Cells = {}
     names: set[Name] = set()
-    for base, fork in zip(closed, forks, strict=True):
-        for origin, told in _gathered([p for r in fork.reports for p in r.pending]).items():
+    for base, mine in zip(closed, named, strict=True):
+        for origin, told in mine.items():
             known = cells.setdefault(origin, {})
-            for seq, mine in told.items():
+            for seq, its in told.items():
                 if seq <= base.last(origin):  # what it only holds for another branch counts there
-                    known[seq] = min(mine, known.get(seq, mine))
+                    known[seq] = min(its, known.get(seq, its))
         behind = _names(base.spans)[max(0, cut - base.cut) :]
         names |= {*_names(own.spans(min(cut, base.cut), base.cut)), *behind}
     merged = Base(own, cut)

@@ -12,7 +12,7 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.changes import Change
-from txlog.protocol.closing import Unclosed, close, is_majority_change, outline
+from txlog.protocol.closing import Unclosed, close, goes_on, is_majority_change, outline
 from txlog.protocol.history import History
 from txlog.protocol.membership import Membership
 from txlog.protocol.reports import checkpoints_of
@@ -84,10 +84,11 @@ class Coordinating(Membership):
             return
         reports = [change.reports[m.node] for m in change.members]
         know = [r.node for r in reports if r.view is not None]
-        latest = max((r.view for r in reports if r.view is not None), key=lambda v: v.number, default=None)
+        latest = goes_on((r.view, r.installed) for r in reports if r.view is not None)
         ordered = self._by_order(know, change.gone, latest, self.jointly)
-        grows = self._only_grows(know, change.gone, latest)
+        grows = self._only_grows({Origin(r.node, r.birth) for r in reports}, change.gone, latest)
         if self.majority and not self._is_majority(know) and not (ordered or grows):
+            self._failed_with = change.members
             self._give_up("those who know the log have no more than half of the weight")
             return
         try:
@@ -103,11 +104,13 @@ class Coordinating(Membership):
                 agreement.configurations,
             )
         except Unclosed as why:
+            self._failed_with = change.members
             self._give_up(str(why))
             return
         few = closed.majority and not all(one.has_majority(know) for one in closed.jointly)
         grows = grows and latest is not None and closed.branches[0] == latest.number
         if few and not (grows or self._by_order(know, change.gone, latest, closed.jointly)):
+            self._failed_with = change.members
             self._give_up("those who know the log have no more than half of the weight, as it was or as it will be")
             return
         below = [r.node for r in reports if _shared_with(agreement.history, r, closed.cut, closed.cut) == BELOW]

@@ -149,7 +149,7 @@ class Founding:
             self._go_over_to(view)
             return
         named = view.has(Origin(self.settings.node, self.birth))
-        if named and mine is None and view.history and not installed:
+        if named and view.history and not installed and (mine is None or mine.cluster_id != view.cluster_id):
             named = False  # it was to be let in, and ended before it accepted: it stands where it stood as a learner
         if (mine is None or self.views.unfounded) and not named:
             self.cluster = view.cluster_id
@@ -176,10 +176,8 @@ class Founding:
             return []  # said before this cluster went on to its next view
         if accepted is not None and _comes_late(view, accepted):
             return []
-        if self.views.installed and accepted != view:
-            raise PeerFault(peer, "OtherCluster", "this master belongs to a founded cluster already")
-        if accepted is not None and accepted.number > view.number:
-            return []
+        if accepted is not None and accepted != view and (self.views.installed or accepted.number > view.number):
+            return []  # who proposes it looks around until it has heard of the founding that came about
         if accepted != view:
             self._accept(view)
         return [(peer, Founded(self.settings.node, self.birth, view))]

@@ -23,8 +23,9 @@ class Hearing(Adding):
         if post.your_start == self.start:  # else it may let this master go for an earlier process, and not know of this
             self.views.heard_working(sender.origin, post.claim.start)
         if not self.full:
+            fetching = self.views.ahead is not None  # from there with other stamps than this post has
             for run in post.runs:
-                if agreement.hold_foreign(run):
+                if agreement.hold_foreign(run, fetching):
                     self._rounds.foreign_work(now.mono)
         if not self._take(sender, post.claim, now, direct=True):
             return

@@ -93,6 +93,9 @@ class Standing:
         self._from = ""
         self._wish_ms = NEVER
         self._tries = 0
+        self._failed_with: list[Member] = []
+        """With these, what was reported did not do for a view that this master begins; another one, who knows more or
+        has an order, may be able to."""
         self._asked: tuple[str, int, int] = ("", 0, 0)
         self._asked_ms = -NEVER
         self._turn = 0
@@ -149,7 +152,7 @@ class Standing:
         self.installed = True
         self.changed = True
         self._wish_ms = NEVER
-        self._tries = 0
+        self._tries, self._failed_with = 0, []
         self.agreement.install()
 
     @property
@@ -190,12 +193,13 @@ class Standing:
         return all(one.has_majority(nodes, rest) for one in jointly)
 
     @staticmethod
-    def _only_grows(nodes: list[str], gone: list[Departure], view: View | None) -> bool:
+    def _only_grows(there: set[Origin], gone: list[Departure], view: View | None) -> bool:
         """``Majority``: a view that was begun by order goes on without a majority as it is. It lets others in, who may
-        have lost their disks, when all its members are among these and nobody is left out."""
+        have lost their disks, when all its members are among these and nobody is left out. Who was to be let in by it
+        and has not accepted it is one of them: without that word nobody has gone on."""
         if view is None or gone or not view.is_by_order(True):
             return False
-        return all(m.node in nodes for m in view.members)
+        return all(m.origin in there for m in view.members)
 
     def is_configured(self, node: str) -> bool:
         """Whether this is a master of the cluster, or one soon, if what is pending takes effect."""
@@ -285,7 +289,7 @@ class Standing:
         """As the view that goes on is chosen (``closing.py``)."""
         mine = self.accepted
         assert mine is not None
-        return (not view.is_by_order(True), view.number) > (not mine.is_by_order(self.installed), mine.number)
+        return view.precedence(True) > mine.precedence(self.installed)
 
     @property
     def candidates(self) -> list[Who]:
@@ -347,6 +351,7 @@ class Standing:
             assert member is not None
             heard = self._starts.get(member.origin, 0)
             self.orders[member.node] = Departure(member.node, member.birth, heard, "ordered")
+        self._failed_with = []
 
     def _depart(self, departure: Departure) -> None:
         member = self.accepted.member(departure.node) if self.accepted is not None else None

@@ -18,6 +18,8 @@ class Surroundings:
         self._heard: dict[str, int] = {}
         self._answered: dict[str, int] = {}
         self._hears: dict[str, list[str]] = {}
+        self._said: dict[str, int] = {}
+        """When it said so, as far as known here."""
         self._reached: dict[str, int] = {}
         self._looked_ms = since_ms
 
@@ -47,9 +49,13 @@ class Surroundings:
 
     def hears(self, node: str, others: list[str]) -> None:
         """It says whom it has heard itself."""
-        self._hears[node] = others
+        self._says(node, others)
         if self.node in others:
             self.answered(node)
+
+    def _says(self, node: str, others: list[str]) -> None:
+        self._hears[node] = others
+        self._said[node] = self.now_ms
 
     def says(self, node: str) -> list[str] | None:
         """Whom it hears, as it was told last; None before it was."""
@@ -57,14 +63,14 @@ class Surroundings:
 
     def posts(self, node: str, others: list[str]) -> None:
         """Its post says whom it hears, itself or through others: no word of the link between it and this master."""
-        self._hears[node] = others
+        self._says(node, others)
 
     def hears_of(self, told: list[tuple[str, list[str]]]) -> None:
         """What others say whom they hear, as somebody tells who hears them; whom this master hears itself knows
         better."""
         for node, others in told:
             if node != self.node and not self.is_heard(node):
-                self._hears[node] = others
+                self._says(node, others)
 
     def told(self) -> list[tuple[str, list[str]]]:
         """Of those that this master hears itself: whom they say that they hear."""
@@ -97,8 +103,10 @@ class Surroundings:
         return found
 
     def _hears_one_of(self, node: str, nodes: set[str]) -> bool:
+        """Nor is it known to be deaf who has said nothing for a while: two steps away nobody tells what it says."""
         others = self._hears.get(node)
-        return others is None or any(other in nodes for other in others)
+        old = self.now_ms - self._said.get(node, _NEVER) > self._timeout_ms
+        return others is None or old or any(other in nodes for other in others)
 
     def silent_ms(self, node: str) -> int:
         """How long it has not been reachable, directly or through others."""

@@ -69,15 +69,17 @@ class Views(Coordinating):
             but = ", nor without those that the order names" if is_ordered(gone) else ""
             self.holding = f"those who are here have no more than half of the weight{but}"
             return
-        if now_ms - self._wish_ms >= self._rank(nodes) * self._patience_ms:
+        if now_ms - self._wish_ms >= self._rank(wanted) * self._patience_ms:
             self._begin(view, wanted, gone)
 
-    def _rank(self, nodes: list[str]) -> int:
-        """How many come before this master: those of a later view, who know more, then the order of precedence."""
+    def _rank(self, wanted: list[Member]) -> int:
+        """How many come before this master: those of a later view, who know more, then the order of precedence. All
+        do where it has failed with the same: else it would keep one from beginning who can."""
+        nodes = [m.node for m in wanted]
         mine = nodes.index(self.settings.node)
         before = [self._seen.get(node, self.number) >= self.number for node in nodes[:mine]]
         after = [self._seen.get(node, self.number) > self.number for node in nodes[mine + 1 :]]
-        return sum(before) + sum(after)
+        return sum(before) + sum(after) + (len(nodes) if wanted == self._failed_with else 0)
 
     def _wanted(self, view: View) -> tuple[list[Member], list[Departure]]:
         """Who should be in the next view, in order of precedence, and who of this one should not."""

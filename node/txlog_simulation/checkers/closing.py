@@ -38,6 +38,7 @@ class Reported(NamedTuple):
     parked: list[Tx]
     origin: Origin
     installed: bool
+    settled: int
 
 
 def check(
@@ -72,7 +73,7 @@ def check(
 def _reported(report: Report, log: Log) -> Reported | None:
     origin = Origin(report.node, report.birth)
     if report.view is None:
-        return Reported(report.node, None, [], _named(report.pending), _named(report.parked), origin, False)
+        return Reported(report.node, None, [], _named(report.pending), _named(report.parked), origin, False, 0)
     branch = log.branches.get(report.view.number)
     entries = branch.entries[: report.log.index] if branch is not None else []
     if len(entries) < report.log.index:
@@ -80,7 +81,8 @@ def _reported(report: Report, log: Log) -> Reported | None:
     mine = [Tx(e.stamp, e.txid.origin, e.txid.seq) for e in entries]
     names = {t[1:] for t in mine}
     queue = [t for t in _named(report.pending) if t[1:] not in names]
-    return Reported(report.node, report.view, mine, queue, _named(report.parked), origin, report.installed)
+    settled = report.view.settled(report.stable, report.installed)
+    return Reported(report.node, report.view, mine, queue, _named(report.parked), origin, report.installed, settled)
 
 
 def _named(pieces: list[Pending]) -> list[Tx]:
@@ -89,7 +91,7 @@ def _named(pieces: list[Pending]) -> list[Tx]:
 
 
 class _Model:
-    """``order``: the branches, the winner first."""
+    """``order``: the branches, the winner first. ``keeping``: how many of them have what is settled in the others."""
 
     def __init__(self, masters: list[Reported], here: set[str], weights: dict[str, int], majority: bool) -> None:
         self.by: dict[Number, list[Reported]] = {}
@@ -105,12 +107,15 @@ class _Model:
         self.nodes = {n: {m.node for m in several} for n, several in self.by.items()}
         self.leaves = [n for n in self.by if not any(self._is_behind(n, z) for z in self.by)]
         if majority:
-            # what an order has put beside another gives way to what had its majority
+            # what an order has put beside another gives way to what had its majority, or had it for longer
             ends = [n for n in self.by if not any(n in self.view[z].history for z in self.by)]
-            self.order = [max(ends, key=lambda n: (not self._is_ordered(n), n))]
+            majorities = [n for n in ends if not self._is_ordered(n)]
+            self.order = [max(majorities) if majorities else max(ends, key=lambda n: (self._parted_at(n), n))]
+            self.keeping = 1
         else:
             forks = [n for n in self.leaves if not self._is_lagger(n)]
-            self.order = sorted(forks, key=lambda n: self._weight(n, forks), reverse=True)
+            self.order = sorted(forks, key=lambda n: (self._keeps(n, forks), self._weight(n, forks)), reverse=True)
+            self.keeping = sum(self._keeps(n, forks) for n in forks)
 
     def _members(self, number: Number) -> set[str]:
         return {m.node for m in self.view[number].members}
@@ -120,6 +125,11 @@ class _Model:
         view = self.view[n]
         whole = view.apart_at == -1 or (view.apart_at < -1 and any(one.installed for one in self.by[n]))
         return view.majority_before and not whole
+
+    def _parted_at(self, n: Number) -> int:
+        """Where the log of an order's line began to be no majority's; a view that was to heal it has -2 - x."""
+        at = self.view[n].apart_at
+        return at if at >= 0 else -2 - at
 
     def _is_behind(self, n: Number, z: Number) -> bool:
         """``z`` has grown from it; or it never came about: nobody installed it, and one of those whose accept it needed
@@ -140,6 +150,11 @@ class _Model:
         return any(
             self.log[z][: len(mine)] == mine and (len(self.log[z]) > len(mine) or z > n) for z in self.leaves if z != n
         )
+
+    def _keeps(self, n: Number, forks: list[Number]) -> bool:
+        """What is settled never moves: where a fork lacks some of it, its own comes behind."""
+        settled = [(self.log[z], one.settled) for z in forks for one in self.by[z]]
+        return all(self.log[n][:index] == log[:index] for log, index in settled)
 
     def _weight(self, n: Number, forks: list[Number]) -> tuple[int, int, int]:
         counted = set(self.nodes[n])
@@ -169,7 +184,7 @@ class _Model:
         return self.log[n] + sorted(found)
 
     def base(self) -> list[Tx]:
-        branches = [self._whole(n) for n in self.order]
+        branches = [self._whole(n) for n in self.order[: self.keeping]]
         if len(branches) < 2 or self._strategy() != "Simple":
             return branches[0]
         shared = 0
@@ -182,7 +197,7 @@ class _Model:
 
     def _strategy(self) -> str:
         """Of the last view that all have grown from."""
-        views = [self.view[n] for n in self.order]
+        views = [self.view[n] for n in self.order[: self.keeping]]
         strategies = dict(zip(views[0].history, views[0].strategies, strict=True))
         shared = set.intersection(*({*view.history} for view in views))
         return strategies[max(shared)]

@@ -163,7 +163,8 @@ class Log:
         return next(b for b in branches if len(b.entries) >= mirror.foot and b.hash_at(mirror.foot) == mirror.foot_hash)
 
     def _check_kept(self, node: str, view: View, mine: Branch) -> None:
-        """What was stable in a view stands at its place in every view that has grown from it (invariant 6)."""
+        """What was stable in a view stands at its place in every view that has grown from it (invariant 6), and is
+        stable there."""
         parent = self.branches.get(view.history[-1])
         mine.moved = set(parent.moved) if parent is not None else set()
         if parent is not None and view.merged:
@@ -175,6 +176,8 @@ class Log:
             if not _goes_on(grown, mine):
                 text = f"{node} accepts {view.number}: of {grown.settled} entries that were stable in {number}"
                 self.findings.add(LOG, "6", f"{text} not all are at their place")
+            else:
+                mine.settle(grown.settled)  # also what its first acceptor had not heard of
 
     def added(self, node: str, record: Added, mirror: Mirror) -> None:
         """A piece of a master's log has become durable there. ``mirror`` is what was durable just before it."""
