@@ -69,9 +69,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
-            Edit(
-                CLOSING, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"
-            ),
+            Edit(CLOSING, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"),
         ),
         profile="splits,flaps",
         counts=HARM,

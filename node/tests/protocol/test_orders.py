@@ -270,6 +270,51 @@ def test_two_that_orders_put_beside_each_other_are_one_again() -> None:
     assert_same_logs(cluster, 2)
 
 
+@pytest.mark.parametrize("strategy", ["Smart", "Simple"])
+def test_an_order_beside_one_that_nobody_is_apart_from_comes_behind_it(strategy: str) -> None:
+    """One leaves, so the other goes on alone, and all that it orders is settled. The first comes back cut off, and the
+    operator lets the other go there, wrongly: what stands on the other side keeps its place, also with fewer votes."""
+    cluster = Cluster("ab", idle_interval_ms=100, heavy="b", strategy=strategy).founded()
+    leave(cluster, "b")
+    run_until_in_view(cluster, "a")
+    cluster.submit("a", "x", "y")
+    cluster.run(500)
+    assert cluster.marks["a"].synced == 2
+    cluster.cut = {("a", "b"), ("b", "a")}
+    cluster.start("b")
+    cluster.run(1000)
+    cluster.executors["b"].force_view(["a"])
+    run_until_in_view(cluster, "b")
+    cluster.submit("b", "wrong", "too")
+    cluster.run(500)
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b")
+    assert_same_logs(cluster, 4)
+    assert cluster.log("b")[:2] == ["a1", "a2"]
+
+
+def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later() -> None:
+    """``Majority``. It has said nothing to the view that was to let it in, so nobody has gone on in that."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    for birth, node in ((77, "b"), (78, "c")):
+        cluster.crash(node)
+        forget(cluster, node, birth)
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["b", "c"])
+    run_until_in_view(cluster, "a")
+    cluster.start("b")
+    deadline_ms = cluster.now_ms + 5000
+    while not cluster.core("a").views.accepted.has(Origin("b", 77)):  # type: ignore[union-attr]
+        assert cluster.now_ms < deadline_ms
+        cluster.run(1)
+    cluster.crash("b")  # its accept is on the way
+    assert not cluster.core("a").views.installed
+    cluster.run(1000)
+    cluster.start("b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+
+
 def test_disks_that_are_lost_come_back_after_the_order() -> None:
     """``Majority``: those who know the log have no majority for good, so whoever an order left over lets them in."""
     cluster = Cluster(idle_interval_ms=100, majority=True).founded()
