@@ -12,6 +12,7 @@ from random import Random
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.ids import Origin
 from txlog.model.records import Added, Held, Record, Stable, Trimmed, ViewAccepted, ViewInstalled
+from txlog.model.view import Number
 from txlog.protocol.events import Submission
 from txlog_simulation import liveness
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
@@ -201,6 +202,11 @@ class World:
         kept = max(mirror.held.get(origin, 0) for mirror in self.mirrors.values())
         del self.transactions.made.get(origin, [])[kept:]
         self._forget_unknown_views()
+        longest: dict[Number, int] = {}
+        for mirror in self.mirrors.values():
+            for number in mirror.accepted.chain if mirror.accepted is not None else ():
+                longest[number] = max(longest.get(number, 0), mirror.log)
+        self.log.forget_behind(longest)
 
     def wipe(self, machine: Machine) -> None:
         """Its disk is empty: it comes back with a new birth, as a learner that must be taken in. What only it held has

@@ -28,6 +28,10 @@ ONCE_WRONG = {
     32316: "the checker forgot what an earlier view had called stable",
     38958: "what was heard once at the end of a chain counted for ever",
     40971: "what is settled at the end of a chain is named by nobody there",
+    55928: "an old image that nobody who answered could tell",
+    56037: "the checker kept what an old image had taken away",
+    56657: "one who knew none of those that stayed",
+    58137: "a change that was taken by a master which was out for good",
     48580: "what was fetched of the next view had higher stamps than a post of this one",
 }
 """Seeds that once failed, and what they met."""

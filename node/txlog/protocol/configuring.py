@@ -4,6 +4,8 @@ stable, and out of the cluster only with everything that was accepted here.
 
 from __future__ import annotations
 
+from typing import Final
+
 from txlog.model.configuration import (
     CHANGE_CHARACTERS_MAX,
     LEAVING,
@@ -22,10 +24,18 @@ from txlog.protocol.leaving import Leaving
 from txlog.wire.messages import Known
 
 
+REMOVED: Final = "removed"
+_TAKEN_OUT: Final = Unavailable("Removed", "this master is taken out of the cluster; ask another one")
+
+
 def change_submission(view: tuple[int, int, str], after: int, configuration: Configuration, why: str) -> Submission:
     """A change as a transaction."""
     key, payload = key_of(Change(view, after, configuration)), why.encode()
     return Submission(KIND_CONFIG, key, payload, content_hash(KIND_CONFIG, key, payload))
+
+
+def _staying(configuration: Configuration) -> list[str]:
+    return [m.node for m in configuration.masters if m.role != LEAVING]
 
 
 class Configuring(Leaving):
@@ -66,6 +76,8 @@ class Configuring(Leaving):
 
     def _refuses_change(self, one: Submission, another: bool) -> Refused | None:
         """One at a time (rule 20). ``another``: one came just before it."""
+        if self._role == REMOVED:
+            return _TAKEN_OUT  # nobody would hear of it
         now, change = self.configuration, change_of(one.key)
         if now is None or change is None or len(one.key) > CHANGE_CHARACTERS_MAX:
             return Conflict("this is no change of the configuration in force")
@@ -82,21 +94,46 @@ class Configuring(Leaving):
                 "the new masters would have half of all votes or more while splitMode: Majority binds; "
                 "ask again when the view is under Continue"
             )
+        cut_off = self._cut_off_by(change.configuration)
+        if cut_off:
+            return Conflict(
+                f"{cut_off} is out of the view, and may know none of the masters that would be left: it could not come "
+                "back. Wait until it is in, or take it out, too"
+            )
         return None
+
+    def _cut_off_by(self, wanted: Configuration) -> str:
+        """A master that is out while this goes, and whom nobody told of those who stay; "" for none. It has heard of
+        all that it once shared the log's kept beginning with."""
+        agreement, view = self.agreement, self.views.accepted
+        assert agreement is not None
+        assert view is not None
+        now = agreement.configurations.last
+        if {*_staying(now)} <= {*_staying(wanted)}:
+            return ""
+        early = {m.node for m in agreement.configurations.places[0].configuration.masters}
+        for node in _staying(wanted):
+            if view.member(node) is None and not (early & {*_staying(wanted)}) - {node}:
+                return node
+        return ""
 
     def _takes_no_writes(self) -> Refused | None:
         """Whether the configuration keeps clients away from this master, from where its log ends."""
-        agreement = self.agreement
-        assert agreement is not None
-        last = agreement.configurations.last
-        if not last.masters:
-            return None
-        mine = last.master(self.settings.node)
-        if mine is None or mine.role == LEAVING:
-            return Unavailable("Removed", "this master is taken out of the cluster; ask another one")
-        if mine.role == MUTED:
+        if self._role in (LEAVING, REMOVED):
+            return _TAKEN_OUT
+        if self._role == MUTED:
             return Unavailable("Muted", "this master takes no writes (txlog peer unmute); ask another one")
         return None
+
+    @property
+    def _role(self) -> str:
+        """Of this master where its log ends; "" where no founding record says any."""
+        assert self.agreement is not None
+        last = self.agreement.configurations.last
+        mine = last.master(self.settings.node)
+        if not last.masters:
+            return ""
+        return REMOVED if mine is None else mine.role
 
     # Who may speak
 

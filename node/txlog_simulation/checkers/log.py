@@ -60,6 +60,12 @@ class Branch:
         other.settle(min(self.settled, length))
         return other
 
+    def without_behind(self, length: int) -> Branch:
+        """The same branch, as if it had never been longer."""
+        other = self.copy(length)
+        other.base, other.moved = min(self.base, length), self.moved
+        return other
+
     def settle(self, index: int) -> None:
         """The first entry with a key counts, decided along the stable log."""
         for at in range(self.settled, index):
@@ -100,6 +106,12 @@ class Log:
     def forget_all_but(self, known: set[Number]) -> None:
         """A disk is lost, and with it the views that nobody else has accepted or grown from."""
         self.branches = {number: branch for number, branch in self.branches.items() if number in known}
+
+    def forget_behind(self, longest: dict[Number, int]) -> None:
+        """A master goes on with an older log: what stood behind these entries of a view stands nowhere any more."""
+        for number, branch in self.branches.items():
+            if longest.get(number, 0) < len(branch.entries):
+                self.branches[number] = branch.without_behind(longest.get(number, 0))
 
     # What a master has made durable
 

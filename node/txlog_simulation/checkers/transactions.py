@@ -46,7 +46,10 @@ class Transactions:
             seq = run.first_seq + at
             made = Made(item.stamp, content, item.key, item.kind)
             if seq <= len(rows):
-                if rows[seq - 1].content != content:
+                if rows[seq - 1].content != content and run.node == node and run.origin in self.lost:
+                    del rows[seq - 1 :]  # an old image of its disk, of which nobody who answers could tell
+                    rows.append(made)
+                elif rows[seq - 1].content != content:
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} has another content at {node} than at its origin")
             elif not own and run.origin in self.lost and seq == len(rows) + 1:
                 rows.append(made)  # it was on the way when its origin's disk was lost
