@@ -23,7 +23,6 @@ from txlog.protocol.events import Submission
 from txlog.protocol.leaving import Leaving
 from txlog.wire.messages import Known
 
-
 REMOVED: Final = "removed"
 _TAKEN_OUT: Final = Unavailable("Removed", "this master is taken out of the cluster; ask another one")
 
