@@ -32,6 +32,9 @@ ONCE_WRONG = {
     56037: "the checker kept what an old image had taken away",
     56657: "one who knew none of those that stayed",
     58137: "a change that was taken by a master which was out for good",
+    54903: "one whom others refused began again and again beside one whom they did not",
+    58652: "others began again before a coordinator far away had fetched what it lacked",
+    61052: "stamps of another view were taken into the one at work",
     48580: "what was fetched of the next view had higher stamps than a post of this one",
 }
 """Seeds that once failed, and what they met."""

@@ -162,7 +162,7 @@ class Coordinating(Membership):
         """A member is still fetching; or the coordinator says that it waits for one."""
         if self.change is not None and self.change.number == missing.number:
             self.change.misses(missing.node, missing.count, self.around.now_ms)
-        elif missing.number == self.number and not self.installed:
+        elif missing.number == self.promised and not self.at_work:
             self._another_leads()
 
     def on_accepted(self, accepted: Accepted) -> None:
@@ -201,6 +201,7 @@ class Coordinating(Membership):
             # Somebody whom this master cannot ask itself is missing: one who hears everybody should come before the
             # next try, whose higher promise would stand in its way.
             self._wish_ms = self.around.now_ms + self._patience_ms
+            self._failed_with = change.members
 
     def _slow(self, change: Change) -> str:
         waits = change.unreported or change.unaccepted
@@ -214,6 +215,9 @@ class Coordinating(Membership):
             self.sends += [(node, waits) for node in sorted(change.accepted) if node != self.settings.node]
         elif change.closed is None:
             self.sends += [(node, change.proposal) for node in change.unreported]
+        else:  # who reported would begin again before this master has fetched what it lacks
+            waits = Missing(change.number, self.settings.node, change.missing.get(self.settings.node, 1))
+            self.sends += [(node, waits) for node in sorted(change.reports) if node != self.settings.node]
 
 
 BELOW: Final = -1

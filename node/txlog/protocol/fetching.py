@@ -38,10 +38,13 @@ class Fetching(Standing):
         source = sources[self._turn % len(sources)]
         self.sends.append((source, FetchRuns(Span(span.node, span.birth, span.first_seq, count))))
 
-    def _comes_by_itself(self, agreement: Agreement, origin: Origin) -> bool:
-        """A member of the view at work brings its own, with the stamps of this view; elsewhere they may have others."""
+    def is_inside(self, agreement: Agreement, origin: Origin) -> bool:
+        """What a member of the view at work makes comes with the stamps of this view; elsewhere it may have others, by
+        which nobody here would order. It is the same while that member is silent, for it may be heard again."""
         inside = self.at_work and self.ahead is None and agreement.takes_part(origin)
-        return inside and origin.node not in self.departures and self.around.both_ways(origin.node)
+        departure = self.departures.get(origin.node)
+        lost = departure is not None and departure.why == "lost" and departure.birth == origin.birth
+        return inside and not lost
 
     def _missed(self, agreement: Agreement) -> tuple[list[str], Span | None]:
         accept = self._incoming
@@ -55,6 +58,6 @@ class Fetching(Standing):
             for origin, seq in holds.items():
                 queue = agreement.by_origin.get(origin)
                 held = queue.held if queue is not None else 0
-                if seq > held and origin != self.origin and not self._comes_by_itself(agreement, origin):
+                if seq > held and origin != self.origin and not self.is_inside(agreement, origin):
                     return [node], Span(origin.node, origin.birth, held + 1, seq - held)
         return [], None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from txlog.model.errors import Fatal, PeerFault
+from txlog.model.view import NO_VIEW
 from txlog.protocol.adding import Adding
 from txlog.protocol.events import Now
 from txlog.protocol.peers import Peer
@@ -157,9 +158,12 @@ class Hearing(Adding):
         agreement, views = self.agreement, self.views
         if agreement is None or self.full or not (views.at_work or views.fetching):
             return
+        same = message.view in (views.number, NO_VIEW)
         for run in message.runs:
             if views.fetching and run.origin not in agreement.by_origin:
                 agreement.add_origin(run.origin)
-            inside = views.at_work and views.ahead is None and agreement.takes_part(run.origin)
+            inside = views.is_inside(agreement, run.origin)
+            if inside and not same:
+                continue  # it may have other stamps there than in the view at work here
             if agreement.hold_foreign(run, not inside):
                 self._rounds.foreign_work(now.mono)

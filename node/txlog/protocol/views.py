@@ -162,7 +162,8 @@ class Views(Coordinating):
         lacking = sum(max(0, min(q.held, q.limit) - held.get(q.origin, 0)) for q in agreement.queues)
         if lacking > CAUGHT_UP:
             return False
-        mine = sum(max(0, seq - self._held(origin)) for origin, seq in held.items())
+        outside = {origin: seq for origin, seq in held.items() if not self.is_inside(agreement, origin)}
+        mine = sum(max(0, seq - self._held(origin)) for origin, seq in outside.items())
         return mine <= CAUGHT_UP
 
     def _is_preferred(self, view: View) -> bool:

@@ -40,7 +40,7 @@ from txlog.model.entry import Run, Span
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Stamped
-from txlog.model.view import Member, Number, View
+from txlog.model.view import NO_VIEW, Member, Number, View
 
 FORMAT = 1
 """On the wire. A message of another format is refused by name, never guessed at."""
@@ -302,7 +302,10 @@ class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
 
 
 class Runs(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
+    """``view``: the sender's, in which they have these stamps; a master that does not say so gives none."""
+
     runs: list[Run]
+    view: Number = NO_VIEW
 
 
 class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"):
