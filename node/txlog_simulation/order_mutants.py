@@ -12,6 +12,7 @@ from txlog_simulation.patching import Edit
 
 STANDING = "txlog/protocol/standing.py"
 CLOSING = "txlog/protocol/closing.py"
+HEARING = "txlog/protocol/hearing.py"
 VIEW = "txlog/model/view.py"
 FOUNDING = "txlog/protocol/founding.py"
 
@@ -72,6 +73,21 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         False,
         (Edit(VIEW, "self.apart_until(installed) if ordered else 0, self.number", "0, self.number"),),
         test=_TESTS + "test_of_two_orders_the_one_whose_line_had_a_majority_for_longer_goes_on",
+    ),
+    Mutant(
+        "an-order-moves-what-is-settled-elsewhere",
+        "25",
+        False,
+        (Edit(CLOSING, "keeping = _keeping_what_is_settled(forks, own)", "keeping = forks"),),
+        test=_TESTS + "test_an_order_beside_one_that_nobody_is_apart_from_comes_behind_it[Smart]",
+    ),
+    Mutant(
+        "stamps-of-another-view-count",
+        "14",
+        False,
+        (Edit(HEARING, "            if inside and not same:\n", "            if False:\n"),),
+        test="node/tests/protocol/test_view_changes.py::"
+        "test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_work",
     ),
     Mutant(
         "order-leaves-nobody-who-may-come",

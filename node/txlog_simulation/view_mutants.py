@@ -230,8 +230,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CLOSING,
-                "else _closed(own, winner)\n    floor",
-                "else _closed(own, winner._replace(reports=reports))\n    floor",
+                "else _closed(own, winner, told[0])\n",
+                "else _closed(own, winner, _gathered([p for r in reports for p in r.pending]))\n",
             ),
             *_NO_SETTLED_CHECK,
         ),
