@@ -374,7 +374,10 @@ def _came_to_nothing(one: Branch, other: Branch) -> bool:
 def _keeping_what_is_settled(forks: list[Branch], own: History) -> list[Branch]:
     """Those whose logs have all that is settled in any of them. All have, but for one that an order has put beside a
     line in which nobody was apart: what that has ordered meanwhile comes behind the others, as transactions."""
-    return [one for one in forks if all(_has_what_is_settled(one, other, own) for other in forks)]
+    found = [one for one in forks if all(_has_what_is_settled(one, other, own) for other in forks)]
+    if not found:
+        raise Unclosed("no branch has all that is settled in the others: a journal is an old copy of itself")
+    return found
 
 
 def _has_what_is_settled(one: Branch, other: Branch, own: History) -> bool:

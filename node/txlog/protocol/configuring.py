@@ -102,8 +102,8 @@ class Configuring(Leaving):
         return None
 
     def _cut_off_by(self, wanted: Configuration) -> str:
-        """A master that is out while this goes, and whom nobody told of those who stay; "" for none. It has heard of
-        all that it once shared the log's kept beginning with."""
+        """A master that is out while others are taken out, and may have heard of none of those that stay; "" for none.
+        It knows whoever was there where the log that is kept begins."""
         agreement, view = self.agreement, self.views.accepted
         assert agreement is not None
         assert view is not None
