@@ -8,7 +8,7 @@ from core_cluster import Cluster, update
 from test_masters_change_views import assert_same_logs, forget, leave, run_until_in_view
 
 from txlog.model.configuration import LEAVING, MUTED, Change, Configuration, Master, key_of
-from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, Refused, Unavailable
+from txlog.model.errors import BadInput, ChangePending, Fatal, Refused, Unavailable
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.configurations import Configurations
@@ -397,23 +397,3 @@ def test_another_clusters_master_is_refused_by_name() -> None:
     who = msgspec.structs.replace(who, node="b", birth=99)
     cluster.receive("b", "a", encode(who))
     assert cluster.faults["a"] == ["NotListed", "OtherCluster"]
-
-
-def test_nobody_goes_while_another_is_out_who_knows_none_of_those_that_stay() -> None:
-    cluster = Cluster("ab", idle_interval_ms=100, max_peer_lag_ms=500).founded()
-    cluster.crash("a")
-    cluster.run(2000)
-    cluster.executors["b"].backup_done(0, cluster.core("b").agreement.history.hash)  # type: ignore[union-attr]
-    run_until_in_view(cluster, "b")
-    add(cluster, "b", "c")
-    begin(cluster, "c", 33)
-    run_until_in_view(cluster, "b", "c")
-    cluster.run(1000)  # c is heard of by b, and has waited for a
-    refused = change(cluster, "c", with_role(configuration(cluster, "c"), "b", LEAVING))
-    assert isinstance(refused, Conflict)
-    assert "a is out of the view" in str(refused)
-    cluster.start("a")
-    run_until_in_view(cluster, "a", "b", "c")
-    remove(cluster, "c", "b")
-    run_until_removed(cluster, "b")
-    run_until_in_view(cluster, "a", "c")

@@ -201,7 +201,6 @@ class Coordinating(Membership):
             # Somebody whom this master cannot ask itself is missing: one who hears everybody should come before the
             # next try, whose higher promise would stand in its way.
             self._wish_ms = self.around.now_ms + self._patience_ms
-            self._failed_with = change.members
 
     def _slow(self, change: Change) -> str:
         waits = change.unreported or change.unaccepted
