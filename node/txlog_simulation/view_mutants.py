@@ -418,7 +418,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 MEMBERSHIP,
-                "heard = self.around.both_ways(member.node) and not self._is_lost(member)",
+                "heard = self.around.both_ways(member.node) and not self._is_lost(member.origin)",
                 "heard = False",
             ),
         ),

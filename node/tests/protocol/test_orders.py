@@ -293,15 +293,23 @@ def test_an_order_beside_one_that_nobody_is_apart_from_comes_behind_it(strategy:
     assert cluster.log("b")[:2] == ["a1", "a2"]
 
 
-def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later() -> None:
-    """``Majority``. It has said nothing to the view that was to let it in, so nobody has gone on in that."""
+def only_a_by_order() -> Cluster:
+    """``Majority``, one transaction, then two of three lost their disks, and an order lets the third go on."""
     cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(200)
     for birth, node in ((77, "b"), (78, "c")):
         cluster.crash(node)
         forget(cluster, node, birth)
     cluster.run(2000)
     cluster.executors["a"].force_view(["b", "c"])
     run_until_in_view(cluster, "a")
+    return cluster
+
+
+def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later() -> None:
+    """It has said nothing to the view that was to let it in, so nobody has gone on in that."""
+    cluster = only_a_by_order()
     cluster.start("b")
     deadline_ms = cluster.now_ms + 5000
     while not cluster.core("a").views.accepted.has(Origin("b", 77)):  # type: ignore[union-attr]
@@ -316,16 +324,8 @@ def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later(
 
 
 def test_disks_that_are_lost_come_back_after_the_order() -> None:
-    """``Majority``: those who know the log have no majority for good, so whoever an order left over lets them in."""
-    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
-    cluster.submit("a", "x")
-    cluster.run(200)
-    for birth, node in ((77, "b"), (78, "c")):
-        cluster.crash(node)
-        forget(cluster, node, birth)
-    cluster.run(2000)
-    cluster.executors["a"].force_view(["b", "c"])
-    run_until_in_view(cluster, "a")
+    """Those who know the log have no majority for good, so whoever an order left over lets them in."""
+    cluster = only_a_by_order()
     cluster.submit("a", "y")
     cluster.start("b")
     run_until_in_view(cluster, "a", "b")

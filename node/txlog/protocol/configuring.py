@@ -24,6 +24,7 @@ from txlog.protocol.leaving import Leaving
 from txlog.wire.messages import Known
 
 REMOVED: Final = "removed"
+"""Of a master that the configuration names no more: no role that one holds."""
 _TAKEN_OUT: Final = Unavailable("Removed", "this master is taken out of the cluster; ask another one")
 
 

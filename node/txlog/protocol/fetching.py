@@ -42,9 +42,7 @@ class Fetching(Standing):
         """What a member of the view at work makes comes with the stamps of this view; elsewhere it may have others, by
         which nobody here would order. It is the same while that member is silent, for it may be heard again."""
         inside = self.at_work and self.ahead is None and agreement.takes_part(origin)
-        departure = self.departures.get(origin.node)
-        lost = departure is not None and departure.why == "lost" and departure.birth == origin.birth
-        return inside and not lost
+        return inside and not self._is_lost(origin)
 
     def _missed(self, agreement: Agreement) -> tuple[list[str], Span | None]:
         accept = self._incoming

@@ -74,7 +74,7 @@ class Membership(Fetching):
             if (member.node, member.birth) in stay:
                 continue
             one = gone.get((member.node, member.birth))
-            heard = self.around.both_ways(member.node) and not self._is_lost(member)
+            heard = self.around.both_ways(member.node) and not self._is_lost(member.origin)
             if one is None:
                 heard = heard and member.node not in nodes  # else its new birth is heard
                 if heard and not self._lags_behind(proposal):

@@ -223,12 +223,12 @@ class Standing:
 
     def _is_there(self, member: Member) -> bool:
         """Whether it is reached, itself or through others. What is heard of a new birth of its node is not it."""
-        return not self._is_lost(member) and member.node in self.around.reachable()
+        return not self._is_lost(member.origin) and member.node in self.around.reachable()
 
-    def _is_lost(self, member: Member) -> bool:
+    def _is_lost(self, origin: Origin) -> bool:
         """Its node has said that this birth is no more; what is heard of that node since is another."""
-        departure = self.departures.get(member.node)
-        return departure is not None and departure.why == "lost" and departure.birth == member.birth
+        departure = self.departures.get(origin.node)
+        return departure is not None and departure.why == "lost" and departure.birth == origin.birth
 
     def on_who(self, who: Who) -> None:
         """A master says where it is."""
