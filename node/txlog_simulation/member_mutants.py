@@ -16,6 +16,7 @@ MEMBERSHIP = "txlog/protocol/membership.py"
 COORDINATING = "txlog/protocol/coordinating.py"
 VIEWS = "txlog/protocol/views.py"
 CLOSING = "txlog/protocol/closing.py"
+AGREEMENT = "txlog/protocol/agreement.py"
 KEYS = "txlog/protocol/keys.py"
 
 _TESTS = "node/tests/protocol/test_configuration.py::"
@@ -61,6 +62,13 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         True,
         (Edit(CONFIGURATION, " or change.after != now.version", ""),),
         test=_TESTS + "test_of_two_changes_at_once_the_first_in_the_log_counts",
+    ),
+    Mutant(
+        "a-change-of-another-branch-keeps-its-effect",
+        "20",
+        True,
+        (Edit(AGREEMENT, "        if 0 < other <= cut:", "        if False:"),),
+        test=_TESTS + "test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well",
     ),
     Mutant(
         "several-changes-at-a-time",

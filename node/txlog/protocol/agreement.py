@@ -473,6 +473,10 @@ class Agreement:
         False, and nothing has changed, when that is not the log that the view names."""
         assert not self.lacks(spans, waiting)
         assert self.settled_at <= cut <= self.history.length, (self.settled_at, cut, self.history.length)
+        other = self.configurations.judged_otherwise(self.history, self.settled_at, view.chain)
+        if 0 < other <= cut:  # the order stays, but what stands there has to take effect anew, as everywhere
+            again = self.history.spans(other - 1, cut)
+            cut, spans, stamps = other - 1, again + spans, self._stamps_of(again) + stamps
         hashes = self._chain_of(cut, spans, stamps)
         if hashes is None or (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
             return False
@@ -558,6 +562,13 @@ class Agreement:
         self.configurations.cut(cut)
         self.noops = {index: txid for index, txid in self.noops.items() if index <= cut}
         self.skips = {txid: index for txid, index in self.skips.items() if index <= cut}
+
+    def _stamps_of(self, spans: list[Span]) -> list[int]:
+        stamps: list[int] = []
+        for span in spans:
+            queue = self.by_origin[Origin(span.node, span.birth)]
+            stamps += queue.stamps(span.first_seq, span.first_seq + span.count - 1)
+        return stamps
 
     def _restamp(self, spans: list[Span], stamps: list[int]) -> list[Stamped]:
         """Give the entries of a base their stamps; which of them had others."""

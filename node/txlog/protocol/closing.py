@@ -125,7 +125,7 @@ def close(
     origins = _origins(own, members, base, waiting, rest)
     known = {Origin(w.node, w.birth): w.first_seq + len(w.stamps) - 1 for w in waiting}
     voting = weights
-    along = _along(configurations, base, winner, reports)
+    along = _along(configurations, own, base, winner, reports)
     if along is not None:
         weights = {m.node: m.weight for m in along.last.masters}
     out = bool(set(weights) - {m.node for m in members})
@@ -172,16 +172,20 @@ def is_majority_change(reports: list[Report], configured: bool) -> bool:
 
 
 def _along(
-    configurations: Configurations | None, base: Base, winner: Branch, reports: list[Report]
+    configurations: Configurations | None, own: History, base: Base, winner: Branch, reports: list[Report]
 ) -> Configurations | None:
-    """The configurations along the base."""
+    """The configurations along the base, as the chain of the winner judges what is in it."""
     if configurations is None or not configurations.last.masters:
         return None
-    along = configurations.copy(base.cut)
+    cut, spans = base.cut, base.spans
+    other = configurations.judged_otherwise(own, own.start, winner.view.chain)
+    if 0 < other <= cut:
+        cut, spans = other - 1, own.spans(other - 1, cut) + spans
+    along = configurations.copy(cut)
     held = {Txid(Origin(c.node, c.birth), c.seq): c.key for r in reports for c in r.changes}
     held.update(configurations.held)
-    index = base.cut
-    for span in base.spans:
+    index = cut
+    for span in spans:
         origin = Origin(span.node, span.birth)
         for seq in range(span.first_seq, span.first_seq + span.count) if held else ():
             key = held.get(Txid(origin, seq))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from txlog.model.configuration import Configuration, followed_by
 from txlog.model.ids import Txid, ViewNumber
 from txlog.protocol.events import ConfiguredMember
+from txlog.protocol.history import History
 
 
 class Placed(NamedTuple):
@@ -65,6 +66,17 @@ class Configurations:
         else:
             self.places.append(placed(index, after))
         return after is not None
+
+    def judged_otherwise(self, history: History, after: int, views: list[ViewNumber]) -> int:
+        """The first change behind ``after`` in this log that a chain grown through these views judges otherwise than it
+        was judged here, where the chain grew through a branch that did not go on; 0 when there is none."""
+        places = [(history.index_of(txid.origin, txid.seq), txid) for txid in self.held]
+        for index, txid in sorted(places):
+            if index > after:
+                follows = followed_by(self.place(index - 1).configuration, self.held[txid], views) is not None
+                if follows == (index in self.noops):
+                    return index
+        return 0
 
     def cut(self, index: int) -> None:
         """What stands behind ``index`` has left the log."""
