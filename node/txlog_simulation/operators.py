@@ -96,6 +96,8 @@ def _let_go(world: World, at: int, named: list[int], gone: bool, tries: int) -> 
         world.at(world.now_ms + world.rng.choice((0, 10)), _again, world, world.rng.choice(stay), named, gone)
     if tries and (gone or not taken):
         asked = at if taken else world.rng.choice(stay)
+        if taken and tries % TRIES == 0:  # nothing came of it for a while: who was asked is of no use, another may be
+            asked = stay[(stay.index(at) + 1) % len(stay)] if at in stay else stay[0]
         world.at(world.now_ms + AGAIN_MS, _let_go, world, asked, named, gone, tries - 1)
 
 

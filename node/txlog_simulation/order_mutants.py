@@ -93,7 +93,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "order-leaves-nobody-who-may-come",
         "32",
         False,
-        (Edit(STANDING, "        if view is None or gone or not view.is_by_order(True):\n", "        if True:\n"),),
+        (Edit(STANDING, "        if view is None or gone:\n", "        if True:\n"),),
         test=_TESTS + "test_disks_that_are_lost_come_back_after_the_order",
     ),
     Mutant(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from core_cluster import Cluster, update
-from test_masters_change_views import assert_same_logs, forget, leave, run_until_in_view
+from test_masters_change_views import assert_same_logs, back_up, forget, leave, run_until_in_view
 
 from txlog.model.configuration import LEAVING, MUTED, Change, Configuration, Master, key_of
-from txlog.model.errors import BadInput, ChangePending, Fatal, Refused, Unavailable
+from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, Refused, Unavailable
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.protocol.configurations import Configurations
@@ -317,6 +319,51 @@ def test_a_change_made_in_a_view_that_the_chain_does_not_know_is_a_noop() -> Non
     assert along.last.version == 0
 
 
+def test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well() -> None:
+    """a's log stays as it is and b's comes behind it (Simple); what a's change had decided is decided anew."""
+    cluster = Cluster("ab", idle_interval_ms=100, max_peer_lag_ms=800, key_retention_ms=1).founded()
+    for node in "ab":
+        cluster.core(node).adopt(replace(cluster.core(node).settings, strategy="Simple"))
+    end_ms = cluster.now_ms + 5000
+    while any(cluster.core(node).views.accepted.strategy != "Simple" for node in "ab"):  # type: ignore[union-attr]
+        assert cluster.now_ms < end_ms
+        cluster.run(5)
+    cluster.submit("a", "before")
+    cluster.run(300)
+    cluster.cut = {("a", "b"), ("b", "a")}
+    cluster.run(2000)
+    back_up(cluster, "a", "b")
+    run_until_in_view(cluster, "a")
+    run_until_in_view(cluster, "b")
+    longer = msgspec.structs.replace(configuration(cluster, "a"), key_retention_ms=60_000)
+    assert isinstance(change(cluster, "a", longer), Accepted)
+    cluster.submit("a", "y", key="once")
+    cluster.run(300)
+    assert configuration(cluster, "a").key_retention_ms == 60_000
+    cluster.run(2000)
+    muted = change(cluster, "b", with_role(configuration(cluster, "b"), "a", MUTED))
+    assert isinstance(muted, Accepted)
+    cluster.submit("b", "y", key="once")
+    cluster.submit("b", "z")
+    cluster.run(300)
+    cluster.cut.clear()
+    run_until_in_view(cluster, "a", "b")
+    assert_same_logs(cluster, 6)
+    for again in (False, True):
+        if again:
+            cluster.crash("a")
+            cluster.start("a")
+            run_until_in_view(cluster, "a", "b")
+        mine, its = cluster.core("b").agreement, cluster.core("a").agreement
+        assert mine is not None
+        assert its is not None
+        assert its.configurations.places == mine.configurations.places
+        assert its.configurations.noops == mine.configurations.noops
+        assert list(mine.configurations.noops) == [2]
+        assert (its.noops, mine.noops) == ({}, {})
+        assert configuration(cluster, "a").master("a").role == MUTED  # type: ignore[union-attr]
+
+
 def test_what_a_longer_retention_finds_forgotten_stays_forgotten() -> None:
     """The same whether the first entry with the key is still in memory or not."""
     origin = Origin("a", 1)
@@ -397,3 +444,23 @@ def test_another_clusters_master_is_refused_by_name() -> None:
     who = msgspec.structs.replace(who, node="b", birth=99)
     cluster.receive("b", "a", encode(who))
     assert cluster.faults["a"] == ["NotListed", "OtherCluster"]
+
+
+def test_nobody_goes_while_another_is_out_who_knows_none_of_those_that_stay() -> None:
+    cluster = Cluster("ab", idle_interval_ms=100, max_peer_lag_ms=500).founded()
+    cluster.crash("a")
+    cluster.run(2000)
+    cluster.executors["b"].backup_done(0, cluster.core("b").agreement.history.hash)  # type: ignore[union-attr]
+    run_until_in_view(cluster, "b")
+    add(cluster, "b", "c")
+    begin(cluster, "c", 33)
+    run_until_in_view(cluster, "b", "c")
+    cluster.run(1000)  # c is heard of by b, and has waited for a
+    refused = change(cluster, "c", with_role(configuration(cluster, "c"), "b", LEAVING))
+    assert isinstance(refused, Conflict)
+    assert "a is out of the view" in str(refused)
+    cluster.start("a")
+    run_until_in_view(cluster, "a", "b", "c")
+    remove(cluster, "c", "b")
+    run_until_removed(cluster, "b")
+    run_until_in_view(cluster, "a", "c")

@@ -34,6 +34,10 @@ def change_submission(view: tuple[int, int, str], after: int, configuration: Con
     return Submission(KIND_CONFIG, key, payload, content_hash(KIND_CONFIG, key, payload))
 
 
+def _staying(configuration: Configuration) -> list[str]:
+    return [m.node for m in configuration.masters if m.role != LEAVING]
+
+
 class Configuring(Leaving):
     """What may be changed now, and who is listened to."""
 
@@ -90,7 +94,28 @@ class Configuring(Leaving):
                 "the new masters would have half of all votes or more while splitMode: Majority binds; "
                 "ask again when the view is under Continue"
             )
+        cut_off = self._cut_off_by(change.configuration)
+        if cut_off:
+            return Conflict(
+                f"{cut_off} is out of the view, and may know none of the masters that would be left: it could not come "
+                "back. Wait until it is in, or take it out, too"
+            )
         return None
+
+    def _cut_off_by(self, wanted: Configuration) -> str:
+        """A master that is out while others are taken out, and may have heard of none of those that stay; "" for none.
+        It knows whoever was there where the log that is kept begins."""
+        agreement, view = self.agreement, self.views.accepted
+        assert agreement is not None
+        assert view is not None
+        now = agreement.configurations.last
+        if {*_staying(now)} <= {*_staying(wanted)}:
+            return ""
+        early = {m.node for m in agreement.configurations.places[0].configuration.masters}
+        for node in _staying(wanted):
+            if view.member(node) is None and not (early & {*_staying(wanted)}) - {node}:
+                return node
+        return ""
 
     def _takes_no_writes(self) -> Refused | None:
         """Whether the configuration keeps clients away from this master, from where its log ends."""

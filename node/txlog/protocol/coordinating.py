@@ -86,7 +86,8 @@ class Coordinating(Membership):
         know = [r.node for r in reports if r.view is not None]
         latest = goes_on((r.view, r.installed) for r in reports if r.view is not None)
         ordered = self._by_order(know, change.gone, latest, self.jointly)
-        grows = self._only_grows({Origin(r.node, r.birth) for r in reports}, change.gone, latest)
+        installed = any(r.installed for r in reports if r.view == latest)
+        grows = self._only_grows({Origin(r.node, r.birth) for r in reports}, change.gone, latest, installed)
         if self.majority and not self._is_majority(know) and not (ordered or grows):
             self._failed_with = change.members
             self._give_up("those who know the log have no more than half of the weight")
@@ -198,6 +199,7 @@ class Coordinating(Membership):
             del self.departures[refuse.about]  # unless a proof about a later process has come meanwhile
         self._give_up(f"{peer} refused {refuse.number}: {refuse.why}: {refuse.text}")
         if refuse.why == "HeardBothWays":
+            self._failed_with = change.members
             # Somebody whom this master cannot ask itself is missing: one who hears everybody should come before the
             # next try, whose higher promise would stand in its way.
             self._wish_ms = self.around.now_ms + self._patience_ms

@@ -80,7 +80,7 @@ class Core(Following):
             case wire.Refuse():
                 views.on_refuse(peer, message)
             case wire.Accept():
-                if self.agreement is None:
+                if self.agreement is None and message.view.number == views.promised:
                     self._learn(message.view.cluster_id)
                 views.on_accept(peer, message)
             case wire.Missing():

@@ -190,8 +190,10 @@ class Founding:
         self._acceptances[founded.node] = founded.view
 
     def begin(self, view: View) -> None:
-        """Everybody has accepted view 1; heard from the first in order, or from a member that has installed it."""
-        if self.views.installed or self.views.accepted != view:
+        """Everybody has accepted view 1; heard from the first in order, or from a member that has installed it. No use
+        of it while a higher promise binds (rule 34)."""
+        views = self.views
+        if views.installed or views.accepted != view or views.promised > view.number:
             return
         self.views.installed = self.views.changed = True
         self.records.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))

@@ -86,6 +86,7 @@ class Standing:
         self._candidates: dict[str, Who] = {}
         self._starts: dict[Origin, int] = {}
         self._seen: dict[str, Number] = {}
+        self._know_ahead: set[str] = set()
         self._working: dict[Origin, int] = {}
         self._holders: dict[str, dict[Origin, int]] = {}
         self._reported: Report | None = None
@@ -193,11 +194,14 @@ class Standing:
         return all(one.has_majority(nodes, rest) for one in jointly)
 
     @staticmethod
-    def _only_grows(there: set[Origin], gone: list[Departure], view: View | None) -> bool:
+    def _only_grows(there: set[Origin], gone: list[Departure], view: View | None, installed: bool) -> bool:
         """``Majority``: a view that was begun by order goes on without a majority as it is. It lets others in, who may
         have lost their disks, when all its members are among these and nobody is left out. Who was to be let in by it
-        and has not accepted it is one of them: without that word nobody has gone on."""
-        if view is None or gone or not view.is_by_order(True):
+        and has not accepted it is one of them: without that word nobody has gone on. ``installed``: one of these says
+        that all have."""
+        if view is None or gone:
+            return False
+        if not (view.is_by_order(installed) or (view.forced and not installed)):
             return False
         return all(m.origin in there for m in view.members)
 
@@ -253,8 +257,7 @@ class Standing:
         self.heard_start(Origin(known.node, known.birth), known.start)
         view = known.accepted
         self._seen[known.node] = view.number if view is not None else NO_VIEW
-        if self.ahead is not None and self.ahead.number > max(self._seen.values()):
-            self.ahead = None  # the disk of the last one that knew it is lost
+        self._forget_ahead(known.node, view)
         if view is None:
             self.apart.pop(known.node, None)
             return
@@ -272,13 +275,28 @@ class Standing:
         if mine is None or mine.number in view.history or (self.majority and not self._by_order_beside(view)):
             if view.number <= self.number or (self.ahead is not None and view.number < self.ahead.number):
                 return
-            self.ahead = view
+            self._go_after(view, known.node)
         elif self.majority and self._gives_way_to(view):
-            self.ahead = view
+            self._go_after(view, known.node)
         else:
             self.apart[known.node] = view
         origins = [Origin(*one) for one in view.origins]
         self._holders[known.node] = dict(zip(origins, known.held, strict=False))
+
+    def _forget_ahead(self, node: str, view: View | None) -> None:
+        """When the disk of the last one is lost that was in it, or in one that has grown from it."""
+        ahead = self.ahead
+        if ahead is None:
+            return
+        if view is not None and ahead.number in view.chain:
+            self._know_ahead.add(node)
+        else:
+            self._know_ahead.discard(node)
+        if not self._know_ahead:
+            self.ahead = None
+
+    def _go_after(self, view: View, node: str) -> None:
+        self.ahead, self._know_ahead = view, {node}
 
     def _by_order_beside(self, view: View) -> bool:
         """``Majority``: one of the two was begun by order, so that both may have gone on."""

@@ -168,15 +168,17 @@ class _Model:
 
     def _whole(self, n: Number) -> list[Tx]:
         """The longest log of a branch, then what its members hold in its queue, in key order. In a queue the stamps of
-        each origin grow: what falls below what it follows, and all behind that, is of another branch."""
+        each origin grow from above the floor: what falls below what it follows, and all behind that, is of another
+        branch."""
         inside = {t[1:] for t in self.log[n]}
-        before = {t.origin: t.stamp for t in self.log[n]}
+        floor = self.view[n].floor
+        before = {t.origin: max(floor, t.stamp) for t in self.log[n]}
         least: dict[Name, Tx] = {}
         for one in (t for m in self.by[n] for t in m.queue if t[1:] not in inside):
             least[one[1:]] = min(one, least.get(one[1:], one))
         found: list[Tx] = []
         for one in sorted(least.values(), key=lambda t: (t.origin, t.seq)):
-            if one.stamp <= before.get(one.origin, self.view[n].floor):
+            if one.stamp <= before.get(one.origin, floor):
                 before[one.origin] = 1 << 64
                 continue
             before[one.origin] = one.stamp
