@@ -53,7 +53,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CLOSING,
-                '    ordered = any(one.why == "ordered" for one in gone) or _is_by_order(winner)\n',
+                '    ordered = any(one.why == "ordered" for one in gone) or winner.is_by_order\n',
                 "    ordered = False\n",
             ),
         ),
@@ -78,7 +78,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "an-order-moves-what-is-settled-elsewhere",
         "25",
         False,
-        (Edit(CLOSING, "keeping = _keeping_what_is_settled(forks, own)", "keeping = forks"),),
+        (Edit(CLOSING, "keeping = keeping_what_is_settled(forks, own)", "keeping = forks"),),
         test=_TESTS + "test_an_order_beside_one_that_nobody_is_apart_from_comes_behind_it[Smart]",
     ),
     Mutant(

@@ -10,7 +10,8 @@ from txlog_simulation.patching import Edit
 
 AGREEMENT = "txlog/protocol/agreement.py"
 VIEWS = "txlog/protocol/views.py"
-CLOSING = "txlog/protocol/closing.py"
+BASES = "txlog/protocol/bases.py"
+BRANCHES = "txlog/protocol/branches.py"
 UNORDERED = "txlog/protocol/unordered.py"
 
 
@@ -29,7 +30,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             Edit(
-                CLOSING,
+                BRANCHES,
                 "if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]",
                 "if not any(_leads_on(one, other, own) for other in leaves)]",
             ),
@@ -42,7 +43,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             Edit(
-                CLOSING,
+                BRANCHES,
                 "leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]",
                 "leaves = branches",
             ),
@@ -56,7 +57,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             Edit(
-                CLOSING,
+                BRANCHES,
                 "return one.number in other.view.history or _came_to_nothing(one, other)",
                 "return one.number in other.view.history",
             ),
@@ -68,8 +69,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "26",
         True,
         (
-            Edit(CLOSING, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
-            Edit(CLOSING, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"),
+            Edit(BASES, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
+            Edit(BASES, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"),
         ),
         profile="splits,flaps",
         counts=HARM,
@@ -80,7 +81,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         False,
         (
             Edit(
-                CLOSING,
+                BRANCHES,
                 "    return sum(weights.get(node, 0) for node in nodes), branch.length, -first\n",
                 "    return 0, branch.length, -first\n",
             ),

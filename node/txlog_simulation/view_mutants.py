@@ -23,6 +23,8 @@ COORDINATING = "txlog/protocol/coordinating.py"
 VIEWS = "txlog/protocol/views.py"
 SURROUNDINGS = "txlog/protocol/surroundings.py"
 CHANGES = "txlog/protocol/changes.py"
+BASES = "txlog/protocol/bases.py"
+BRANCHES = "txlog/protocol/branches.py"
 CLOSING = "txlog/protocol/closing.py"
 UNORDERED = "txlog/protocol/unordered.py"
 EXECUTOR = "txlog/runtime/executor.py"
@@ -183,7 +185,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             Edit(
-                CLOSING,
+                BRANCHES,
                 "    return max(ends, key=lambda one: one[0].precedence(one[1]))[0] if ends else None\n",
                 "    return max(known, key=lambda one: (one[1], one[0].number))[0]\n",
             ),
@@ -215,7 +217,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             Edit(
-                CLOSING,
+                BASES,
                 "    base.put_all(base.queue(cells, branch.view.floor), cells)\n    return base\n",
                 "    return base\n",
             ),
@@ -230,8 +232,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 CLOSING,
-                "else _closed(own, winner, told[0])\n",
-                "else _closed(own, winner, _gathered([p for r in reports for p in r.pending]))\n",
+                "else closed_base(own, winner, told[0])\n",
+                "else closed_base(own, winner, gathered([p for r in reports for p in r.pending]))\n",
             ),
             *_NO_SETTLED_CHECK,
         ),

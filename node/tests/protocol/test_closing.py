@@ -15,7 +15,8 @@ from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.view import Member, Number, View, founding_view
-from txlog.protocol.closing import Closed, Unclosed, close
+from txlog.protocol.branches import Unclosed
+from txlog.protocol.closing import Closed, close
 from txlog.protocol.history import History
 from txlog.wire.messages import Checkpoint, Departure, Pending, Report
 

@@ -25,7 +25,8 @@ MODULES: Final = tuple(
     f"txlog.{name}"
     for name in (
         *("model.hashes", "model.stamp", "protocol.events"),
-        *("protocol.adding", "protocol.agreement", "protocol.changes", "protocol.closing", "protocol.configurations"),
+        *("protocol.adding", "protocol.agreement", "protocol.bases", "protocol.branches", "protocol.changes"),
+        *("protocol.closing", "protocol.configurations"),
         *("protocol.configuring", "protocol.coordinating", "protocol.following"),
         *("protocol.core", "protocol.fetching", "protocol.founding", "protocol.greetings", "protocol.hearing"),
         *("protocol.history", "protocol.keys", "protocol.leaving", "protocol.marks", "protocol.membership"),

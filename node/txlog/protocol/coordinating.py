@@ -11,8 +11,9 @@ from typing import Final
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.protocol.branches import Unclosed, goes_on
 from txlog.protocol.changes import Change
-from txlog.protocol.closing import Unclosed, close, goes_on, is_majority_change, outline
+from txlog.protocol.closing import close, is_majority_change, outline
 from txlog.protocol.history import History
 from txlog.protocol.membership import Membership
 from txlog.protocol.reports import checkpoints_of

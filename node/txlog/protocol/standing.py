@@ -304,7 +304,7 @@ class Standing:
         return mine is not None and (mine.is_by_order(self.installed) or view.is_by_order(True))
 
     def _gives_way_to(self, view: View) -> bool:
-        """As the view that goes on is chosen (``closing.py``)."""
+        """As the view that goes on is chosen (``branches.py``)."""
         mine = self.accepted
         assert mine is not None
         return view.precedence(True) > mine.precedence(self.installed)
