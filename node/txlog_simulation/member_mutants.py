@@ -71,6 +71,13 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well",
     ),
     Mutant(
+        "taken-out-whom-alone-another-knows",
+        "20",
+        False,
+        (Edit(CONFIGURING, "        if cut_off:\n", "        if False:\n"),),
+        test=_TESTS + "test_nobody_goes_while_another_is_out_who_knows_none_of_those_that_stay",
+    ),
+    Mutant(
         "several-changes-at-a-time",
         "20",
         True,

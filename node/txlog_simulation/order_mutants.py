@@ -17,6 +17,7 @@ VIEW = "txlog/model/view.py"
 FOUNDING = "txlog/protocol/founding.py"
 
 _TESTS = "node/tests/protocol/test_orders.py::"
+_SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix_is_right"
 
 ORDER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -95,6 +96,40 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         False,
         (Edit(STANDING, "        if view is None or gone:\n", "        if True:\n"),),
         test=_TESTS + "test_disks_that_are_lost_come_back_after_the_order",
+    ),
+    Mutant(
+        "order-that-came-about-nowhere-is-over",
+        "32",
+        False,
+        (
+            Edit(
+                STANDING,
+                "(view.is_by_order(installed) or (view.forced and not installed))",
+                "view.is_by_order(installed)",
+            ),
+        ),
+        test=_SEEDS + "[orders-202910]",
+    ),
+    Mutant(
+        "order-heals-by-what-nobody-installed",
+        "32",
+        False,
+        (Edit(STANDING, "if not (view.is_by_order(installed) or", "if not (view.is_by_order(True) or"),),
+        test=_SEEDS + "[orders-205908]",
+    ),
+    Mutant(
+        "order-waits-for-a-view-that-nobody-has",
+        "32",
+        False,
+        (Edit(STANDING, "        if not self._know_ahead:\n", "        if False:\n"),),
+        test=_SEEDS + "[orders-202401]",
+    ),
+    Mutant(
+        "founded-beside-a-promise",
+        "34",
+        True,
+        (Edit(FOUNDING, " or views.promised > view.number", ""),),
+        test=_SEEDS + "[members-204748]",
     ),
     Mutant(
         "founded-by-a-few",
