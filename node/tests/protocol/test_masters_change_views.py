@@ -569,3 +569,33 @@ def test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on() -> N
     cluster.cut.clear()
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 2)
+
+
+def test_a_backup_of_before_does_when_a_rejoin_is_cut_off_before_it_is_installed() -> None:
+    """Whoever brings both sides together has all accepts, and is cut off before it can say so. What the others have
+    accepted cuts off what their workers stand on, so that no backup can be made; the one of the split still stands."""
+    cluster = Cluster("abc", idle_interval_ms=100, max_peer_lag_ms=800).founded()
+    for node in "abc":
+        cluster.core(node).adopt(replace(cluster.core(node).settings, strategy="Simple"))
+    end_ms = cluster.now_ms + 5000
+    while any(cluster.core(node).views.accepted.strategy != "Simple" for node in "abc"):  # type: ignore[union-attr]
+        assert cluster.now_ms < end_ms
+        cluster.run(5)
+    cluster.submit("a", "before")
+    cluster.run(500)
+    apart = {(x, y) for x in "abc" for y in "abc" if "c" in (x, y) and x != y}
+    cluster.cut = set(apart)
+    cluster.run(500)
+    back_up(cluster, "a", "b", "c")
+    run_until_in_view(cluster, "a", "b")
+    run_until_in_view(cluster, "c")
+    cluster.submit("c", "first")
+    cluster.submit("a", "later")
+    cluster.run(500)
+    cluster.cut.clear()
+    end_ms = cluster.now_ms + 10_000
+    while not any(e.core.agreement.below_stable and not e.core.views.installed for e in cluster.executors.values()):  # type: ignore[union-attr]
+        assert cluster.now_ms < end_ms
+        cluster.run(1)
+    cluster.cut = set(apart)
+    run_until_in_view(cluster, "a", "b", within_ms=20_000)

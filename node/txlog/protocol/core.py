@@ -15,7 +15,7 @@ from txlog.protocol.events import Now, Send, Settings
 from txlog.protocol.following import Following
 from txlog.protocol.greetings import known_to, who_now
 from txlog.wire import messages as wire
-from txlog.wire.messages import FetchRuns, Forward, Known, Message, Post, Runs, Who
+from txlog.wire.messages import Checkpoint, FetchRuns, Forward, Known, Message, Post, Runs, Who
 
 LOOK_MS: Final = 20
 """While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
@@ -266,6 +266,7 @@ class Core(Following):
         """A verified backup stands at this position. Raises as :meth:`check_backup`."""
         self.check_backup(index, value, epoch)
         self.views.backup_at = max(self.views.backup_at, index)
+        self.views.last_backup = Checkpoint(index, value)
 
     def adopt(self, settings: Settings) -> None:
         """Other times, and another preferred strategy, from now on. Nothing that masters have to agree on may differ. A
