@@ -95,7 +95,11 @@ def is_good(world: World) -> bool:
 
 def is_good_without(world: World, deaf: str) -> bool:
     """Those that hear each other work in a view of their own, and all that their clients brought is stable there."""
-    others = [machine for machine in world.machines if machine.name != deaf]
+    return is_good_among([machine for machine in world.machines if machine.name != deaf])
+
+
+def is_good_among(others: list[Machine]) -> bool:
+    """These work in a view of their own, and all that their clients brought is stable there."""
     ends: set[tuple[int, bytes]] = set()
     for machine in others:
         if machine.state != UP or machine.executor is None or machine.pending:

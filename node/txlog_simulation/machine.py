@@ -345,7 +345,8 @@ class Machine:
         core = self.executor.core if self.executor is not None and self.executor.idle else None
         if core is not None and core.removed and core.leave_done and self.state == UP:
             self.gone_for_good()
-        if self.executor is not None and self.executor.core.wants_backup and self.backup_life != self.life:
+        core = self.executor.core if self.executor is not None else None
+        if core is not None and (core.wants_backup or core.recalls_backup) and self.backup_life != self.life:
             self.backup_life = self.life
             world = self.world
             if self.rng.random() < 0.8 and (world.target or world.healing):
@@ -540,10 +541,17 @@ class Machine:
         if life != self.life or self.state != UP or self.executor is None:
             return
         agreement = self.executor.core.agreement
-        if agreement is None or not self.worker.is_on(agreement.history):
+        if agreement is None:
             return
-        index, value = self.worker.back_up()
-        self.world.met["split backup"] += 1
+        core = self.executor.core
+        if core.wants_backup and self.worker.is_on(agreement.history):
+            (index, value), what = self.worker.back_up(), "split backup"
+        else:
+            known = self.worker.newest_up_to(agreement.stable, agreement.history) if core.recalls_backup else None
+            if known is None:
+                return
+            (index, value), what = known, "split backup recalled"
+        self.world.met[what] += 1
         with self.guard:
             try:
                 self.executor.backup_done(index, value or agreement.history.start_hash)

@@ -78,6 +78,8 @@ class Plan:
     deaf: int = -1
     away: tuple[int, ...] = ()
     """Configured masters that do not start with the others."""
+    parted: tuple[int, ...] = ()
+    """One side of a split that comes when all else is healed, and lasts until both sides are good."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""
@@ -235,6 +237,8 @@ MIXES: dict[str, dict[str, int]] = {
 """Profiles that are drawn apart from the others."""
 DIRECTED_PROFILES = ("outbids", "successions", "flaps")
 """One schedule of several masters each (``directed.py``), and little else."""
+PARTED = ("splits", "flaps", "successions")
+"""Profiles under ``Continue`` with splits, which may end with one that lasts (``parting.py``)."""
 ENDING = ("wipe", "old-image", "forge")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
@@ -327,6 +331,7 @@ def draw(seed: int, only: str = "") -> Plan:
         links_ms=rng.randrange(BEGIN_MS // 2, safety_ms) if deafened else BEGIN_MS // 2,
         deaf=deaf,
         away=_away(rng, masters) if profile == FOUNDINGS_PROFILE else (),
+        parted=_parted(seed, masters) if profile in PARTED else (),
     )
 
 
@@ -367,6 +372,12 @@ def _drawn_apart(seed: int, only: str) -> str:
 def _away(rng: Random, masters: int) -> tuple[int, ...]:
     """Mostly not all of them can answer when the cluster is to begin."""
     return tuple(sorted(rng.sample(range(masters), rng.choice((0, 1, 1, 1, min(2, masters - 1))))))
+
+
+def _parted(seed: int, masters: int) -> tuple[int, ...]:
+    """By a draw of its own: all the others of a seed stay what they were."""
+    chance = Random(f"parted {seed}")
+    return tuple(sorted(chance.sample(range(masters), chance.randint(1, masters - 1)))) if chance.random() < 0.5 else ()
 
 
 def _offset(rng: Random, skewed: bool) -> int:

@@ -58,6 +58,8 @@ LISTED = (
     "lasting cut",
     "deaf for good",
     "good without a deaf one",
+    "good on both sides",
+    "split backup recalled",
     "message cut off",
     "message lost",
     "message overtaken",

@@ -77,6 +77,7 @@ def _plainer(plan: Plan) -> Iterator[Step]:
     """Single steps towards an ordinary cluster, the telling ones first."""
     for masters in range(2, plan.masters):
         yield partial(_with_masters, masters)
+    yield lambda p: replace(p, links=(), parted=())
     yield lambda p: replace(p, links=())
     yield lambda p: replace(p, loss=0.0)
     yield lambda p: replace(p, repeat=0.0)
@@ -109,6 +110,7 @@ def _with_masters(masters: int, plan: Plan) -> Plan:
         late=plan.late if plan.late < masters else -1,
         deaf=plan.deaf if plan.deaf < masters else -1,
         away=tuple(slot for slot in plan.away if slot < masters),
+        parted=(0,) if plan.parted else (),
     )
 
 

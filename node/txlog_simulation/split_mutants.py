@@ -8,14 +8,30 @@ from __future__ import annotations
 from txlog_simulation.mutant import HARM, Mutant
 from txlog_simulation.patching import Edit
 
+CORE = "txlog/protocol/core.py"
 AGREEMENT = "txlog/protocol/agreement.py"
 VIEWS = "txlog/protocol/views.py"
 BASES = "txlog/protocol/bases.py"
 BRANCHES = "txlog/protocol/branches.py"
 UNORDERED = "txlog/protocol/unordered.py"
+_SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix_is_right"
 
 
 SPLIT_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "waits-for-who-is-ahead-and-cut-off",
+        "32",
+        False,
+        (Edit(VIEWS, "        if self.ahead is None or self.majority:\n", "        if True:\n"),),
+        test=_SEEDS + "[splits,flaps,successions-80]",
+    ),
+    Mutant(
+        "no-backup-is-recalled",
+        "32",
+        False,
+        (Edit(CORE, "        return self._lacks_backup and not self.views.installed", "        return False"),),
+        test=_SEEDS + "[splits,flaps,successions-316]",
+    ),
     Mutant(
         "no-backup-and-going-on",
         "23",

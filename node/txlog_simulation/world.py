@@ -25,6 +25,7 @@ from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, sub
 from txlog_simulation.member_faults import expected, judge_configurations, start_late
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
+from txlog_simulation.parting import part
 from txlog_simulation.plan import NAMES, Plan, Work
 from txlog_simulation.trace import Trace
 from txlog_simulation.trims import Trims
@@ -123,9 +124,9 @@ class World:
         if plan.links:
             self.at(plan.links_ms, self._cut_links)
         self.trims.begin()
-        self._until(plan.safety_ms)
+        self.run_until(plan.safety_ms)
         healed_ms = self._come_good() if not self.findings.found else 0
-        judged = not self.damaged and not self.orders.torn and not any(m.state == ENDED for m in self.machines)
+        judged = not self.damaged and not self.orders.torn and not self.has_ended
         complete = judged and not self.findings.found and liveness.is_good(self)
         self.met["majorities parted by order"] += self.views.majority_parted
         self.acknowledgements.final(self.mirrors, self._lost(), complete)
@@ -146,7 +147,8 @@ class World:
             self.now_ms,
         )
 
-    def _until(self, end_ms: int) -> None:
+    def run_until(self, end_ms: int) -> None:
+        """What the calendar has until then happens."""
         calendar, findings = self._calendar, self.findings
         while calendar and calendar[0][0] <= end_ms and not findings.found:
             self.now_ms, _, what, arguments = heappop(calendar)
@@ -300,23 +302,31 @@ class World:
 
     # Coming good
 
+    @property
+    def has_ended(self) -> bool:
+        """A process has ended by name, for good."""
+        return any(m.state == ENDED for m in self.machines)
+
     def _come_good(self) -> int:
         """Heal everything but the cuts that last; returns how long it took (rule 32)."""
         self._heal()
         began_ms = self.now_ms
-        if self.damaged or self.orders.torn or any(m.state == ENDED for m in self.machines):
-            self._until(began_ms + 300)
+        if self.damaged or self.orders.torn or self.has_ended:
+            self.run_until(began_ms + 300)
             if self.forged:
                 self._until_named(began_ms + liveness.named_ms(self.plan))
             return 0
         if self._links_cut and self.plan.deaf >= 0:
             self._without_the_deaf()
             began_ms = self.now_ms
+        if self.plan.parted:
+            part(self)
+            began_ms = self.now_ms
         bound_ms = liveness.bound_ms(self.plan, self._links_cut) + liveness.mending_ms(self)
         while self.now_ms < began_ms + bound_ms and not self.findings.found:
-            self._until(self.now_ms + 20)
-            if any(m.state == ENDED for m in self.machines):
-                self._until(self.now_ms + 300)
+            self.run_until(self.now_ms + 20)
+            if self.has_ended:
+                self.run_until(self.now_ms + 300)
                 return 0
             if liveness.is_good(self):
                 judge_configurations(self, expected(self) or [])
@@ -333,8 +343,8 @@ class World:
         hears again."""
         plan, began_ms = self.plan, self.now_ms
         bound_ms = liveness.bound_ms(plan, chain=False) + liveness.term_ms(plan)
-        self._until(began_ms + WORK_MS)
-        while not self.findings.found and not any(m.state == ENDED for m in self.machines):
+        self.run_until(began_ms + WORK_MS)
+        while not self.findings.found and not self.has_ended:
             if liveness.is_good_without(self, NAMES[plan.deaf]):
                 self.met["good without a deaf one"] += 1
                 break
@@ -345,11 +355,11 @@ class World:
                 deaf = f"{NAMES[plan.deaf]} is deaf, and the others are"
                 self.findings.add(LIVENESS, "22", f"{deaf} not good after {bound_ms} ms: {liveness.describe(self)}")
                 break
-            self._until(self.now_ms + 20)
+            self.run_until(self.now_ms + 20)
         self.note(NAMES[plan.deaf], "hears", "")
         self.network.cuts = dict.fromkeys(self.network.cuts, 0)
         self._links_cut = False
-        self._bring_work()
+        self.bring_work()
 
     def _until_named(self, end_ms: int) -> None:
         """Of two masters that run and hear each other, neither has another log than the other (rule 17): one of them
@@ -358,7 +368,7 @@ class World:
         while self.now_ms < end_ms and not self.findings.found:
             if not fork and any(m.ended_by == "Forked" for m in self.machines):
                 return
-            self._until(min(end_ms, self.now_ms + 50))
+            self.run_until(min(end_ms, self.now_ms + 50))
             fork = self._fork()
         if fork and not self.findings.found:
             self.findings.add(LOG, "17", fork)
@@ -394,9 +404,10 @@ class World:
             if machine.executor is not None and machine.executor.core.closing:
                 machine.crash("still leaving")
             machine.start()
-        self._bring_work()
+        self.bring_work()
 
-    def _bring_work(self) -> None:
+    def bring_work(self) -> None:
+        """Each master's clients bring one transaction soon."""
         for machine in self.machines:
             at_ms = self.now_ms + self.rng.randint(1, WORK_MS)
             self.at(at_ms, self.work, Work(0, machine.slot, 1, False, False, False))

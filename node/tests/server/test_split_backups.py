@@ -4,11 +4,14 @@ follow them, and its stable index is behind theirs. Real masters, a real store; 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from apart import back_up as told_backup
+from apart import go_apart, states
 from master_cluster import Cluster, until
 from oxigraph_process import OxigraphProcess
 
@@ -19,6 +22,7 @@ from txlog.backup.splitting import back_up
 from txlog.client import MasterClient
 from txlog.config.process import DutyJobConfig, FolderConfig
 from txlog.model.errors import OffTheLog, Unavailable
+from txlog.wire import messages as wire
 from txlog.workers import OxigraphAdapter
 
 ALONE = 1
@@ -157,3 +161,55 @@ async def test_no_position_counts_that_the_log_and_the_queue_do_not_give(pen: Pe
         assert told["error"] == "OffTheLog"
     assert await pen.cluster.post(ALONE, path, None, 200, json=good) == {"open": True}
     assert await pen.cluster.post(ALONE, path, None, 200, json={**good, "state": "done"}) == {"open": False}
+
+
+def cut_at_install(cluster: Cluster) -> None:
+    """From the first word that a view is installed on, nothing passes between the two sides."""
+    whole = [cluster.app(at).loop._send for at in range(3)]
+    begun: list[str] = []
+
+    def sender(at: int) -> Callable[..., None]:
+        def send(peer: str, data: bytes, *more: Any) -> None:
+            if isinstance(wire.decode(peer, data), wire.Install):
+                begun.append(peer)
+            if not begun or "uk-3" not in (peer, cluster.nodes[at]):
+                whole[at](peer, data, *more)
+
+        return send
+
+    for at in range(3):
+        cluster.app(at).loop._send = sender(at)  # type: ignore[method-assign]
+
+
+async def test_a_rejoin_that_is_cut_off_before_its_install_goes_on_with_the_backup_of_before(
+    clusters: Callable[..., Cluster],
+) -> None:
+    cluster = clusters(3, split_recovery="Simple", trim_interval_ms=50, **TIMES)
+    await cluster.start()
+    await until(lambda: states(cluster) == {"Joined"})
+    await cluster.write(0, insert("first"))
+    await until(lambda: all(cluster.app(at).loop.stable.value == 1 for at in range(3)))
+    stood = (await cluster.get(0, "/txlog/status"))["stable"]
+    heal = await go_apart(cluster)
+    for at in (2, 0, 1):
+        await cluster.write(at, insert(f"alone-{at}"))
+    heal()
+    cut_at_install(cluster)
+
+    async def waiting() -> list[int]:
+        return [at for at in range(3) if cluster.app(at).loop.core.recalls_backup]
+
+    waits = await until(waiting)
+    for at in waits:
+        assert [duty for duty in (await cluster.get(at, "/txlog/duties"))["duties"] if duty["kind"] == "backup"] == []
+        none = {"name": "elsewhere", "index": stood["index"], "hash": "00" * 16, "split": True}
+        before = {"name": "before", "index": stood["index"], "hash": stood["hash"], "split": True}
+        await cluster.post(at, "/txlog/backups", json.dumps({"backups": [none, before]}), 200)
+
+    async def apart() -> bool:
+        for at in {*range(3)} - {*waits}:
+            await told_backup(cluster, at)
+        return states(cluster) == {"Isolated"}
+
+    await until(apart)
+    assert all("BackupRecalled" in cluster.logged(at) for at in waits)

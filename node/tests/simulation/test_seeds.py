@@ -39,11 +39,14 @@ ONCE_WRONG = {
     48580: "what was fetched of the next view had higher stamps than a post of this one",
 }
 """Seeds that once failed, and what they met."""
+SPLITS = "splits,flaps,successions"
 WRONG_IN_A_MIX = {
     ("orders", 200994): "the checker took what was fetched of another branch for a part of the queue",
     ("orders", 202401): "who had given way to a view waited for it after its last disk was lost",
     ("orders", 202910): "a view by order that was to let everybody in was accepted by its coordinator alone",
     ("orders", 205908): "one that was to heal an order's line was accepted by its coordinator alone",
+    (SPLITS, 80): "one that knew of a later view waited for those in it, who were cut off again",
+    (SPLITS, 316): "no backup could be made, since a rejoin was accepted and not installed",
     ("members", 204748): "a post of the founding view came to one who was being let into a later one",
 }
 """The same of seeds that draw from one mix of faults alone."""

@@ -15,7 +15,7 @@ from txlog.protocol.events import Now, Send, Settings
 from txlog.protocol.following import Following
 from txlog.protocol.greetings import known_to, who_now
 from txlog.wire import messages as wire
-from txlog.wire.messages import Checkpoint, FetchRuns, Forward, Known, Message, Post, Runs, Who
+from txlog.wire.messages import FetchRuns, Forward, Known, Message, Post, Runs, Who
 
 LOOK_MS: Final = 20
 """While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
@@ -236,12 +236,22 @@ class Core(Following):
     @property
     def wants_backup(self) -> bool:
         """A member is silent: before its term is over, a backup of an up-to-date worker must stand (rule 23)."""
+        agreement = self.agreement
+        return self._lacks_backup and agreement is not None and (self.views.installed or not agreement.below_stable)
+
+    @property
+    def recalls_backup(self) -> bool:
+        """As :attr:`wants_backup`, where none may be made: workers stand on what has left the log with a view that is
+        accepted and not installed, and the install may never come, since whoever would say so is cut off. One from
+        before does, where it stands on the log."""
+        return self._lacks_backup and not self.views.installed
+
+    @property
+    def _lacks_backup(self) -> bool:
         views, view = self.views, self.views.accepted
         if view is None or self.agreement is None or self.views.majority or view.strategy == "None":
             return False
-        if views.backup_at >= 0 or self.closing or (not views.installed and self.agreement.below_stable):
-            return False
-        return bool(self.silent)
+        return views.backup_at < 0 and not self.closing and bool(self.silent)
 
     @property
     def silent(self) -> list[str]:
@@ -266,7 +276,6 @@ class Core(Following):
         """A verified backup stands at this position. Raises as :meth:`check_backup`."""
         self.check_backup(index, value, epoch)
         self.views.backup_at = max(self.views.backup_at, index)
-        self.views.last_backup = Checkpoint(index, value)
 
     def adopt(self, settings: Settings) -> None:
         """Other times, and another preferred strategy, from now on. Nothing that masters have to agree on may differ. A

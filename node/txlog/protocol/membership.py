@@ -218,7 +218,6 @@ class Membership(Fetching):
         self.ahead = None
         self.apart.clear()
         self.backup_at = min(self.backup_at, accept.cut)
-        self._recall_backup()
         self._holders.clear()
         for known in (self.departures, self.orders):
             for node in [node for node, one in known.items() if not accept.view.has(Origin(node, one.birth))]:
@@ -228,17 +227,6 @@ class Membership(Fetching):
         self._seen.update((m.node, accept.view.number) for m in accept.view.members)
         self.changed = True
         self._has_accepted(number)
-
-    def _recall_backup(self) -> None:
-        """Where the accept has cut off what workers stand on, no backup can be made before the install, which may not
-        come: whoever would say so may be cut off in between. One from before does, where it is on the log (rule 23)."""
-        agreement, last = self.agreement, self.last_backup
-        assert agreement is not None
-        if last is None or self.backup_at >= 0 or not agreement.below_stable:
-            return
-        history = agreement.history
-        if history.start <= last.index <= agreement.stable and history.hash_at(last.index) == last.hash:
-            self.backup_at = last.index
 
     def _has_accepted(self, number: Number) -> None:
         """The view is durable here: say so to whoever coordinates."""

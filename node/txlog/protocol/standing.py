@@ -19,7 +19,6 @@ from txlog.protocol.events import ConfiguredMember, Settings
 from txlog.protocol.surroundings import Surroundings
 from txlog.wire.messages import (
     Accept,
-    Checkpoint,
     Departure,
     Known,
     Leaving,
@@ -79,8 +78,6 @@ class Standing:
         """Other branches, by the node that tells of one."""
         self.backup_at = -1
         """A verified backup of a worker stands at this index of the log."""
-        self.last_backup: Checkpoint | None = None
-        """The latest of these, also when everybody has been heard since."""
         self.holding = ""
         self.records: list[Record] = []
         self.sends: list[tuple[str, Message]] = []

@@ -37,12 +37,20 @@ class Views(Coordinating):
             self._give_up(self._slow(change))
             self._wish_ms = now_ms
             change = None
-        if change is None and may_lead and self.ahead is None:
+        if change is None and may_lead and not self._waits_for_others():
             self._consider(now_ms)
             change = self.change
         if change is not None and now_ms >= change.sent_ms + self.settings.repeat_ms + change.heavy_ms:
             self._repeat(change, now_ms)
         return now_ms + self.settings.repeat_ms if not self.is_settled else NEVER
+
+    def _waits_for_others(self) -> bool:
+        """Those who are ahead let this master in. Under ``Continue`` only while one of them is there: beyond its term
+        this is a split like any other."""
+        if self.ahead is None or self.majority:
+            return self.ahead is not None
+        reachable = self.around.reachable()
+        return any(node in reachable or self.around.silent_ms(node) <= self._term_ms for node in self._know_ahead)
 
     def _consider(self, now_ms: int) -> None:
         """Begin a change when one is wanted, everybody in it is there, and it is this master's turn."""

@@ -32,6 +32,11 @@ class Worker:
         self.backups.append((self.index, self.hash, dict(self.effects)))
         return self.index, self.hash
 
+    def newest_up_to(self, stable: int, history: History) -> tuple[int, bytes] | None:
+        """The newest verified backup that stands on this log, up to there."""
+        found = [(at, value) for at, value, _ in self.backups[1:] if at <= stable and self._stands(at, value, history)]
+        return max(found, default=None)
+
     def go_back(self, history: History) -> None:
         """To the newest backup that stands on its master's log."""
         on_chain = [b for b in self.backups if self._stands(b[0], b[1], history)]

@@ -1,4 +1,5 @@
 """How much of the log is kept: asks the core now and then, says who holds a trim back, and warns before disks fill.
+Where a split is feared while no backup can be made, it recalls the one that stands.
 
 The core decides (rule 19). This room tells it where the workers of all data centres are, and which backups there are:
 ``POST /txlog/backups`` says so for one data centre; masters tell each other, and keep it beside their journal.
@@ -7,6 +8,7 @@ The core decides (rule 19). This room tells it where the workers of all data cen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +17,7 @@ from typing import Any
 import msgspec
 
 from txlog.model.decoding import MALFORMED
-from txlog.model.errors import BadInput
+from txlog.model.errors import BadInput, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.model.stamp import stamp_at
 from txlog.protocol.agreement import Agreement
@@ -116,6 +118,7 @@ class Trimming:
                     self._send(node, notice)
             if not self._site.closing and self._site.loop.dead is None:
                 self.look()
+                self.recall()
 
     def look(self) -> None:
         """Trim what may go."""
@@ -127,6 +130,19 @@ class Trimming:
         if start > self.verdict.start:
             self._site.log.info("Trimmed", index=start, before=before)
         self._warn()
+
+    def recall(self) -> None:
+        """Where a split is feared and no backup can be made for it, the newest of this data centre that stands on the
+        log does (rule 23)."""
+        site = self._site
+        told = self._backups.get(site.config.data_center)
+        if told is None or not site.loop.core.recalls_backup:
+            return
+        for one in sorted(told.backups, key=lambda one: -one.index):
+            with contextlib.suppress(OffTheLog):
+                site.loop.backup_done(one.index, bytes.fromhex(one.hash), -1)
+                site.log.info("BackupRecalled", index=one.index, name=one.name)
+                return
 
     def _places(self) -> list[Place]:
         site = self._site
