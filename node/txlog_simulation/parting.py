@@ -32,10 +32,7 @@ def part(world: World) -> None:
     for link in across:
         network.cuts[link] += 1
     world.bring_work()
-    sides = [
-        [m for m in world.machines if (m.slot in plan.parted) == inside and m.slot != plan.late]
-        for inside in (True, False)
-    ]
+    sides = [[m for m in world.machines if (m.slot in plan.parted) == inside] for inside in (True, False)]
     bound_ms = liveness.bound_ms(plan, chain=False) + liveness.term_ms(plan)
     end_ms = world.now_ms + bound_ms
     while not world.findings.found and not world.has_ended:
