@@ -67,7 +67,7 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         "a-change-of-another-branch-keeps-its-effect",
         "20",
         True,
-        (Edit(AGREEMENT, "        if 0 < other <= cut:", "        if False:"),),
+        (Edit(AGREEMENT, "        if stands < cut:", "        if False:"),),
         test=_TESTS + "test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well",
     ),
     Mutant(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 from core_cluster import Cluster, update
-from test_masters_change_views import assert_same_logs, back_up, forget, leave, run_until_in_view
+from test_masters_change_views import assert_same_logs, back_up, forget, leave, prefer, run_until_in_view
 
 from txlog.model.configuration import LEAVING, MUTED, Change, Configuration, Master, key_of
 from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, Refused, Unavailable
@@ -322,12 +320,7 @@ def test_a_change_made_in_a_view_that_the_chain_does_not_know_is_a_noop() -> Non
 def test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well() -> None:
     """a's log stays as it is and b's comes behind it (Simple); what a's change had decided is decided anew."""
     cluster = Cluster("ab", idle_interval_ms=100, max_peer_lag_ms=800, key_retention_ms=1).founded()
-    for node in "ab":
-        cluster.core(node).adopt(replace(cluster.core(node).settings, strategy="Simple"))
-    end_ms = cluster.now_ms + 5000
-    while any(cluster.core(node).views.accepted.strategy != "Simple" for node in "ab"):  # type: ignore[union-attr]
-        assert cluster.now_ms < end_ms
-        cluster.run(5)
+    prefer(cluster, "Simple")
     cluster.submit("a", "before")
     cluster.run(300)
     cluster.cut = {("a", "b"), ("b", "a")}

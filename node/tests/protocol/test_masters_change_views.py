@@ -64,6 +64,16 @@ def back_up(cluster: Cluster, *nodes: str) -> None:
         cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
 
 
+def prefer(cluster: Cluster, strategy: str) -> None:
+    """Everybody prefers it from now on; until a view that does is at work."""
+    for node in cluster.executors:
+        cluster.core(node).adopt(replace(cluster.core(node).settings, strategy=strategy))
+    end_ms = cluster.now_ms + 5000
+    while any(cluster.core(node).views.accepted.strategy != strategy for node in cluster.executors):  # type: ignore[union-attr]
+        assert cluster.now_ms < end_ms
+        cluster.run(5)
+
+
 # Leaves
 
 
@@ -576,12 +586,7 @@ def test_a_backup_of_before_does_when_a_rejoin_is_cut_off_before_it_is_installed
     accepted cuts off what their workers stand on, so that no backup can be made. The one of the split still stands, and
     does when it is told again."""
     cluster = Cluster("abc", idle_interval_ms=100, max_peer_lag_ms=800).founded()
-    for node in "abc":
-        cluster.core(node).adopt(replace(cluster.core(node).settings, strategy="Simple"))
-    end_ms = cluster.now_ms + 5000
-    while any(cluster.core(node).views.accepted.strategy != "Simple" for node in "abc"):  # type: ignore[union-attr]
-        assert cluster.now_ms < end_ms
-        cluster.run(5)
+    prefer(cluster, "Simple")
     cluster.submit("a", "before")
     cluster.run(500)
     apart = {(x, y) for x in "abc" for y in "abc" if "c" in (x, y) and x != y}

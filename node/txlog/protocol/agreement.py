@@ -473,10 +473,10 @@ class Agreement:
         False, and nothing has changed, when that is not the log that the view names."""
         assert not self.lacks(spans, waiting)
         assert self.settled_at <= cut <= self.history.length, (self.settled_at, cut, self.history.length)
-        other = self.configurations.judged_otherwise(self.history, self.settled_at, view.chain)
-        if 0 < other <= cut:  # the order stays, but what stands there has to take effect anew, as everywhere
-            again = self.history.spans(other - 1, cut)
-            cut, spans, stamps = other - 1, again + spans, self._stamps_of(again) + stamps
+        stands = self.configurations.stands_up_to(self.history, self.settled_at, cut, view.chain)
+        if stands < cut:  # the order stays, but what is behind that has to take effect anew, as everywhere
+            again = self.history.spans(stands, cut)
+            cut, spans, stamps = stands, again + spans, self._stamps_of(again) + stamps
         hashes = self._chain_of(cut, spans, stamps)
         if hashes is None or (hashes[-HASH_BYTES:] or self.history.hash_at(cut)) != view.base_hash:
             return False

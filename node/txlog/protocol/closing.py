@@ -147,10 +147,8 @@ def _along(
     """The configurations along the base, as the chain of the winner judges what is in it."""
     if configurations is None or not configurations.last.masters:
         return None
-    cut, spans = base.cut, base.spans
-    other = configurations.judged_otherwise(own, own.start, winner.view.chain)
-    if 0 < other <= cut:
-        cut, spans = other - 1, own.spans(other - 1, cut) + spans
+    cut = configurations.stands_up_to(own, own.start, base.cut, winner.view.chain)
+    spans = own.spans(cut, base.cut) + base.spans
     along = configurations.copy(cut)
     held = {Txid(Origin(c.node, c.birth), c.seq): c.key for r in reports for c in r.changes}
     held.update(configurations.held)

@@ -67,16 +67,17 @@ class Configurations:
             self.places.append(placed(index, after))
         return after is not None
 
-    def judged_otherwise(self, history: History, after: int, views: list[ViewNumber]) -> int:
-        """The first change behind ``after`` in this log that a chain grown through these views judges otherwise than it
-        was judged here, where the chain grew through a branch that did not go on; 0 when there is none."""
+    def stands_up_to(self, history: History, after: int, cut: int, views: list[ViewNumber]) -> int:
+        """How far into this log, from ``after`` on and up to ``cut``, a chain grown through these views judges every
+        change as it was judged here. Behind that it has to take effect anew: here the chain grew through a branch that
+        did not go on."""
         places = [(history.index_of(txid.origin, txid.seq), txid) for txid in self.held]
         for index, txid in sorted(places):
-            if index > after:
+            if after < index <= cut:
                 follows = followed_by(self.place(index - 1).configuration, self.held[txid], views) is not None
                 if follows == (index in self.noops):
-                    return index
-        return 0
+                    return index - 1
+        return cut
 
     def cut(self, index: int) -> None:
         """What stands behind ``index`` has left the log."""

@@ -197,8 +197,8 @@ class Standing:
     def _only_grows(there: set[Origin], gone: list[Departure], view: View | None, installed: bool) -> bool:
         """``Majority``: a view that was begun by order goes on without a majority as it is. It lets others in, who may
         have lost their disks, when all its members are among these and nobody is left out. Who was to be let in by it
-        and has not accepted it is one of them: without that word nobody has gone on. ``installed``: one of these says
-        that all have."""
+        and has not accepted it is one of them: without that word nobody has gone on, and one that the order itself has
+        begun is begun again. ``installed``: one of these says that all have."""
         if view is None or gone:
             return False
         if not (view.is_by_order(installed) or (view.forced and not installed)):
