@@ -174,7 +174,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
                 "if not known:",
             ),
         ),
-        test="node/tests/protocol/test_masters_change_views.py"
+        test="node/tests/protocol/test_lost_journals.py"
         "::test_rule_2_what_was_told_an_earlier_process_founds_no_second_cluster",
     ),
 )

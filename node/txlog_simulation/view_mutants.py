@@ -369,8 +369,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "27",
         False,
         (Edit(CHANGES, "            if latest.has(Origin(report.node, report.birth))\n", ""),),
-        test="node/tests/protocol/test_masters_change_views.py"
-        "::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
+        test="node/tests/protocol/test_proofs.py::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
     ),
     Mutant(
         "accept-after-a-leave",
@@ -438,7 +437,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "know = [r.node for r in reports]",
             ),
         ),
-        test="node/tests/protocol/test_masters_change_views.py::test_rule_2_a_learner_counts_for_no_majority",
+        test="node/tests/protocol/test_lost_journals.py::test_rule_2_a_learner_counts_for_no_majority",
     ),
     Mutant(
         "change-messages-not-relayed",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from changing_views import assert_same_logs, back_up, forget, leave, prefer, run_until_in_view
 from core_cluster import Cluster, update
-from test_masters_change_views import assert_same_logs, back_up, forget, leave, prefer, run_until_in_view
 
 from txlog.model.configuration import LEAVING, MUTED, Change, Configuration, Master, key_of
 from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, Refused, Unavailable

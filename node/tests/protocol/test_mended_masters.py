@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changing_views import assert_same_logs, run_until_in_view
 from core_cluster import Cluster
-from test_masters_change_views import assert_same_logs, run_until_in_view
 from test_trimming import DiskJournal
 
 from txlog.journal import format as fmt

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from changing_views import assert_same_logs, forget, in_view, leave, run_until_in_view
 from core_cluster import Cluster
-from test_masters_change_views import assert_same_logs, forget, in_view, leave, run_until_in_view
 
 from txlog.model.errors import Conflict
 from txlog.model.ids import Origin

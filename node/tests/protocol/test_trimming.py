@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from changing_views import leave, run_until_in_view
 from core_cluster import Cluster
-from test_masters_change_views import leave, run_until_in_view
 
 from txlog.journal import Journal, MemoryFiles
 from txlog.model.records import Recovered
