@@ -22,6 +22,8 @@ one more for the order in which these begin."""
 WHO_MS = 200
 """Between two questions of a master that is not in its place, and two sends of one step of a change of views; a master
 waits its rank in round time-outs before it begins one, and gives one up that does not go on for a round time-out."""
+SILENT_ROUNDS = 3
+"""Of round time-outs, after which those with a majority go on."""
 REPEAT_MS = 330
 """``runtime/repair.py`` asks the next master after 300 ms of a clock that may be slow."""
 
@@ -48,7 +50,8 @@ def bound_ms(plan: Plan, chain: bool) -> int:
 
 def term_ms(plan: Plan) -> int:
     """How long a member may be silent before the others go on without it, and until their backup stands."""
-    return max(plan.max_peer_lag_ms, 3 * plan.round_timeout_ms) + 2 * plan.round_timeout_ms
+    silent_ms = SILENT_ROUNDS * plan.round_timeout_ms
+    return (silent_ms if plan.majority else max(plan.max_peer_lag_ms, silent_ms)) + 2 * plan.round_timeout_ms
 
 
 def named_ms(plan: Plan) -> int:

@@ -537,9 +537,11 @@ class Machine:
             self.flush()
 
     def back_up(self, life: int) -> None:
-        """What the supervisor does when a split is feared (rule 23): a backup of this master's worker."""
+        """What the supervisor does when a split is feared (rule 23): a backup of this master's worker, which goes back
+        before, where it is on no log of this view."""
         if life != self.life or self.state != UP or self.executor is None:
             return
+        feed(self, self.executor)
         agreement = self.executor.core.agreement
         if agreement is None:
             return

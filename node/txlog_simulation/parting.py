@@ -1,4 +1,5 @@
-"""A split that lasts while all else is well: each side must go on, once its workers are backed up (rules 23, 32).
+"""A split that lasts while all else is well: each side must go on, once its workers are backed up (rules 23, 32); under
+``Majority`` the one with more than half of the votes, if there is one (rule 20).
 
 The links are cut while the masters are still becoming one again after all that went wrong before, at any step of that.
 """
@@ -6,9 +7,10 @@ The links are cut while the masters are still becoming one again after all that 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from txlog_simulation import liveness
+from txlog_simulation.plan import Plan
 from txlog_simulation.violation import LIVENESS
 
 if TYPE_CHECKING:
@@ -16,23 +18,25 @@ if TYPE_CHECKING:
 
 WITHIN_MS = 400
 """From the heal to the split."""
+SIDES: Final = {2: "both", 3: "three"}
 
 
 def part(world: World) -> None:
-    """Cut, wait until both sides are good, mend."""
+    """Cut, wait until all sides that go on are good, mend."""
     plan, network = world.plan, world.network
+    going_on = _going_on(plan)
     chance = Random(f"parting {plan.seed}")
     world.run_until(world.now_ms + chance.randrange(WITHIN_MS))
-    if not all(m.executor is not None and m.executor.core.founding.founded for m in world.machines):
+    if not going_on or not all(m.executor is not None and m.executor.core.founding.founded for m in world.machines):
         return  # a cluster begins with everybody, or by order
-    across = [
-        (a, b) for a in range(plan.masters) for b in range(plan.masters) if (a in plan.parted) != (b in plan.parted)
-    ]
-    world.note("run", "part", " ".join(world.machines[slot].name for slot in plan.parted))
+    side_of = {slot: number for number, side in enumerate(plan.parted) for slot in side}
+    across = [(a, b) for a in side_of for b in side_of if side_of[a] != side_of[b]]
+    text = " | ".join(" ".join(world.machines[slot].name for slot in side) for side in plan.parted)
+    world.note("run", "part", text)
     for link in across:
         network.cuts[link] += 1
     world.bring_work()
-    sides = [[m for m in world.machines if (m.slot in plan.parted) == inside] for inside in (True, False)]
+    sides = [[m for m in world.machines if m.slot in side] for side in going_on]
     bound_ms = liveness.bound_ms(plan, chain=False) + liveness.term_ms(plan)
     end_ms = world.now_ms + bound_ms
     while not world.findings.found and not world.has_ended:
@@ -40,14 +44,21 @@ def part(world: World) -> None:
             world.met["left, and waits for the other side"] += 1
             break
         if all(liveness.is_good_among(side) for side in sides):
-            world.met["good on both sides"] += 1
+            world.met["good on the side of a majority" if plan.majority else f"good on {SIDES[len(sides)]} sides"] += 1
             break
         if world.now_ms >= end_ms:
-            text = f"two sides are not good, each by itself, after {bound_ms} ms: {liveness.describe(world)}"
-            world.findings.add(LIVENESS, "23", text)
+            wrong = f"parted into {text}: not good, each by itself, after {bound_ms} ms: {liveness.describe(world)}"
+            world.findings.add(LIVENESS, "23", wrong)
             break
         world.run_until(world.now_ms + 20)
     world.note("run", "join", "")
     for link in across:
         network.cuts[link] -= 1
     world.bring_work()
+
+
+def _going_on(plan: Plan) -> list[tuple[int, ...]]:
+    """The sides that must."""
+    if not plan.majority:
+        return list(plan.parted)
+    return [side for side in plan.parted if 2 * sum(plan.weights[slot] for slot in side) > sum(plan.weights)]

@@ -7,7 +7,7 @@ of the seeds. Times are milliseconds since the run began.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import NamedTuple
 
@@ -78,8 +78,8 @@ class Plan:
     deaf: int = -1
     away: tuple[int, ...] = ()
     """Configured masters that do not start with the others."""
-    parted: tuple[int, ...] = ()
-    """One side of a split that comes when all else is healed, and lasts until both sides are good."""
+    parted: tuple[tuple[int, ...], ...] = ()
+    """The sides of a split that comes when all else is healed, and lasts until those that go on are good."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""
@@ -237,8 +237,10 @@ MIXES: dict[str, dict[str, int]] = {
 """Profiles that are drawn apart from the others."""
 DIRECTED_PROFILES = ("outbids", "successions", "flaps")
 """One schedule of several masters each (``directed.py``), and little else."""
-PARTED = ("splits", "flaps", "successions")
-"""Profiles under ``Continue`` with splits, which may end with one that lasts (``parting.py``)."""
+PARTED = ("splits", "flaps", "successions", "duels", "majority")
+"""Profiles with splits, or views that are cut off, which may end with a split that lasts (``parting.py``)."""
+PARTED_LAG_MS = 1000
+"""Not where a silent one is waited for longer, under ``Continue``: each would cost as much as many other seeds."""
 ENDING = ("wipe", "old-image", "forge")
 """Faults after which a master may end by name; at most one of them in a seed."""
 
@@ -295,7 +297,7 @@ def draw(seed: int, only: str = "") -> Plan:
     )
     if not steered:  # a change of views needs answers within it
         round_timeout_ms = max(round_timeout_ms, 4 * far_ms + 3 * jitter_ms + 2 * disk_ms)
-    return Plan(
+    drawn = Plan(
         seed=seed,
         profile=profile,
         masters=masters,
@@ -331,8 +333,8 @@ def draw(seed: int, only: str = "") -> Plan:
         links_ms=rng.randrange(BEGIN_MS // 2, safety_ms) if deafened else BEGIN_MS // 2,
         deaf=deaf,
         away=_away(rng, masters) if profile == FOUNDINGS_PROFILE else (),
-        parted=_parted(seed, masters) if profile in PARTED else (),
     )
+    return replace(drawn, parted=_parted(drawn)) if profile in PARTED else drawn
 
 
 def _masters(rng: Random, profile: str) -> int:
@@ -374,10 +376,21 @@ def _away(rng: Random, masters: int) -> tuple[int, ...]:
     return tuple(sorted(rng.sample(range(masters), rng.choice((0, 1, 1, 1, min(2, masters - 1))))))
 
 
-def _parted(seed: int, masters: int) -> tuple[int, ...]:
-    """By a draw of its own: all the others of a seed stay what they were."""
-    chance = Random(f"parted {seed}")
-    return tuple(sorted(chance.sample(range(masters), chance.randint(1, masters - 1)))) if chance.random() < 0.5 else ()
+def _parted(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """By draws of its own: all the others of a seed stay what they were."""
+    if not plan.majority and plan.max_peer_lag_ms > PARTED_LAG_MS:
+        return ()
+    chance, everybody = Random(f"parted {plan.seed}"), range(plan.masters)
+    if chance.random() >= 0.5:
+        return ()
+    one = tuple(sorted(chance.sample(everybody, chance.randint(1, plan.masters - 1))))
+    other = tuple(slot for slot in everybody if slot not in one)
+    third = Random(f"third side {plan.seed}")
+    if plan.masters == 2 or third.random() >= 0.3:
+        return one, other
+    small, large = sorted((one, other), key=len)
+    cut = third.randint(1, len(large) - 1)
+    return small, large[:cut], large[cut:]
 
 
 def _offset(rng: Random, skewed: bool) -> int:

@@ -59,6 +59,8 @@ LISTED = (
     "deaf for good",
     "good without a deaf one",
     "good on both sides",
+    "good on three sides",
+    "good on the side of a majority",
     "split backup recalled",
     "message cut off",
     "message lost",

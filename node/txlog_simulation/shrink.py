@@ -110,7 +110,7 @@ def _with_masters(masters: int, plan: Plan) -> Plan:
         late=plan.late if plan.late < masters else -1,
         deaf=plan.deaf if plan.deaf < masters else -1,
         away=tuple(slot for slot in plan.away if slot < masters),
-        parted=(0,) if plan.parted else (),
+        parted=((0,), tuple(range(1, masters))) if plan.parted and masters > 1 else (),
     )
 
 

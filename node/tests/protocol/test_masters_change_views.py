@@ -192,6 +192,23 @@ def test_rule_23_a_backup_of_the_one_that_is_left_behind_is_none() -> None:
     run_until_in_view(cluster, "b", "c")
 
 
+def test_rule_23_a_backup_of_one_that_leaves_is_none_for_those_who_stay() -> None:
+    """It was to go on with them; its data centre's backup does not help their workers back."""
+    cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=1000).founded()
+    views, before = cluster.core("a").views, cluster.core("a").views.number
+    agreement = cluster.core("b").views.agreement
+    assert agreement is not None
+    cluster.crash("c")
+    cluster.run(450)
+    cluster.executors["b"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.run(700)  # it has told of it, and is not silent yet when the term is over
+    leave(cluster, "b")
+    cluster.run(8000)
+    assert views.number == before, "it went on without a backup"
+    back_up(cluster, "a")
+    run_until_in_view(cluster, "a")
+
+
 @pytest.mark.parametrize("majority", [False, True], ids=["Continue", "Majority"])
 def test_silent_members_are_let_go_by_masters_that_know_other_processes_of_them(majority: bool) -> None:
     """c was heard anew by a alone before it fell silent, and d by b alone: nobody knows the latest process of both."""

@@ -148,7 +148,8 @@ class Views(Coordinating):
         agreement, view = self.agreement, self.accepted
         if self.majority or agreement is None or view is None or view.strategy == "None":
             return True
-        stay = [m for m in view.members if self.around.is_heard(m.node) and not self._is_silent(m)]
+        go = {*self.departures, *self.orders}
+        stay = [m for m in view.members if m.node not in go and self.around.is_heard(m.node) and not self._is_silent(m)]
         others = [self._candidates.get(m.node) for m in stay]  # what one that is left behind has saved is on its side
         return self.backup_at >= 0 or any(who is not None and who.backup >= 0 for who in others)
 
