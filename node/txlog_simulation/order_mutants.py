@@ -13,10 +13,12 @@ from txlog_simulation.patching import Edit
 STANDING = "txlog/protocol/standing.py"
 CLOSING = "txlog/protocol/closing.py"
 HEARING = "txlog/protocol/hearing.py"
+FETCHING = "txlog/protocol/fetching.py"
 VIEW = "txlog/model/view.py"
 FOUNDING = "txlog/protocol/founding.py"
 
 _TESTS = "node/tests/protocol/test_orders.py::"
+_STAMPS = "node/tests/protocol/test_stamps_of_views.py::"
 _SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix_is_right"
 
 ORDER_MUTANTS: tuple[Mutant, ...] = (
@@ -87,8 +89,27 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "14",
         False,
         (Edit(HEARING, "            if inside and not same:\n", "            if False:\n"),),
-        test="node/tests/protocol/test_view_changes.py::"
-        "test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_work",
+        test=_STAMPS + "test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_work",
+    ),
+    Mutant(
+        "stamps-of-the-view-ahead-beside-those-of-the-view-at-work",
+        "34",
+        False,
+        (
+            Edit(
+                FETCHING,
+                "        if self.ahead is not None and self.ahead.number > self.promised:\n",
+                "        if False:\n",
+            ),
+        ),
+        test=_STAMPS + "test_rule_34_who_takes_stamps_of_the_view_ahead_has_stopped_its_own_for_good",
+    ),
+    Mutant(
+        "a-stopped-master-tells-stamps-as-those-of-its-view",
+        "14",
+        False,
+        (Edit(FETCHING, "return self.promised if self.stopped else self.number", "return self.number"),),
+        test=_STAMPS + "test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view",
     ),
     Mutant(
         "order-leaves-nobody-who-may-come",

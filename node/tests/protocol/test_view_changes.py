@@ -349,16 +349,3 @@ def test_rule_22_the_answer_goes_back_the_way_that_is_open() -> None:
     b.receive("c", wire.Forward("b", ["a", "c"], wire.encode(proposal)))
     effects = [(to, type(message)) for to, message in b.said]
     assert effects == [("c", Report)], "inside a Forward whose target is a; the driver wraps it"
-
-
-def test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_work() -> None:
-    """One of another branch gave new stamps to what a member of this view made; here that orders by the member's."""
-    b = Lone([*FIRST, held(A, 1, 10)])
-    agreement = b.core.agreement
-    assert agreement is not None
-    assert b.core.views.at_work
-    queue = agreement.by_origin[A.origin]
-    b.receive("c", wire.Runs([held(A, 2, 99).run], NEXT))
-    assert queue.held == 1
-    b.receive("c", wire.Runs([held(A, 2, 20).run], VIEW.number))
-    assert queue.held == 2

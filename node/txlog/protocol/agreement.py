@@ -212,6 +212,10 @@ class Agreement:
         queue = self.by_origin.get(origin)
         return queue is not None and queue.limit == ENDLESS
 
+    def lacks_of_member(self, run: Run) -> bool:
+        """Whether it brings something that is not held here, of one whose transactions enter the queue of this view."""
+        return self.takes_part(run.origin) and run.first_seq + len(run.items) - 1 > self.by_origin[run.origin].held
+
     @property
     def settled_at(self) -> int:
         """What stands up to here never leaves the log again, in any view that comes after this one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txlog.model.entry import Span
 from txlog.model.ids import Origin
+from txlog.model.view import Number
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.standing import Standing
 from txlog.wire.messages import (
@@ -43,6 +44,17 @@ class Fetching(Standing):
         which nobody here would order. It is the same while that member is silent, for it may be heard again."""
         inside = self.at_work and self.ahead is None and agreement.takes_part(origin)
         return inside and not self._is_lost(origin)
+
+    @property
+    def stamped_in(self) -> Number:
+        """The view whose stamps are those of what is held here. A stopped one may have taken others in since."""
+        return self.promised if self.stopped else self.number
+
+    def give_way(self) -> None:
+        """Stop the view at work, for good, before something that a member made is held with the stamps of the view
+        that is ahead: the others here order it by those of this view, and would after a restart, too."""
+        if self.ahead is not None and self.ahead.number > self.promised:
+            self._promise(self.ahead.number)
 
     def _missed(self, agreement: Agreement) -> tuple[list[str], Span | None]:
         accept = self._incoming

@@ -24,9 +24,8 @@ class Hearing(Adding):
         if post.your_start == self.start:  # else it may let this master go for an earlier process, and not know of this
             self.views.heard_working(sender.origin, post.claim.start)
         if not self.full:
-            fetching = self.views.ahead is not None  # from there with other stamps than this post has
             for run in post.runs:
-                if agreement.hold_foreign(run, fetching):
+                if agreement.hold_foreign(run):
                     self._rounds.foreign_work(now.mono)
         if not self._take(sender, post.claim, now, direct=True):
             return
@@ -165,5 +164,7 @@ class Hearing(Adding):
             inside = views.is_inside(agreement, run.origin)
             if inside and not same:
                 continue  # it may have other stamps there than in the view at work here
+            if not same and agreement.lacks_of_member(run):
+                views.give_way()
             if agreement.hold_foreign(run, not inside):
                 self._rounds.foreign_work(now.mono)

@@ -11,7 +11,6 @@ from array import array
 
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import Promised
 from txlog.model.view import NO_VIEW, Number
 from txlog.protocol.changes import fits, is_ordered
 from txlog.protocol.closing import latest_view
@@ -115,12 +114,6 @@ class Membership(Fetching):
 
     def _refuse(self, peer: str, number: Number, why: str, about: str, text: str) -> None:
         self.sends.append((peer, Refuse(number, self.promised, why, about, text)))
-
-    def _promise(self, number: Number) -> None:
-        assert number > self.promised
-        self.promised = number
-        self._incoming = None
-        self.records.append(Promised(*number))
 
     def _report(self, proposal: Propose) -> Report:
         """One snapshot; it is durable before it leaves."""

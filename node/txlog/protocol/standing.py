@@ -11,7 +11,7 @@ from typing import Final
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import Left, Record, Recovered
+from txlog.model.records import Left, Promised, Record, Recovered
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.changes import Change, fits, is_ordered
@@ -117,6 +117,12 @@ class Standing:
     def stopped(self) -> bool:
         """A report was given, or the view was left: it is never resumed."""
         return self.promised > self.number or (self.left != NO_VIEW and self.left == self.number)
+
+    def _promise(self, number: Number) -> None:
+        assert number > self.promised
+        self.promised = number
+        self._incoming = None
+        self.records.append(Promised(*number))
 
     @property
     def at_work(self) -> bool:

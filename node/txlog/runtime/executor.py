@@ -373,7 +373,7 @@ class Executor:
             return
         count = min(span.count, queue.held - span.first_seq + 1)
         runs = self._runs(Span(span.node, span.birth, span.first_seq, count))
-        self._hold_back(Effects(sends=self.core.route(peer, Runs(runs, self.core.views.number))))
+        self._hold_back(Effects(sends=self.core.route(peer, Runs(runs, self.core.views.stamped_in))))
 
     def _serve_order(self, peer: str, asked: FetchOrder) -> None:
         agreement = self.core.agreement
