@@ -93,7 +93,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "promise-not-durable",
         "34",
         True,
-        (Edit(MEMBERSHIP, "        self.records.append(Promised(*number))\n", ""),),
+        (Edit(STANDING, "        self.records.append(Promised(*number))\n", ""),),
         profile="outbids",
         counts=HARM,
     ),

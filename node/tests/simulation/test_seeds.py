@@ -47,6 +47,8 @@ WRONG_IN_A_MIX = {
     ("orders", 205908): "one that was to heal an order's line was accepted by its coordinator alone",
     (SPLITS, 80): "one that knew of a later view waited for those in it, who were cut off again",
     (SPLITS, 316): "no backup could be made, since a rejoin was accepted and not installed",
+    (SPLITS, 931056): "the backup of one that left counted for those who stayed",
+    (SPLITS + ",duels,majority", 944426): "some had another stamp for a transaction than others in one view",
     ("members", 204748): "a post of the founding view came to one who was being let into a later one",
 }
 """The same of seeds that draw from one mix of faults alone."""
