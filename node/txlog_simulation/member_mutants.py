@@ -71,6 +71,13 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well",
     ),
     Mutant(
+        "added-past-those-in-the-view",
+        "20",
+        False,
+        (Edit(CONFIGURING, "if now.has_majority(here) and not", "if False and not"),),
+        test=_TESTS + "test_a_master_is_added_under_majority_only_while_those_in_the_view_stay_a_majority",
+    ),
+    Mutant(
         "taken-out-whom-alone-another-knows",
         "20",
         False,

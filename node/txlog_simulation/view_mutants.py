@@ -335,7 +335,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "27",
         False,
         (Edit(STANDING, "        if leaving.view <= self.number:  # one", "        if True:  # one"),),
-        test="node/tests/protocol/test_leaving.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
+        test="node/tests/protocol/test_members_leave.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
     ),
     Mutant(
         "return-without-those-who-went-on",
@@ -382,7 +382,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "case wire.Propose() if self._has_left:",
             ),
         ),
-        test="node/tests/protocol/test_leaving.py::test_a_master_that_has_left_accepts_no_view_any_more",
+        test="node/tests/protocol/test_members_leave.py::test_a_master_that_has_left_accepts_no_view_any_more",
     ),
     Mutant(
         "left-out-without-a-word",
@@ -410,7 +410,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
                 "and start",
             ),
         ),
-        test="node/tests/protocol/test_leaving.py::test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor",
+        test="node/tests/protocol/test_members_leave.py::test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor",
     ),
     Mutant(
         "member-heard-both-ways-left-out",

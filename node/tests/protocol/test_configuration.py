@@ -249,6 +249,25 @@ def test_new_masters_get_half_of_the_votes_only_when_majority_binds_no_more() ->
     run_until_in_view(cluster, "a", "b", "c", "d")
 
 
+def test_a_master_is_added_under_majority_only_while_those_in_the_view_stay_a_majority() -> None:
+    """c is out and lost its disk: it votes for nothing, so of four masters a and b would be a half, and could let in
+    neither c nor d."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.crash("c")
+    forget(cluster, "c")
+    run_until_in_view(cluster, "a", "b")
+    now = configuration(cluster, "a")
+    wanted = msgspec.structs.replace(now, masters=[*now.masters, Master("d", "uk", 1)])
+    refused = change(cluster, "a", wanted)
+    assert isinstance(refused, Conflict)
+    assert "a, b are in the view" in str(refused)
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    assert isinstance(change(cluster, "a", wanted), Accepted)
+    begin(cluster, "d", 44)
+    run_until_in_view(cluster, "a", "b", "c", "d")
+
+
 def test_a_half_that_changes_the_weights_alone_is_no_majority() -> None:
     """It could give itself the votes, and the others know nothing of it."""
     cluster = Cluster("abcd", idle_interval_ms=100, majority=True).founded()

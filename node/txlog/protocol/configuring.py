@@ -88,17 +88,36 @@ class Configuring(Leaving):
             return ChangePending(f"{pending} changes the configuration and is not in effect yet; one at a time")
         if change.after != now.version:
             return ChangePending(f"it follows version {change.after}, in force is {now.version}: look again")
-        if (self.views.majority or now.majority) and not change.configuration.has_majority(m.node for m in now.masters):
-            # While it is pending, those that there are could change no view, and who is new is in none.
-            return ChangePending(
-                "the new masters would have half of all votes or more while splitMode: Majority binds; "
-                "ask again when the view is under Continue"
-            )
+        few = self._leaves_few_votes(now, change.configuration)
+        if few is not None:
+            return few
         cut_off = self._cut_off_by(change.configuration)
         if cut_off:
             return Conflict(
                 f"{cut_off} is out of the view, and may know none of the masters that would be left: it could not come "
                 "back. Wait until it is in, or take it out, too"
+            )
+        return None
+
+    def _leaves_few_votes(self, now: Configuration, wanted: Configuration) -> Refused | None:
+        """Where ``Majority`` binds, those that there are have to be able to change the view while it is pending, and
+        those of the view behind it: whoever is out may come back without the log, and then votes for nothing."""
+        view = self.views.accepted
+        assert view is not None
+        if not (self.views.majority or now.majority):
+            return None
+        if not self.views.at_work:  # nobody knows yet who will be in the next one
+            return ChangePending("the view is changing; ask again when the next one is there")
+        if not wanted.has_majority(m.node for m in now.masters):
+            return ChangePending(  # who is new is in no view
+                "the new masters would have half of all votes or more while splitMode: Majority binds; "
+                "ask again when the view is under Continue"
+            )
+        here = [m.node for m in view.members]
+        if now.has_majority(here) and not wanted.has_majority(here):
+            return Conflict(
+                f"{', '.join(here)} are in the view, and would have half of all votes or less while splitMode: Majority "
+                "binds. Wait until the others are in, or take them out first"
             )
         return None
 
