@@ -116,8 +116,8 @@ class Configuring(Leaving):
         here = [m.node for m in view.members]
         if now.has_majority(here) and not wanted.has_majority(here):
             return Conflict(
-                f"{', '.join(here)} are in the view, and would have half of all votes or less while splitMode: Majority "
-                "binds. Wait until the others are in, or take them out first"
+                f"{', '.join(here)} are in the view, and would have half of all votes or less while splitMode: "
+                "Majority binds. Wait until the others are in, or take them out first"
             )
         return None
 
