@@ -78,6 +78,17 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_master_is_added_under_majority_only_while_those_in_the_view_stay_a_majority",
     ),
     Mutant(
+        "gone-before-it-is-known",
+        "20",
+        False,
+        (
+            Edit(
+                "txlog/protocol/leaving.py", "held = held and self._is_let_go_by(stay)", "held = held and stay == stay"
+            ),
+        ),
+        test=_TESTS + "test_a_master_that_is_taken_out_stays_until_the_others_know_that_it_is",
+    ),
+    Mutant(
         "taken-out-whom-alone-another-knows",
         "20",
         False,

@@ -54,6 +54,13 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         test=f"{TEST}test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everything",
     ),
     Mutant(
+        "trim-past-who-is-out-by-order",
+        "19",
+        False,
+        (Edit("txlog/protocol/state.py", "if view.is_by_order(views.installed):", "if False:"),),
+        test=f"{TEST}test_who_is_out_by_order_holds_the_log_until_it_is_heard",
+    ),
+    Mutant(
         "trim-ignores-the-chain",
         "19",
         False,

@@ -338,6 +338,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         test="node/tests/protocol/test_members_leave.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
     ),
     Mutant(
+        "who-was-overtaken-is-not-answered",
+        "22",
+        False,
+        (Edit("txlog/protocol/hearing.py", "if post.ask and sender.claim is not None and", "if False and"),),
+        test="node/tests/protocol/test_members_leave.py::test_a_post_that_a_later_one_overtook_is_answered_all_the_same",
+    ),
+    Mutant(
         "return-without-those-who-went-on",
         "27",
         False,

@@ -155,3 +155,18 @@ def test_rule_32_who_is_told_that_somebody_is_missing_lets_the_others_come_first
     assert gaps == sorted(gaps)
     assert gaps[-1] > 3 * gaps[0]
     assert max(gaps_between_proposals("Promised", 10)) <= gaps[0] + 20
+
+
+def test_a_post_that_a_later_one_overtook_is_answered_all_the_same() -> None:
+    """Else who sent it takes this master for one that does not hear it (rule 22)."""
+    b = Lone()
+    late, early = post(), post()
+    early = msgspec.structs.replace(early, claim=msgspec.structs.replace(early.claim, number=7))
+    late = msgspec.structs.replace(late, claim=msgspec.structs.replace(late.claim, number=6), ask=True)
+    b.receive("a", early)
+    b.pass_ms(1)
+    b.said.clear()
+    b.receive("a", late)
+    b.pass_ms(1)
+    answers = [message.answers for to, message in b.said if to == "a" and isinstance(message, wire.Post)]
+    assert answers == [6]

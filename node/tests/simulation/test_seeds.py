@@ -50,6 +50,9 @@ WRONG_IN_A_MIX = {
     (SPLITS, 316): "no backup could be made, since a rejoin was accepted and not installed",
     (SPLITS, 931056): "the backup of one that left counted for those who stayed",
     (SPLITS + ",duels,majority", 944426): "some had another stamp for a transaction than others in one view",
+    ("orders", 7001404): "a post that a later one overtook was not answered, so its sender was taken for deaf",
+    ("orders", 7003982): "who was out by order counted as far as it had come before its disk was lost",
+    ("members", 7002541): "one that was taken out was gone before the others knew",
     ("members", 204748): "a post of the founding view came to one who was being let into a later one",
 }
 """The same of seeds that draw from one mix of faults alone."""

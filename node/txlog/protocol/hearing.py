@@ -28,6 +28,8 @@ class Hearing(Adding):
                 if agreement.hold_foreign(run):
                     self._rounds.foreign_work(now.mono)
         if not self._take(sender, post.claim, now, direct=True):
+            if post.ask and sender.claim is not None and post.claim.start == sender.claim.start:
+                sender.owed = max(sender.owed, post.claim.number)  # a later one overtook it: it was heard all the same
             return
         for claim in post.relays:
             self._take_relayed(claim, now)

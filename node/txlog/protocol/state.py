@@ -107,6 +107,8 @@ class MasterState:
             self.slot = agreement.slots[agreement.own.origin]
         shared = self._shared_own(agreement)
         self._note_peers()
+        if view.is_by_order(views.installed):  # who is out may have gone back to what another order's side had
+            self.reached = {node: at for node, at in self.reached.items() if view.member(node) is not None}
         self.peers = [Peer(agreement.slots[m.origin], m) for m in view.members if m.origin != agreement.own.origin]
         for peer in self.peers:
             peer.pushed = peer.held_of_mine = shared

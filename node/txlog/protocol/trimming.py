@@ -94,7 +94,7 @@ class Trimming(Submitting):
             return Holder(MASTER, node, agreement.settled_at, "what is not settled may move")
         known = self.reached.get(node)
         if known is None:
-            return Holder(MASTER, node, agreement.history.start, "not heard since this process started")
+            return Holder(MASTER, node, agreement.history.start, "not heard since this start, or since an order")
         return self._holder(agreement, Place(MASTER, node, known.index, known.hash))
 
     def _holder(self, agreement: Agreement, place: Place) -> Holder:
