@@ -88,6 +88,8 @@ def judge_change(world: World, views: Coordinating, record: Record) -> None:
             here = {m.node for m in view.members}
             backups = [m.name for m in world.machines if m.name in here and len(m.worker.backups) > 1]
             world.views.split(before, view, bool(backups))
+    if parent is not None and view.members == parent.members and view.strategy != parent.strategy:
+        met["view of another strategy"] += 1
     for why in sorted({one.why for one in change.gone}):
         met[f"view of {KINDS_OF_CHANGE[why]}"] += 1
     known = {n.number: n.apart_at for r in change.reports.values() if (n := r.view) is not None}

@@ -86,6 +86,7 @@ class Machine:
         self.leaving = False
         self.hunted = False
         self.down_ms = 0
+        self.strategy = world.plan.prefers[slot] if world.plan.prefers else world.plan.strategy
         self.disk.on_error = self._disk_failed
         self.guard = Guard(self)
 
@@ -156,7 +157,7 @@ class Machine:
             majority=plan.majority,
             max_peer_lag_ms=plan.max_peer_lag_ms,
             none_split_delay_ms=plan.max_peer_lag_ms,
-            strategy=plan.strategy,
+            strategy=self.strategy,
         )
 
     def step(self, name: str) -> None:

@@ -6,6 +6,7 @@ majority may be left without that; whoever is only cut off is named for a while,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from txlog.model.errors import Conflict
@@ -243,3 +244,25 @@ def _take_found(world: World, machine: Machine, names: tuple[str, ...]) -> bool:
         machine.turn_by(executor.poll(machine.now()))
         machine.flush()
     return True
+
+
+# A strategy is preferred
+
+
+def prefer(world: World, at: int, strategy: str, tries: int = TRIES) -> None:
+    """``txlog set splitRecovery``: refused while its master is not ``Joined``, and where a worker executed in another
+    order under ``None``; then the operator asks again."""
+    if world.healing:
+        return
+    machine, core = world.machines[at], _core(world, at)
+    unordered = machine.strategy == "None" and bool(machine.worker.paths)
+    if core is not None and core.state == "Joined" and not unordered and machine.executor is not None:
+        with machine.guard:
+            machine.strategy = strategy
+            machine.executor.adopt(replace(core.settings, strategy=strategy))
+            machine.turn_by(machine.executor.poll(machine.now()))
+            machine.flush()
+        world.met["asked to prefer"] += 1
+        world.note(machine.name, "prefers", strategy)
+    elif tries:
+        world.at(world.now_ms + AGAIN_MS, prefer, world, at, strategy, tries - 1)

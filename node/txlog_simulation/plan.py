@@ -80,6 +80,10 @@ class Plan:
     """Configured masters that do not start with the others."""
     parted: tuple[tuple[int, ...], ...] = ()
     """The sides of a split that comes when all else is healed, and lasts until those that go on are good."""
+    prefers: tuple[str, ...] = ()
+    """The strategy that each master prefers, where they differ; else all prefer ``strategy``."""
+    preferring: tuple[tuple[int, int, str], ...] = ()
+    """When which master is told to prefer which other one (``txlog set splitRecovery``)."""
 
     def network_ms(self, a: int, b: int) -> int:
         """How long a message takes from one master to another, when nothing is wrong."""
@@ -239,6 +243,9 @@ DIRECTED_PROFILES = ("outbids", "successions", "flaps")
 """One schedule of several masters each (``directed.py``), and little else."""
 PARTED = ("splits", "flaps", "successions", "duels", "majority")
 """Profiles with splits, or views that are cut off, which may end with a split that lasts (``parting.py``)."""
+DIFFERING = ("splits", "flaps", "successions", "views", "stops", "duels", "links", "everything")
+DIFFERING_SHARE = 0.25
+"""Profiles in which masters prefer different strategies, in so many of their seeds; some change it while they run."""
 PARTED_LAG_MS = 1000
 """Not where a silent one is waited for longer, under ``Continue``: each would cost as much as many other seeds."""
 ENDING = ("wipe", "old-image", "forge")
@@ -334,6 +341,7 @@ def draw(seed: int, only: str = "") -> Plan:
         deaf=deaf,
         away=_away(rng, masters) if profile == FOUNDINGS_PROFILE else (),
     )
+    drawn = _differing(drawn)
     return replace(drawn, parted=_parted(drawn)) if profile in PARTED else drawn
 
 
@@ -374,6 +382,20 @@ def _drawn_apart(seed: int, only: str) -> str:
 def _away(rng: Random, masters: int) -> tuple[int, ...]:
     """Mostly not all of them can answer when the cluster is to begin."""
     return tuple(sorted(rng.sample(range(masters), rng.choice((0, 1, 1, 1, min(2, masters - 1))))))
+
+
+def _differing(plan: Plan) -> Plan:
+    """By draws of their own: all the others of a seed stay what they were."""
+    chance = Random(f"preferences {plan.seed}")
+    if plan.profile not in DIFFERING or plan.majority or chance.random() >= DIFFERING_SHARE:
+        return plan
+    choices = ("Simple", "Smart", "None")
+    preferring = [
+        (chance.randrange(BEGIN_MS, plan.safety_ms), chance.randrange(plan.masters), chance.choice(choices))
+        for _ in range(chance.choice((0, 1, 3)))
+    ]
+    prefers = tuple(chance.choice(choices) for _ in range(plan.masters))
+    return replace(plan, prefers=prefers, preferring=tuple(sorted(preferring)))
 
 
 def _parted(plan: Plan) -> tuple[tuple[int, ...], ...]:

@@ -121,13 +121,28 @@ LISTED = (
     "order to found refused",
     "order to found given again",
     "worker sent back",
+    "worker unordered",
+    "asked to prefer",
+    "damaged journal",
+    "trimmed",
+    "segments removed",
     "learner taken in",
     "crash between promise and accept",
     "crash between accept and install",
     *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
 RARE_FROM_SEEDS = 5000
-RARE = ("nested split", "majorities parted by order", "two clusters ordered", "let in by those of an order")
+RARE = (
+    "nested split",
+    "majorities parted by order",
+    "two clusters ordered",
+    "let in by those of an order",
+    "crossing",
+    "rejoin of three branches",
+    "view of another strategy",
+    "snapshot taken over",
+    "trimmed behind a lost disk",
+)
 CRASH_POINTS_FROM_SEEDS = 5000
 CRASH_POINTS = tuple(f"crash after {step} of {kind}" for kind in CHANGE_RECORDS for step in CHANGE_STEPS)
 """A crash at every step of every record of a change."""

@@ -88,6 +88,7 @@ def _plainer(plan: Plan) -> Iterator[Step]:
     yield lambda p: replace(p, clock_rates=(1.0,) * p.masters)
     yield lambda p: replace(p, weights=(1,) * p.masters)
     yield lambda p: replace(p, supervised=False)
+    yield lambda p: replace(p, preferring=())
     yield _with_early_end
     for at in range(len(plan.work)):
         yield partial(_with_work, at, lambda work: work._replace(many=1))
@@ -109,6 +110,8 @@ def _with_masters(masters: int, plan: Plan) -> Plan:
         faults=tuple(fault for fault in plan.faults if max(fault.a, fault.b) < masters),
         late=plan.late if plan.late < masters else -1,
         deaf=plan.deaf if plan.deaf < masters else -1,
+        prefers=plan.prefers[:masters],
+        preferring=tuple(one for one in plan.preferring if one[1] < masters),
         away=tuple(slot for slot in plan.away if slot < masters),
         parted=((0,), tuple(range(1, masters))) if plan.parted and masters > 1 else (),
     )

@@ -19,6 +19,39 @@ _SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix
 
 SPLIT_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "founded-with-one-preference",
+        "23",
+        False,
+        (Edit("txlog/protocol/founding.py", "min(prefers, key=STRATEGIES.index)", "prefers[0]"),),
+        test="node/tests/protocol/test_preferences_change.py::"
+        "test_a_cluster_is_founded_with_the_safest_that_its_masters_prefer",
+    ),
+    Mutant(
+        "a-preference-changes-a-split-view",
+        "23",
+        False,
+        (
+            Edit("txlog/protocol/closing.py", "changed = same and not split and", "changed = same and"),
+            Edit(VIEWS, "if view.silent or view.preferred_by", "if view.preferred_by"),
+        ),
+        test="node/tests/protocol/test_preferences_change.py::"
+        "test_a_side_of_a_split_keeps_the_strategy_that_the_split_began_with",
+    ),
+    Mutant(
+        "given-up-without-a-trace",
+        "25",
+        False,
+        (
+            Edit(
+                AGREEMENT,
+                "        shown = self.history.length if self.installed else self.stable",
+                "        shown = self.history.length if self.installed else 0",
+            ),
+        ),
+        test="node/tests/protocol/test_cut_and_restamp.py::"
+        "test_what_was_shown_is_set_aside_also_behind_a_view_that_was_never_installed",
+    ),
+    Mutant(
         "waits-for-who-is-ahead-and-cut-off",
         "32",
         False,

@@ -25,6 +25,7 @@ from txlog_simulation.machine import ENDED, PAUSED, UP, Machine, configured, sub
 from txlog_simulation.member_faults import expected, judge_configurations, start_late
 from txlog_simulation.mirror import Mirror
 from txlog_simulation.network import Network
+from txlog_simulation.operators import prefer
 from txlog_simulation.parting import part
 from txlog_simulation.plan import NAMES, Plan, Work
 from txlog_simulation.trace import Trace
@@ -117,6 +118,8 @@ class World:
             if machine.slot != plan.late and machine.slot not in plan.away:
                 self.at(self.rng.choice((0, 0, 0, 30)), machine.start)
         start_late(self)
+        for at_ms, slot, strategy in self.plan.preferring:
+            self.at(at_ms, prefer, self, slot, strategy)
         for work in plan.work:
             self.at(work.at_ms, self.work, work)
         for fault in plan.faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,6 +242,25 @@ def test_what_the_base_says_again_has_kept_its_place(cut: int) -> None:
     spans = [Span("b", 2, cut, 3 - cut), Span("a", 1, 2, 1)]
     assert made.accept(view, cut, spans, [20, 25, 45][cut - 1 :], [Stamped("b", 2, 3, [101])])
     assert made.kept == 2
+
+
+def test_what_was_shown_is_set_aside_also_behind_a_view_that_was_never_installed() -> None:
+    """The first view takes over all that is here and is accepted only; the second one cuts it."""
+    made = agreement()
+    made.view = msgspec.structs.replace(VIEW, apart_at=1)  # somebody is out, who may have another order behind that
+    made.settle([1, 1])
+    shown = made.history.spans(1, made.stable), made.history.hashes(1, made.stable)
+    assert made.stable == 2
+    entries = [(A, 1, 10), (B, 1, 20), (A, 2, 30), (B, 2, 40)]
+    first = msgspec.structs.replace(next_view(4, chained(made, *entries), 100, [2, 3]), apart_at=1)
+    assert made.accept(first, 4, [], [], [Stamped("b", 2, 3, [101])])
+    assert made.set_aside is None
+    entries = [(A, 1, 10), (A, 2, 35), (B, 1, 45), (B, 2, 46)]
+    spans = [Span("a", 1, 2, 1), Span("b", 2, 1, 2)]
+    second = msgspec.structs.replace(next_view(4, chained(made, *entries), 200, [2, 3]), epoch=3)
+    assert made.accept(second, 1, spans, [35, 45, 46], [Stamped("b", 2, 3, [201])])
+    assert made.set_aside is not None
+    assert (made.set_aside.after, made.set_aside.spans, made.set_aside.hashes) == (1, *shown)
 
 
 def test_after_a_restart_it_is_the_same() -> None:

@@ -122,3 +122,17 @@ def test_a_shorter_round_time_out_acts_at_once() -> None:
         executor.adopt(replace(executor.core.settings, round_timeout_ms=400))
     cluster.run(100)
     assert cluster.core("a").state == "Suspected"
+
+
+def test_a_cluster_is_founded_with_the_safest_that_its_masters_prefer() -> None:
+    """With the first one's alone, workers might execute by the log's end under ``None`` though others forbid it."""
+    cluster = Cluster(idle_interval_ms=100)
+    for node, strategy in zip("abc", ("None", "Smart", "Simple"), strict=True):
+        prefer(cluster, node, strategy)
+    cluster.founded()
+    assert (numbers(cluster), strategies(cluster)) == ({NUMBER}, {"Simple"})
+    view = cluster.core("b").views.accepted
+    assert view is not None
+    assert view.prefers == ["None", "Smart", "Simple"]
+    cluster.run(3000)
+    assert numbers(cluster) == {NUMBER}

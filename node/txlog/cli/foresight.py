@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from txlog.protocol.closing import STRATEGIES
+from txlog.model.view import STRATEGIES
 
 HashAt = Callable[["Side", int], str]
 """The chain hash of that side's log at an index within it."""

@@ -11,6 +11,8 @@ from txlog.model.ids import Origin, ViewNumber
 
 Number = ViewNumber
 
+STRATEGIES = ("Simple", "Smart", "None")
+"""The safest first."""
 NO_VIEW: Number = (0, 0, "")
 """Epoch, ballot, coordinator: views are ordered by it. Below every view: of a master that has none."""
 
@@ -141,9 +143,14 @@ def founding_id(members: list[Member]) -> bytes:
 
 
 def founding_view(
-    ballot: int, coordinator: str, members: list[Member], strategy: str, first: Configuration | None = None
+    ballot: int,
+    coordinator: str,
+    members: list[Member],
+    strategy: str,
+    first: Configuration | None = None,
+    prefers: list[str] | None = None,
 ) -> View:
-    """View 1 of a cluster of these masters, with the first configuration."""
+    """View 1 of a cluster of these masters, with the first configuration; ``prefers`` as in the view."""
     origins = [(m.node, m.birth) for m in members]
     majority = first is not None and first.majority
     return View(
@@ -158,6 +165,7 @@ def founding_view(
         [],
         0,
         strategy,
+        prefers=prefers or [],
         founding=first,
         majority=majority,
         majority_before=majority,

@@ -29,7 +29,7 @@ from txlog.model.records import (
     ViewAccepted,
     ViewInstalled,
 )
-from txlog.model.view import View
+from txlog.model.view import NO_VIEW, Number, View
 from txlog.protocol.configurations import Configurations
 from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
@@ -89,6 +89,7 @@ class Agreement:
         self.kept = 0
         """Up to there the log is as it was before the latest accept: its cut, or more, where the base says the same."""
         self.set_aside: Abandoned | None = None
+        self.set_aside_of: Number = NO_VIEW
         """What the latest accept took off the order of an installed view (nothing: no spans), for whoever keeps it for
         people to read."""
         self.below_stable = False
@@ -489,7 +490,9 @@ class Agreement:
             self.keys.begin(view.founding.key_retention_ms)
         self._abandon(view, cut)
         self.kept = self._same_until(cut, hashes)
-        self.set_aside = self._piece_behind(self.kept, []) if self.installed else None
+        shown = self.history.length if self.installed else self.stable  # of a base nothing was, before its install
+        self.set_aside = self._piece_behind(self.kept, [], shown) if shown > self.kept else None
+        self.set_aside_of = self.view.number if self.installed else (self.view.history or [NO_VIEW])[-1]
         for queue, count in zip(self.queues, self.history.cut(cut), strict=True):
             if count:
                 queue.untake(count)
@@ -517,11 +520,10 @@ class Agreement:
     def _abandon(self, view: View, cut: int) -> None:
         """Workers may have executed what is cut off, and stay (``None``). The journal has it as well."""
         if cut < self.history.length and view.keeps_abandoned:
-            self.abandoned.append(self._piece_behind(cut, self.keys.behind(cut)))
+            self.abandoned.append(self._piece_behind(cut, self.keys.behind(cut), self.history.length))
 
-    def _piece_behind(self, index: int, keys: list[tuple[str, Txid]]) -> Abandoned:
+    def _piece_behind(self, index: int, keys: list[tuple[str, Txid]], end: int) -> Abandoned:
         history = self.history
-        end = history.length
         value = history.hash_at(index) if index else b""
         return Abandoned(index, value, history.spans(index, end), history.hashes(index, end), keys)
 

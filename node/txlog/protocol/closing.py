@@ -13,7 +13,7 @@ from txlog.model.configuration import Configuration
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Stamped
-from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.model.view import NO_VIEW, STRATEGIES, Member, Number, View
 from txlog.protocol.bases import Base, Cells, closed_base, gathered, merged_base, told_of
 from txlog.protocol.branches import (
     Branch,
@@ -29,8 +29,6 @@ from txlog.protocol.history import History
 from txlog.wire.messages import Departure, Outline, Report
 
 _ORIGINS_MAX: Final = 255
-STRATEGIES: Final = ("Simple", "Smart", "None")
-"""The safest first."""
 
 
 class Closed(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final
 from txlog.model.errors import Conflict, Fatal, PeerFault
 from txlog.model.ids import Origin
 from txlog.model.records import Record, Recovered, ViewAccepted, ViewInstalled
-from txlog.model.view import Member, View, founding_view
+from txlog.model.view import STRATEGIES, Member, View, founding_view
 from txlog.protocol.events import Settings
 from txlog.protocol.standing import first_configuration
 from txlog.protocol.views import Views
@@ -259,9 +259,17 @@ class Founding:
         ballot = max((v.ballot for v in same), default=above)
         if any(v.number > (1, ballot, self.settings.node) for v in accepted if v.members != members):
             ballot = above  # else whoever has accepted that one would not hear of this
-        return founding_view(
-            ballot, self.settings.node, members, self.settings.strategy, first_configuration(self.settings)
-        )
+        first, mine = first_configuration(self.settings), self.views.accepted
+        same_again = ((1, ballot, self.settings.node), members, first)
+        if mine is not None and (mine.number, mine.members, mine.founding) == same_again:
+            return mine  # proposed before; somebody may prefer another strategy since
+        prefers = [self.settings.strategy if m.node == self.settings.node else self._prefers(m.node) for m in members]
+        return founding_view(ballot, self.settings.node, members, min(prefers, key=STRATEGIES.index), first, prefers)
+
+    def _prefers(self, node: str) -> str:
+        """The strategy that this member prefers; as this master does, where its version does not say."""
+        told = self._known[node].prefers
+        return told if told in STRATEGIES else self.settings.strategy
 
 
 def _comes_late(founding: View, accepted: View) -> bool:

@@ -45,6 +45,7 @@ def known_to(who: Who, views: Views, peers: list[Peer]) -> Known:
         views.installed,
         held,
         _configuration(views),
+        views.settings.strategy,
     )
 
 

@@ -100,7 +100,7 @@ class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
 class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """``of_you``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own view. ``held``:
     last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before a founding;
-    ``members`` counts until then."""
+    ``members`` counts until then. ``prefers``: its strategy for splits, for the founding; empty: not said."""
 
     node: str
     birth: int
@@ -111,6 +111,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     installed: bool
     held: list[int]
     configuration: Configuration | None = None
+    prefers: str = ""
 
 
 class Found(msgspec.Struct, array_like=True, frozen=True, tag="found"):

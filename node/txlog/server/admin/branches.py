@@ -91,11 +91,11 @@ class Branches:
         cut = agreement.set_aside if agreement is not None else None
         if agreement is None or cut is None or not cut.spans:
             return
-        agreement.set_aside, old = None, change.old
+        agreement.set_aside, old = None, change.old  # which may have come to nothing: then it is the one before's
         branch = GivenUp(
             FORMAT,
             old.cluster_id,
-            str(number_text(old.number)),
+            str(number_text(agreement.set_aside_of)),
             [member.node for member in old.members],
             old.strategy,
             str(number_text(change.new.number)),
