@@ -20,6 +20,7 @@ AGREEMENT = "txlog/protocol/agreement.py"
 KEYS = "txlog/protocol/keys.py"
 
 _TESTS = "node/tests/protocol/test_configuration.py::"
+_APART = "node/tests/protocol/test_taken_out_and_apart.py::"
 _JOINTLY = "all(one.has_majority(know) for one in closed.jointly)"
 
 MEMBER_MUTANTS: tuple[Mutant, ...] = (
@@ -78,15 +79,38 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_master_is_added_under_majority_only_while_those_in_the_view_stay_a_majority",
     ),
     Mutant(
-        "gone-before-it-is-known",
+        "gone-while-its-vote-is-needed",
+        "20",
+        False,
+        (Edit("txlog/protocol/following.py", " or now_in_force.has_majority(rest)", " or bool(rest)"),),
+        test=_TESTS + "test_a_master_that_is_taken_out_goes_when_the_others_are_most_with_its_vote_counted",
+    ),
+    Mutant(
+        "waits-for-one-that-was-taken-out",
+        "32",
+        False,
+        (Edit(VIEWS, " or self._waits_for_no_master(view)", ""),),
+        test=_APART + "test_a_view_that_waits_for_one_that_was_taken_out_gives_way",
+    ),
+    Mutant(
+        "holds-the-view-for-one-that-was-taken-out",
+        "32",
+        False,
+        (Edit(MEMBERSHIP, "            heard = heard and not self._is_taken_out(member.node)\n", ""),),
+        test=_APART + "test_one_that_is_taken_out_and_has_not_left_holds_nobody",
+    ),
+    Mutant(
+        "taken-out-alone-and-never-gone",
         "20",
         False,
         (
             Edit(
-                "txlog/protocol/leaving.py", "held = held and self._is_let_go_by(stay)", "held = held and stay == stay"
+                CONFIGURING,
+                "(mine.number in theirs.chain or self._is_needed_no_more(known))",
+                "mine.number in theirs.chain",
             ),
         ),
-        test=_TESTS + "test_a_master_that_is_taken_out_stays_until_the_others_know_that_it_is",
+        test=_APART + "test_one_that_was_taken_out_and_went_on_alone_ends",
     ),
     Mutant(
         "taken-out-whom-alone-another-knows",

@@ -338,6 +338,54 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         test="node/tests/protocol/test_members_leave.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
     ),
     Mutant(
+        "told-of-neighbours-alone",
+        "22",
+        True,
+        (
+            Edit(
+                "txlog/protocol/surroundings.py",
+                "if node not in near and age_ms <= self._timeout_ms:",
+                "if node in near and age_ms < 0:",
+            ),
+        ),
+        test="node/tests/protocol/test_chains.py::test_a_chain_changes_its_view[1-Majority-6]",
+    ),
+    Mutant(
+        "refused-for-one-beyond",
+        "22",
+        False,
+        (Edit("txlog/protocol/membership.py", " and not self._is_beyond(member.node, proposal)", ""),),
+        test="node/tests/protocol/test_chains.py::test_two_halves_of_a_chain_of_four_become_one[Smart]",
+    ),
+    Mutant(
+        "silent-before-the-view-and-let-go-in-it",
+        "24",
+        False,
+        (
+            Edit(
+                "txlog/protocol/membership.py",
+                "        self.around.agreed([m.node for m in accept.view.members])\n",
+                "",
+            ),
+        ),
+        test="node/tests/protocol/test_silence_that_is_over.py::"
+        "test_who_has_just_agreed_to_a_view_is_not_silent[ab-None]",
+    ),
+    Mutant(
+        "failed-and-first-again",
+        "32",
+        False,
+        (
+            Edit(
+                "txlog/protocol/standing.py",
+                "if self.accepted is not None and all(self.accepted.has(m.origin) for m in self._failed_with):",
+                "if True:",
+            ),
+        ),
+        test="node/tests/protocol/test_who_cannot_close.py::"
+        "test_what_is_settled_beside_an_order_is_named_by_who_holds_it[Smart]",
+    ),
+    Mutant(
         "who-was-overtaken-is-not-answered",
         "22",
         False,

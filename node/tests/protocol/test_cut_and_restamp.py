@@ -334,7 +334,9 @@ def test_rule_22_the_far_end_of_a_chain_is_there() -> None:
     assert around.reachable() == {"a", "b", "c"}
     around.hears_of([("b", ["c", "d"]), ("a", ["e"])])
     assert around.reachable() == {"a", "b", "c", "d"}
-    assert around.told() == [("c", ["a", "b"])], "of those that it hears itself"
+    assert around.told() == [("c", ["a", "b"], 0), ("b", ["c", "d"], 25)], "of whom it was told, a step older"
+    around.tick(380)
+    assert [node for node, _, _ in around.told()] == ["c"], "no news any more"
     around.heard("b")
     around.hears("b", ["c"])
     around.hears_of([("b", ["c", "d"])])

@@ -18,7 +18,7 @@ from txlog.model.configuration import (
 from txlog.model.entry import KIND_CONFIG
 from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, PeerFault, Refused, Unavailable
 from txlog.model.hashes import content_hash
-from txlog.model.ids import Txid
+from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import Submission
 from txlog.protocol.leaving import Leaving
 from txlog.wire.messages import Known
@@ -172,10 +172,19 @@ class Configuring(Leaving):
             return PeerFault(peer, "Removed", "it was taken out of this cluster for good")
         return PeerFault(peer, "NotListed", "it is no master of this cluster; see txlog peer add")
 
+    def _is_needed_no_more(self, known: Known) -> bool:
+        """This master's own log says that it is none any more, and they hold all that it has: there is nothing that it
+        could be let in for, though it was alone for a while."""
+        now, agreement = self.configuration, self.agreement
+        if now is None or agreement is None or known.accepted is None or self.settings.node not in now.removed:
+            return False
+        held = dict(zip([Origin(*one) for one in known.accepted.origins], known.held, strict=False))
+        return held.get(agreement.own.origin, 0) >= agreement.last_own
+
     def _check_removed(self, known: Known) -> None:
         """:class:`Fatal` when the log that this one grew into does without this master."""
         mine, theirs, told = self.views.accepted, known.accepted, known.configuration
         if mine is None or theirs is None or told is None or not known.installed or theirs.has(self.views.origin):
             return
-        if mine.number in theirs.chain and self.settings.node in told.removed:
+        if self.settings.node in told.removed and (mine.number in theirs.chain or self._is_needed_no_more(known)):
             raise Fatal("Removed", f"{known.node} says that {self.settings.node} was taken out of the cluster for good")

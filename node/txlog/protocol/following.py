@@ -35,7 +35,7 @@ class Following(Snapshots):
             if view.has(agreement.own.origin) and self._is_heard_by_all:
                 self.removed = True
                 self.leave(now, _ENDLESS_MS)
-        elif mine.role == LEAVING and not self.closing and self.pending_change is None and self._is_heard_by_all:
+        elif mine.role == LEAVING and self._may_go(place.configuration):
             self._take_myself_out(place.configuration, now)
 
     @property
@@ -43,6 +43,14 @@ class Following(Snapshots):
         """Somebody stays who has all that this master has, and nobody is apart who may know nothing of it."""
         views = self.views
         return views.at_work and bool(self.peers) and not views.is_isolated and all(map(self.is_present, self.peers))
+
+    def _may_go(self, now_in_force: Configuration) -> bool:
+        """Where ``Majority`` binds, the others have to be most with the vote of this master counted: they may not know
+        yet that it was taken out when it ends, and have to change their view all the same."""
+        if self.closing or self.pending_change is not None or not self._is_heard_by_all:
+            return False
+        rest = [peer.node for peer in self.peers]
+        return not (self.views.majority or now_in_force.majority) or now_in_force.has_majority(rest)
 
     def _take_myself_out(self, now_in_force: Configuration, now: Now) -> None:
         """The last transaction that this master makes: whoever has it has all others before it (rule 13)."""

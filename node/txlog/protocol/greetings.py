@@ -10,7 +10,7 @@ from txlog.wire.messages import Known, KnownBirth, Who
 
 def who_now(views: Views) -> Who:
     """Where this master is."""
-    agreement = views.agreement
+    agreement, told = views.agreement, views.around.told()
     return Who(
         views.settings.node,
         views.birth,
@@ -22,9 +22,10 @@ def who_now(views: Views) -> Who:
         views.stopped,
         views.around.heard_itself(),
         views.backup_at,
-        views.around.told(),
+        [(node, hears) for node, hears, _ in told],
         agreement.history.length if agreement is not None else 0,
         agreement.history.hash if agreement is not None else b"",
+        [age_ms for _, _, age_ms in told],
     )
 
 

@@ -6,7 +6,6 @@ from txlog.model.errors import PeerFault
 from txlog.model.records import Recovered
 from txlog.model.view import NO_VIEW
 from txlog.protocol.events import Now, Settings
-from txlog.protocol.peers import Peer
 from txlog.protocol.posting import Posting
 from txlog.wire import messages as wire
 
@@ -35,23 +34,12 @@ class Leaving(Posting):
             return 1 << 60
         stay = [p for p in self.peers if self.is_present(p)]
         held = all(p.held_of_mine >= agreement.last_own for p in stay) and agreement.own_synced >= agreement.last_own
-        held = held and self._is_let_go_by(stay)
         if held or now.mono >= self._leave_by_ms:
             views.leave()
             self._gather()
             self._told_leave_ms = now.mono
             self._tell_leave([p.node for p in self.peers])
         return now.mono + 20
-
-    def _is_let_go_by(self, stay: list[Peer]) -> bool:
-        """Whether the configuration without this master, if it is taken out for good, is in effect at those who stay:
-        until then its vote counts, and they might be no majority without it."""
-        agreement = self.agreement
-        assert agreement is not None
-        place = agreement.configurations.place(agreement.stable)
-        if not place.members or any(m.node == self.settings.node for m in place.members):
-            return True
-        return bool(stay) and all(p.claim is not None and p.claim.log_index >= place.since for p in stay)
 
     def _leave_stopped(self, now: Now) -> int:
         """Say again that this master has left; or leave at last, when no view comes about any more."""

@@ -74,9 +74,10 @@ class Membership(Fetching):
                 continue
             one = gone.get((member.node, member.birth))
             heard = self.around.both_ways(member.node) and not self._is_lost(member.origin)
+            heard = heard and not self._is_taken_out(member.node)
             if one is None:
                 heard = heard and member.node not in nodes  # else its new birth is heard
-                if heard and not self._lags_behind(proposal):
+                if heard and not self._lags_behind(proposal) and not self._is_beyond(member.node, proposal):
                     return "HeardBothWays", member.node, f"{member.node} is heard here"
                 if proposal.view != self.number:
                     continue  # it is not in the coordinator's view
@@ -106,6 +107,19 @@ class Membership(Fetching):
         """This master is taken in again by a view that has grown from its own. Who else was in that one is let in
         after it, by whoever hears it then: at the end of a chain of masters that is this one alone."""
         return self.ahead is not None and proposal.view >= self.ahead.number
+
+    def _is_beyond(self, node: str, proposal: Propose) -> bool:
+        """Whoever begins the view of another branch is not heard by that member, as far as known: it lets in whom it
+        hears, and they the others after it. Else the halves of a chain of masters would never be one again."""
+        assert self.accepted is not None
+        coordinator, hears = proposal.number[2], self.around.says(node)
+        went = coordinator in self.apart or not self.installed or self.accepted.member(coordinator) is None
+        elsewhere = proposal.view not in self.accepted.chain and went
+        return elsewhere and hears is not None and coordinator not in hears
+
+    def _is_taken_out(self, node: str) -> bool:
+        """At the end of this master's log it is no master any more, and goes as soon as it is heard by all."""
+        return self.agreement is not None and node in self.agreement.configurations.last.removed
 
     def _is_still_configured(self, node: str) -> bool:
         """At the end of this master's log."""
@@ -218,6 +232,7 @@ class Membership(Fetching):
         self._candidates.clear()
         self._working.clear()
         self._seen.update((m.node, accept.view.number) for m in accept.view.members)
+        self.around.agreed([m.node for m in accept.view.members])
         self.changed = True
         self._has_accepted(number)
 

@@ -159,7 +159,9 @@ class Standing:
         self.installed = True
         self.changed = True
         self._wish_ms = NEVER
-        self._tries, self._failed_with = 0, []
+        self._tries = 0
+        if self.accepted is not None and all(self.accepted.has(m.origin) for m in self._failed_with):
+            self._failed_with = []  # else it would fail with them again, before one who knows more has its turn
         self.agreement.install()
 
     @property
@@ -245,7 +247,7 @@ class Standing:
         if who.cluster and self.accepted is not None and who.cluster != self.accepted.cluster_id:
             raise PeerFault(who.node, "OtherCluster", f"its cluster is {who.cluster.hex()}")
         self.around.hears(who.node, who.hears)
-        self.around.hears_of(who.told)
+        self.around.hears_of(who.told, who.ages_ms)
         origin = Origin(who.node, who.birth)
         member = self.accepted.member(who.node) if self.accepted is not None else None
         if member is not None and member.birth != who.birth:

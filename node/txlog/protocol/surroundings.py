@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 _NEVER: Final = -(1 << 60)
@@ -65,16 +66,25 @@ class Surroundings:
         """Its post says whom it hears, itself or through others: no word of the link between it and this master."""
         self._says(node, others)
 
-    def hears_of(self, told: list[tuple[str, list[str]]]) -> None:
-        """What others say whom they hear, as somebody tells who hears them; whom this master hears itself knows
-        better."""
-        for node, others in told:
-            if node != self.node and not self.is_heard(node):
-                self._says(node, others)
+    def hears_of(self, told: list[tuple[str, list[str]]], ages_ms: Sequence[int] = ()) -> None:
+        """What others say whom they hear, as somebody tells, and how old that is; whom this master hears itself knows
+        better, and so does who has heard it later."""
+        for at, (node, others) in enumerate(told):
+            said_ms = self.now_ms - (max(0, ages_ms[at]) if at < len(ages_ms) else 0)
+            if node != self.node and not self.is_heard(node) and said_ms >= self._said.get(node, _NEVER):
+                self._hears[node], self._said[node] = others, said_ms
 
-    def told(self) -> list[tuple[str, list[str]]]:
-        """Of those that this master hears itself: whom they say that they hear."""
-        return [(node, self._hears[node]) for node in self.heard_itself() if node in self._hears]
+    def told(self) -> list[tuple[str, list[str], int]]:
+        """Whom others say that they hear, and how old that is: of those that this master hears itself, and, as long as
+        it is not too old, of those that it was told of, so that both ends of any chain know each other. It ages with
+        each step, so that nobody hears its own word again for ever."""
+        near, step_ms = self.heard_itself(), self._timeout_ms // 16
+        found = [(node, self._hears[node], 0) for node in near if node in self._hears]
+        for node in sorted(self._hears):
+            age_ms = self.now_ms - self._said[node] + step_ms
+            if node not in near and age_ms <= self._timeout_ms:
+                found.append((node, self._hears[node], age_ms))
+        return found
 
     def is_heard(self, node: str) -> bool:
         return self.now_ms - self._heard.get(node, _NEVER) <= self._timeout_ms
@@ -107,6 +117,11 @@ class Surroundings:
         others = self._hears.get(node)
         old = self.now_ms - self._said.get(node, _NEVER) > self._timeout_ms
         return others is None or old or any(other in nodes for other in others)
+
+    def agreed(self, nodes: list[str]) -> None:
+        """These have reported to the change of views that is accepted now: their silence is over."""
+        for node in nodes:
+            self._reached[node] = self.now_ms
 
     def silent_ms(self, node: str) -> int:
         """How long it has not been reachable, directly or through others."""

@@ -187,10 +187,16 @@ class Views(Coordinating):
             return True
         if [(m.node, m.birth) for m in wanted] != [(m.node, m.birth) for m in view.members]:
             return True
-        if self._mode_changes(view, wanted):
+        if self._mode_changes(view, wanted) or self._waits_for_no_master(view):
             return True
         waiting = [self._candidates.get(m.node) for m in wanted]
         return any(who is not None and who.stopped and who.view == view.number for who in waiting)
+
+    def _waits_for_no_master(self, view: View) -> bool:
+        """One who is out because nobody heard it was taken out since, for good: the same members anew, who are all."""
+        assert self.agreement is not None
+        now = self.agreement.configurations.place(self.agreement.stable).configuration
+        return any(node in now.removed for node in view.silent)
 
     def _mode_changes(self, view: View, wanted: list[Member]) -> bool:
         """``splitMode`` was changed, and everybody is here: the same members anew, under the other one."""

@@ -71,8 +71,9 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name.
     ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
     ``stopped``: its view is stopped, so it waits for another one. ``hears``: the masters that it has heard itself
-    within its round time-out; ``told``: whom these say that they hear, so that one at the far end of a chain is known
-    to be there. ``backup``: the index at which a backup was made since a member is silent, else -1.
+    within its round time-out; ``told``: whom others say that they hear, as far as that was told to it, so that one at
+    the far end of a chain is known to be there; ``ages_ms``: how old each of these words is. ``backup``: the index at
+    which a backup was made since a member is silent, else -1.
     ``log_index``, ``log_hash``: where its log ends, durably."""
 
     node: str
@@ -88,6 +89,7 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     told: list[tuple[str, list[str]]] = []
     log_index: int = 0
     log_hash: bytes = b""
+    ages_ms: list[int] = []
 
 
 class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
