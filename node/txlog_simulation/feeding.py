@@ -78,7 +78,9 @@ def _send_back(machine: Machine, agreement: Agreement, *, without_order: bool) -
     master know how it came there, which only the loss of a disk may bring about."""
     worker = machine.worker
     index = worker.index
-    if without_order and worker.births <= {machine.last_seen[0]} and not machine.damaged:
+    # What a view of another strategy cut off, and was never installed, is kept for workers that go back by a backup.
+    one_strategy = not machine.world.plan.prefers
+    if without_order and one_strategy and worker.births <= {machine.last_seen[0]} and not machine.damaged:
         machine.world.findings.add(WORKER, "33", f"{machine.name} does not know the order that its worker executed")
     worker.go_back(agreement.history)
     machine.world.trims.went_back(machine, agreement)
