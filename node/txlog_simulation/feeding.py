@@ -24,7 +24,7 @@ def feed(machine: Machine, executor: Executor) -> None:
     view = machine.mirror.accepted
     if not agreement.installed or view is None or view.number != agreement.view.number:
         return
-    none = agreement.view.strategy == "None"
+    none = view.strategy == "None"
     paths = _paths(worker, agreement) if none else None
     if not worker.is_on(history) and paths is not None:
         at = max(path.at for path in paths)
@@ -37,6 +37,7 @@ def feed(machine: Machine, executor: Executor) -> None:
     branch = machine.world.log.branch(machine.mirror)
     to_end = executor.core.executes_to_end
     end = max(machine.told.stable, min(machine.told.log, machine.mirror.log) if to_end else 0)
+    to_end = to_end and none  # what is judged is never taken from the core's word alone
     if end <= worker.index:
         return
     over = PassOver(paths) if paths and worker.paths else None

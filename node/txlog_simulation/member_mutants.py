@@ -51,6 +51,20 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_half_that_has_not_seen_a_change_is_no_majority_under_it",
     ),
     Mutant(
+        "majority-as-an-accepted-view-has-it",
+        "20",
+        True,
+        (
+            Edit(
+                STANDING,
+                "return agreement.configurations.jointly(agreement.stable)",
+                "return agreement.configurations.jointly(agreement.history.length)",
+            ),
+            Edit(CLOSING, "stable = max(report.stable for report in winner.reports)", "stable = winner.length"),
+        ),
+        test=_TESTS + "test_what_an_accepted_view_holds_changes_no_majority_before_its_install",
+    ),
+    Mutant(
         "a-change-of-another-view-counts",
         "20",
         True,

@@ -3,8 +3,7 @@
 Where a shipped assertion or named check guards the same rule, it is taken out too: a mutant is dead only by a checker
 of the log, the acknowledgements, the workers or liveness.
 
-Rules without a row: 11 (posts carry vectors, not queues: what is left of it is the base of rule 10), 30 (stores; see
-``tests/apply``), 31 (every 20th seed is run twice, and the traces compared), 32 (by it rows of 1, 6, 9 and 22 die).
+Rules without a row: 32 (by it rows of 1, 6, 9 and 22 die).
 Rule 22 is about going on, so liveness alone can see it. Inside one view a base that is not reached (10 b) adds nothing
 to the own transactions (10 a); its row dies by the hashes.
 """
@@ -33,6 +32,8 @@ JOURNAL_SYNC = "txlog/journal/batch.py"
 JOURNAL_TABLE = "txlog/journal/recovery.py"
 JOURNAL_SCAN = "txlog/journal/scan.py"
 JOURNAL_SURVEY = "txlog/journal/survey.py"
+OXIGRAPH = "txlog/workers/oxigraph.py"
+_OUTCOMES = "node/tests/apply/test_outcomes.py::"
 INDEX_TEST = "node/tests/journal/test_journal_index.py::"
 JOURNAL = "txlog/journal/journal.py"
 
@@ -53,6 +54,8 @@ _NO_FOLLOWED_ORDER = Edit(AGREEMENT, "if any(later[:2] <= row[:2] for row, later
 _NO_CLAIM_HASH = Edit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
 _USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
 _BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
+_NEWS = 'news = order[self.history.length - after :] if after <= self.history.length else b""'
+_FOLLOW = "node/tests/protocol/test_follow.py::"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
 _MENDED = "node/tests/protocol/test_mended_masters.py::"
@@ -246,6 +249,20 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
             _NO_ORDER_ASSERTION,
         ),
         profile="forgetful",
+    ),
+    Mutant(
+        "a-piece-from-ahead-does-not-wait",
+        "11",
+        False,
+        (Edit(AGREEMENT, _NEWS, "news = order[max(0, self.history.length - after) :]"),),
+        test=_FOLLOW + "test_rule_11_a_piece_from_ahead_waits_until_the_log_has_caught_up",
+    ),
+    Mutant(
+        "a-piece-from-behind-is-taken-whole",
+        "11",
+        False,
+        (Edit(AGREEMENT, _NEWS, 'news = order if after <= self.history.length else b""'),),
+        test=_FOLLOW + "test_rule_11_a_piece_from_behind_counts_from_where_the_log_is",
     ),
     Mutant("counter-limit-ignored", "12", True, (Edit(CORE, _BOUND, "bound = 1 << 62"), _NO_ORDER_ASSERTION)),
     Mutant(
@@ -477,6 +494,17 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         profile="disks",
     ),
     Mutant(
+        "asks-in-the-order-of-hashes",
+        "31",
+        False,
+        (
+            Edit(
+                CORE, "[(node, who) for node in self.founding.others]", "[(o, who) for o in set(self.founding.others)]"
+            ),
+        ),
+        test="node/tests/simulation/test_seeds.py::test_no_dependence_on_hash_order",
+    ),
+    Mutant(
         "stable-not-journaled",
         "33",
         True,
@@ -490,4 +518,27 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *SPLIT_MUTANTS, *ORDER_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS)
+_IN_STORES: tuple[Mutant, ...] = (
+    Mutant(
+        "a-takeover-leaves-the-fence",
+        "30",
+        False,
+        (Edit(OXIGRAPH, "raised = found._replace(fence=found.fence + 1)", "raised = found"),),
+        test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
+    ),
+    Mutant(
+        "applied-wherever-the-worker-stands",
+        "30",
+        False,
+        (
+            Edit(
+                OXIGRAPH,
+                'texts.append(f"DROP GRAPH <{state_name(expected)}>")',
+                'texts.append(f"DROP SILENT GRAPH <{state_name(expected)}>")',
+            ),
+        ),
+        test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
+    ),
+)
+
+MUTANTS = (*_IN_ONE_VIEW, *VIEW_MUTANTS, *SPLIT_MUTANTS, *ORDER_MUTANTS, *MEMBER_MUTANTS, *TRIM_MUTANTS, *_IN_STORES)

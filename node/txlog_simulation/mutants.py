@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,6 +22,8 @@ from txlog_simulation.runner import processors
 SEEDS_MAX = 150
 """A mutant that lives longer than this is called alive."""
 STARTS = (0, 100_000, 200_000)
+OF_CHILDREN = "TXLOG_SIMULATION_MUTANT"
+"""In the environment of a directed test: the mutant's name, for the processes that the test starts."""
 STEERED_SEEDS = 50
 """More than this means that the plans must be steered better."""
 
@@ -52,7 +55,8 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", sys.a
 
 def _by_test(mutant: Mutant) -> tuple[int, str]:
     command = [sys.executable, "-c", _PYTEST, mutant.name, mutant.test]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT.parent)
+    told = {**os.environ, OF_CHILDREN: mutant.name}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT.parent, env=told)
     if done.returncode not in (0, 1):
         raise SystemExit(f"mutant {mutant.name} cannot run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.returncode, f": {mutant.test.rpartition('::')[2]} fails"

@@ -165,6 +165,28 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         ),
         test="node/tests/protocol/test_closing.py::test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it",
     ),
+    # One test decides for each worker
+    Mutant(
+        "any-worker-is-on-the-log",
+        "25",
+        True,
+        (
+            Edit(
+                "txlog/runtime/registry.py",
+                "return self._loop.position_at(position.index).hash.hex() == position.hash",
+                "return bool(position.hash)",
+            ),
+        ),
+        test="node/tests/runtime/test_a_log_that_is_cut.py::"
+        "test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_before_its_install",
+    ),
+    Mutant(
+        "pages-for-whoever-asks",
+        "25",
+        True,
+        (Edit("txlog/server/feed/pages.py", "if given is not None and given != mine and", "if False and"),),
+        test="node/tests/runtime/test_a_log_that_is_cut.py::test_no_page_for_a_worker_whose_position_is_on_another_branch",
+    ),
     # Workers that do not go back (``None``)
     Mutant(
         "executed-on-the-abandoned-order-and-again",

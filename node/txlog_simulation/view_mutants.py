@@ -2,9 +2,8 @@
 
 Splits and orders have tables of their own (``split_mutants.py``, ``order_mutants.py``).
 
-Without a row: that a coordinator's own number is durable (it accepts first, durably, before anybody hears of it, and
-its own report goes to nobody else), and that it is above every one seen (whoever promised more refuses, and the promise
-is asserted). Without either, 50 seeds saw nothing: the other safeguard does the same.
+Without a row: that a coordinator's own number is above every one seen (whoever promised more refuses, and the promise
+is asserted). Without it, 50 seeds saw nothing: the other safeguard does the same.
 
 A mutant names the profile whose mix of faults tries its rule; see ``mutant_table.py`` for the rest. Imports nothing of
 ``txlog``.
@@ -28,6 +27,7 @@ BRANCHES = "txlog/protocol/branches.py"
 CLOSING = "txlog/protocol/closing.py"
 UNORDERED = "txlog/protocol/unordered.py"
 EXECUTOR = "txlog/runtime/executor.py"
+_UNORDERED = "node/tests/protocol/test_unordered.py::"
 
 _NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
 _NO_RISING_STAMPS_CHECK = Edit(
@@ -96,6 +96,14 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         (Edit(STANDING, "        self.records.append(Promised(*number))\n", ""),),
         profile="outbids",
         counts=HARM,
+    ),
+    Mutant(  # seeds see nothing: before others accept, their coordinator has accepted, durably
+        "proposed-before-its-number-is-durable",
+        "34",
+        True,
+        _before_durable("Propose"),
+        test="node/tests/protocol/test_numbers_of_proposals.py"
+        "::test_rule_34_a_number_whose_promise_was_lost_in_a_crash_was_heard_by_nobody",
     ),
     Mutant("report-before-durable", "34", True, _before_durable("Report"), profile="outbids", counts=HARM),
     Mutant(
@@ -176,6 +184,46 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         ),
         profile="views",
         counts=HARM,
+    ),
+    Mutant(
+        "late-ones-below-what-the-accept-has",
+        "21",
+        True,
+        (
+            Edit(
+                AGREEMENT,
+                "        self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])\n",
+                "        self.last_stamp = max(self.last_stamp, self.own.last_stamp)\n"
+                "        stamped += self._stamp_late()\n"
+                "        self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])\n",
+            ),
+            _NO_ORDER_ASSERTION,
+            _NO_RISING_STAMPS_CHECK,
+        ),
+        test="node/tests/protocol/test_accepting.py::"
+        "test_what_comes_while_the_view_is_stopped_gets_its_stamp_at_the_accept_above_everything[False]",
+    ),
+    # Workers execute up to the stable index, in every state (rule 33); ``None`` apart
+    Mutant(
+        "executes-to-the-end-in-every-strategy",
+        "33",
+        True,
+        (Edit(CORE, 'if view is None or view.strategy != "None" or self.views.majority', "if view is None"),),
+        profile="splits",
+        counts=HARM,
+    ),
+    Mutant(
+        "executes-to-the-end-while-nobody-is-silent",
+        "33",
+        True,
+        (
+            Edit(
+                CORE,
+                "            return False\n        return any(not self.is_present(p) for p in self.peers)\n",
+                "            return False\n        return True\n",
+            ),
+        ),
+        test=_UNORDERED + "test_while_a_member_is_silent_workers_execute_to_the_logs_end",
     ),
     # An accepted view is the latest, and nothing of it is used before the install (rule 21)
     Mutant("accepted-before-durable", "21", True, _before_durable("Accepted"), profile="duels", counts=HARM),
@@ -297,9 +345,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
             ),
             _NO_ORDER_ASSERTION,
         ),
-        survives="every stamp of a view lies above all counters that its members reported",
-        profile="views",
-        counts=HARM,
+        # no seed can: every stamp of a view lies above all counters that its members reported
+        test="node/tests/protocol/test_accepting.py::test_no_counter_of_the_old_view_is_usable_in_the_next",
     ),
     Mutant(
         "parked-ones-enter-the-queue",

@@ -100,6 +100,18 @@ def test_what_another_view_made_of_its_stamps_is_no_word_of_a_master() -> None:
     assert known.of_you == [wire.KnownBirth(A.birth, 3, 2, 0)]
 
 
+def test_no_counter_of_the_old_view_is_usable_in_the_next() -> None:
+    """Every stamp in a view lies above what its members have reported; this is the other half of that."""
+    b = Lone([*FIRST, held(A, 1, 10)])
+    b.receive("a", post())
+    assert {p.node: p.usable_counter for p in b.core.peers} == {"a": 50, "c": 0}
+    b.ask("a", propose([A, B], [DOWN]))
+    b.ask("a", accept((A, 1, 10), floor=60))
+    b.receive("a", wire.Install(NEXT))
+    assert b.core.views.at_work
+    assert {p.node: p.usable_counter for p in b.core.peers} == {"a": 0}, "it has posted nothing in this view"
+
+
 # What clients bring meanwhile
 
 

@@ -15,7 +15,7 @@ from txlog.protocol.configurations import Configurations
 from txlog.protocol.events import Accepted, ConfiguredMember
 from txlog.protocol.greetings import who_now
 from txlog.protocol.keys import First, Keys
-from txlog.wire.messages import encode
+from txlog.wire.messages import Accept, Post, decode, encode
 from txlog_simulation.plain_journal import PlainJournal
 
 
@@ -333,6 +333,42 @@ def test_a_half_that_has_not_seen_a_change_is_no_majority_under_it() -> None:
     assert all(cluster.core(node).views.number == (1, 1, "a") for node in "cde")
     cluster.cut.clear()
     run_until_in_view(cluster, *"abcde")
+    assert_same_logs(cluster, 1)
+
+
+def test_what_an_accepted_view_holds_changes_no_majority_before_its_install() -> None:
+    """a and b accept a view in whose log they have most of the votes. c, which was to be in it, has reported and never
+    gets it; with d and e it is a majority, as the log says where everybody knows it."""
+    cluster = Cluster("abcde", idle_interval_ms=100, majority=True).founded()
+    receive = cluster.receive
+
+    def keep_from_c(source: str, target: str, data: bytes) -> None:
+        post_or_accept = isinstance(decode(source, data), Post | Accept)
+        if not (post_or_accept and source in "ab" and target == "c"):
+            receive(source, target, data)
+
+    for node in "de":
+        cluster.crash(node)
+    cluster.receive = keep_from_c  # type: ignore[method-assign]
+    now = configuration(cluster, "a")
+    weights = {"a": 4, "b": 4, "c": 1, "d": 1, "e": 1}
+    masters = [msgspec.structs.replace(m, weight=weights[m.node]) for m in now.masters]
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    end_ms = cluster.now_ms + 10_000
+    while any(cluster.core(node).views.number[0] == 1 for node in "ab"):
+        assert cluster.now_ms < end_ms, [cluster.core(node).views.holding for node in "abc"]
+        cluster.run(1)
+    assert not any(cluster.core(node).views.installed for node in "ab")
+    assert [len(cluster.log(node)) for node in "abc"] == [1, 1, 0]
+    cluster.receive = receive  # type: ignore[method-assign]
+    cluster.cut |= {(x, y) for x in "abcde" for y in "abcde" if (x in "ab") != (y in "ab")}
+    for node in "de":
+        cluster.start(node)
+    run_until_in_view(cluster, "c", "d", "e", within_ms=20_000)
+    cluster.run(6000)
+    assert not any(cluster.core(node).views.at_work for node in "ab"), "a majority by what only they have accepted"
+    cluster.cut.clear()
+    run_until_in_view(cluster, *"abcde", within_ms=20_000)
     assert_same_logs(cluster, 1)
 
 

@@ -68,6 +68,24 @@ def test_rule_18_what_is_not_held_waits() -> None:
     assert made.history.length == 0
 
 
+def test_rule_11_a_piece_from_behind_counts_from_where_the_log_is() -> None:
+    made = agreement()
+    assert made.follow(0, bytes([0, 1]), end_hash(made, bytes([0, 1])))
+    whole = end_hash(agreement(), bytes([0, 1, 0]))
+    assert made.follow(0, bytes([0, 1, 0]), whole)
+    assert (made.history.length, made.history.hash) == (3, whole)
+    assert not made.follow(1, bytes([1, 0]), whole)
+
+
+def test_rule_11_a_piece_from_ahead_waits_until_the_log_has_caught_up() -> None:
+    made = agreement()
+    whole = end_hash(made, bytes([0, 1, 0]))
+    assert not made.follow(2, bytes([0]), whole)
+    assert made.history.length == 0
+    assert made.follow(0, bytes([0, 1]), end_hash(made, bytes([0, 1])))
+    assert made.follow(2, bytes([0]), whole)
+
+
 def test_rule_17_an_origin_that_nobody_knows_is_a_fork_by_name() -> None:
     with pytest.raises(Fatal, match="Forked"):
         agreement().follow(0, bytes([0, 7]), bytes(16))

@@ -12,7 +12,7 @@ from test_watermarks_and_loop import Alone, founded, submission
 from txlog.config.process import NodeConfig, WorkerConfig
 from txlog.model.durability import Durability
 from txlog.model.entry import Span
-from txlog.model.errors import LogAhead, Unavailable
+from txlog.model.errors import LogAhead, LogDiverged, Unavailable
 from txlog.model.hashes import chain_leaf, chain_next
 from txlog.model.ids import Txid
 from txlog.model.records import Stamped
@@ -21,7 +21,7 @@ from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Accepted
 from txlog.runtime.events import EventLog
 from txlog.runtime.loop import Loop
-from txlog.runtime.registry import Registry
+from txlog.runtime.registry import Marker, Registry
 from txlog.runtime.site import Site
 from txlog.runtime.transactions import Transactions
 from txlog.server.feed.pages import STEP_ENTRIES, Pages
@@ -218,6 +218,21 @@ async def test_a_page_never_mixes_two_views(split: Split, monkeypatch: pytest.Mo
     assert STEP_ENTRIES < END, "else there is no middle"
     with pytest.raises(LogAhead):
         pages._start(split.agreement, SHARED + 1, bytes(16).hex())
+
+
+async def test_no_page_for_a_worker_whose_position_is_on_another_branch(split: Split) -> None:
+    """It is asked at every page, and compared by hash: the log has an entry there, and goes on behind it."""
+    pages = Pages(site_of(split))
+    old = split.loop.position_at(SHARED + 2)
+    rejoin(split)
+    split.look()
+    split.install()
+    assert await split.loop.within(split.loop.wait_index(split.loop.stable, END), 20)
+    new = split.loop.position_at(SHARED + 2)
+    assert pages._start(split.agreement, new.index, new.hash.hex()).hash == new.hash != old.hash
+    with pytest.raises(LogDiverged, match="another branch"):
+        pages._start(split.agreement, old.index, old.hash.hex())
+    assert not split.registry.on_log(Marker(old.epoch, old.index, old.hash.hex()))
 
 
 def site_of(split: Split) -> Site:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from txlog_simulation.mutant_table import MUTANTS
+from txlog_simulation.mutants import OF_CHILDREN
 from txlog_simulation.patching import Edit, PatchMissesError, patched
 from txlog_simulation.plan import PROFILES, Fault, Work, draw
 from txlog_simulation.runner import LISTED
@@ -174,9 +175,11 @@ def test_same_seed_same_trace(profile: str) -> None:
 
 def test_no_dependence_on_hash_order() -> None:
     """Rule 31: the same trace in processes whose text hashes differ."""
+    mutant = os.environ.get(OF_CHILDREN, "")
     traces = []
     for salt in ("1", "2"):
         command = [sys.executable, "-m", "txlog_simulation", "--seeds", "1", "--start", "7", "--trace"]
+        command += ["--mutant", mutant] if mutant else []
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": salt}
         )
