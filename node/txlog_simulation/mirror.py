@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import (
+    NO_ORDERS,
     Added,
     Ceiling,
     Foot,
     Held,
     Left,
+    Orders,
     Promised,
     Record,
     Recovered,
@@ -48,6 +50,7 @@ class Mirror:
         self.installed = False
         self.promised: Number = NO_VIEW
         self.left: Number = NO_VIEW
+        self.orders = NO_ORDERS
         self.stamps: dict[Origin, dict[int, int]] = {}
 
     @property
@@ -90,10 +93,13 @@ class Mirror:
                 assert self.accepted is not None
                 self.installed = True
                 self.stable = self.accepted.base_index
+                self.orders = self.orders.left_by(self.accepted, True)
             case Trimmed():
                 self._trim(record.foot)
             case Left():
                 self.left = (record.epoch, record.ballot, record.coordinator)
+            case Orders():
+                self.orders = record
 
     def _trim(self, foot: Foot) -> None:
         if foot.index > self.log:
@@ -111,6 +117,7 @@ class Mirror:
         self.members = [Origin(*origin) for origin in record.view.origins]
         self.installed = False
         self.promised = max(self.promised, record.view.number)
+        self.orders = self.orders.left_by(record.view, False)
         del self.hashes[HASH_BYTES * (record.cut - self.foot) :]
         self.hashes += record.hashes
         self.stable = min(self.stable, record.cut)
@@ -137,7 +144,7 @@ class Mirror:
         """What every single record changes something of."""
         number = self.accepted.number if self.accepted else None
         held = tuple(sorted(self.held.items()))
-        numbers = (number, self.promised, self.left)
+        numbers = (number, self.promised, self.left, _told(self.orders))
         return (numbers, self.installed, self.ceiling, self.stable, self.foot, self.log, self.hash, held)
 
 
@@ -146,7 +153,7 @@ def mirror_of(recovered: Recovered) -> Mirror:
     mirror = Mirror()
     mirror.installed = recovered.installed is not None
     mirror.ceiling, mirror.stable = recovered.ceiling, recovered.stable
-    mirror.promised, mirror.left = recovered.promised, recovered.left
+    mirror.promised, mirror.left, mirror.orders = recovered.promised, recovered.left, recovered.orders
     mirror.hashes = bytearray(recovered.log_hashes)
     mirror.foot, mirror.foot_hash = recovered.foot.index, recovered.foot.hash
     mirror.trimmed = {Origin(node, birth): seq for node, birth, seq in recovered.foot.seqs}
@@ -156,6 +163,10 @@ def mirror_of(recovered: Recovered) -> Mirror:
     mirror.accepted = recovered.accepted
     mirror.members = [Origin(*origin) for origin in recovered.accepted.origins] if recovered.accepted else []
     return mirror
+
+
+def _told(orders: Orders) -> Summary:
+    return (*orders.begin, *orders.without)
 
 
 def _held_of(recovered: Recovered) -> dict[Origin, int]:
@@ -174,7 +185,7 @@ def summary_of(recovered: Recovered) -> Summary:
     held = _held_of(recovered)
     number = recovered.accepted.number if recovered.accepted else None
     return (
-        (number, recovered.promised, recovered.left),
+        (number, recovered.promised, recovered.left, _told(recovered.orders)),
         recovered.installed is not None,
         recovered.ceiling,
         recovered.stable,

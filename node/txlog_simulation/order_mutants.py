@@ -50,6 +50,33 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         counts=HARM,
     ),
     Mutant(
+        "order-not-durable",
+        "25",
+        False,
+        (Edit(STANDING, "            self.records.append(now)\n", "            pass\n"),),
+        test=_TESTS + "test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_answer",
+    ),
+    Mutant(
+        "order-to-begin-not-durable",
+        "25",
+        False,
+        (Edit(FOUNDING, "        self.views.say_orders()\n", ""),),
+        test=_TESTS + "test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer",
+    ),
+    Mutant(
+        "order-given-again-at-every-start",
+        "25",
+        False,
+        (
+            Edit(
+                "txlog/model/records.py",
+                "[one for one in self.without if view.has(Origin(one[0], one[1]))]",
+                "self.without",
+            ),
+        ),
+        test=_TESTS + "test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_answer",
+    ),
+    Mutant(
         "order-puts-nobody-apart",
         "26",
         False,

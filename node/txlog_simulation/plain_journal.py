@@ -17,6 +17,7 @@ from txlog.model.records import (
     Held,
     KeySeen,
     Left,
+    Orders,
     Promised,
     QueuedMeta,
     Record,
@@ -157,8 +158,11 @@ def recovered_from(node: str, birth: int, start: int, records: list[Record]) -> 
                 assert found.accepted is not None
                 found.installed = found.accepted
                 found.stable = found.accepted.base_index
+                found.orders = found.orders.left_by(found.accepted, True)
             case Left():
                 found.left = (record.epoch, record.ballot, record.coordinator)
+            case Orders():
+                found.orders = record
     _tell_log(found, items)
     _tell_queue(found, items)
     return found
@@ -168,6 +172,7 @@ def _accept(found: Recovered, record: ViewAccepted, items: dict[Origin, list[tup
     found.accepted, found.installed = record.view, None
     found.accepted_number = record.view.number
     found.promised = max(found.promised, record.view.number)
+    found.orders = found.orders.left_by(record.view, False)
     kept = first_entries(found.log_spans, record.cut)
     if record.view.keeps_abandoned and len(found.log_hashes) > HASH_BYTES * record.cut:
         found.abandoned.append(_abandoned(found, record.cut, items))

@@ -15,7 +15,7 @@ from journal_pen import BIRTHS, founding, open_journal
 
 from txlog.journal import Crashed, Journal, MemoryFiles
 from txlog.model.errors import JournalFull
-from txlog.model.records import Ceiling, Held, Left, Promised, Record, Recovered, Stable
+from txlog.model.records import Ceiling, Held, Left, Orders, Promised, Record, Recovered, Stable
 
 SEGMENT_BYTES = 4096
 NODES = st.sampled_from(sorted(BIRTHS))
@@ -109,6 +109,11 @@ class JournalMachine(RuleBasedStateMachine):
     def promise_or_leave(self, ballot: int, leave: bool) -> None:
         number = self.pen.number
         self._append([Left(number, 1, "a") if leave else Promised(number + 1, ballot, "b")])
+
+    @rule(begin=st.lists(NODES, unique=True), without=st.dictionaries(NODES, st.integers(10, 12)))
+    def order(self, begin: list[str], without: dict[str, int]) -> None:
+        """Of members of the view, and of others that bore their names before."""
+        self._append([Orders(begin, [(node, birth, self.pen.number) for node, birth in without.items()])])
 
     @rule()
     def sync(self) -> None:

@@ -8,6 +8,8 @@ from core_cluster import Cluster
 
 from txlog.model.errors import Conflict
 from txlog.model.ids import Origin
+from txlog.model.records import NO_ORDERS, Orders
+from txlog_simulation.plain_journal import recovered_from
 
 
 def test_an_order_goes_on_without_members_that_nobody_can_vouch_for() -> None:
@@ -31,6 +33,96 @@ def test_an_order_goes_on_without_members_that_nobody_can_vouch_for() -> None:
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 2)
+
+
+def answered(cluster: Cluster, node: str) -> None:
+    """What its operator waits for: everything that was said is durable, and nothing has come of it yet."""
+    executor = cluster.executors[node]
+    while (sync := executor.begin_sync()) is not None:
+        sync.run()
+        executor.end_sync()
+
+
+def ordered(cluster: Cluster, node: str) -> Orders:
+    """As a start of it now would find them."""
+    journal = cluster.journals[node]
+    return recovered_from(node, journal.birth, 1, journal.records[: journal.durable]).orders
+
+
+def test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_answer() -> None:
+    """And once: who has come back since is not let go by it again."""
+    cluster = Cluster(majority=True, idle_interval_ms=100).founded()
+    cluster.submit("a", "x")
+    cluster.run(100)
+    births = {node: cluster.journals[node].birth for node in "bc"}
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.run(4000)
+    cluster.executors["a"].force_view(["b", "c"])
+    answered(cluster, "a")
+    assert ordered(cluster, "a") == Orders([], [("b", births["b"], 1), ("c", births["c"], 1)])
+    cluster.crash("a")
+    cluster.start("a")
+    run_until_in_view(cluster, "a", within_ms=5000)
+    assert cluster.core("a").views.accepted.forced == ["b", "c"]  # type: ignore[union-attr]
+    assert ordered(cluster, "a") == NO_ORDERS
+    cluster.start("b")
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+    for node in "abc":
+        cluster.crash(node)
+    cluster.start("a")
+    cluster.run(6000)
+    assert not in_view(cluster, "a")
+    assert set(cluster.core("a").views.going) == set()
+
+
+def test_an_order_about_one_that_is_back_is_dropped_for_good() -> None:
+    cluster = Cluster(idle_interval_ms=100).founded()
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.run(1000)
+    cluster.executors["a"].force_view(["c"])  # b is still waited for
+    cluster.run(100)
+    assert [node for node, _, _ in ordered(cluster, "a").without] == ["c"]
+    cluster.start("c")
+    cluster.run(500)
+    assert ordered(cluster, "a") == NO_ORDERS
+    written = len(cluster.journals["a"].records)
+    cluster.core("a").views.say_orders()
+    cluster.run(100)
+    assert not any(isinstance(record, Orders) for record in cluster.journals["a"].records[written:])
+
+
+def test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer() -> None:
+    cluster = Cluster(idle_interval_ms=100)
+    cluster.crash("c")
+    cluster.run(300)
+    cluster.executors["a"].found(["a", "b"])
+    answered(cluster, "a")
+    cluster.crash("a")
+    assert ordered(cluster, "a") == Orders(["a", "b"], [])
+    cluster.start("a")
+    run_until_in_view(cluster, "a", "b", within_ms=3000)
+    assert ordered(cluster, "a") == NO_ORDERS
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "b", "c")
+
+
+def test_an_order_to_begin_means_nothing_where_the_manifests_name_others_since() -> None:
+    cluster = Cluster(idle_interval_ms=100)
+    cluster.crash("c")
+    cluster.run(300)
+    cluster.executors["a"].found(["a", "b"])
+    answered(cluster, "a")
+    cluster.crash("a")
+    cluster.crash("b")
+    cluster.members = tuple(m for m in cluster.members if m.node != "b")
+    cluster.start("a")
+    cluster.run(1500)
+    assert cluster.core("a").views.accepted is None, "c was not named, and is waited for"
+    cluster.start("c")
+    run_until_in_view(cluster, "a", "c")
 
 
 def test_an_order_about_one_that_is_heard_is_refused_and_changes_nothing() -> None:

@@ -66,6 +66,8 @@ record itself is the other half; when it cannot be read, the next one tells what
     promised: u8 0 (it is the accepted view), or u8 1, u64 epoch, ballot, u8 length + coordinator
     left:     u8 0 (none), or the same
     u16 origins, each: u8 length + node, u64 birth, u64 last seq held; the journal's own one first
+    orders: nothing where there are none, or u8 1, u8 who begin, u8 without whom, each of the former: u8 length + node,
+            each of the latter: u8 length + node, u64 birth, u64 start
     zeros to a multiple of 8
 
 **Kinds**::
@@ -98,6 +100,9 @@ record itself is the other half; when it cannot be read, the next one tells what
                      front: MessagePack of ``txlog.model.records.Foot``; written twice in a row, as a view that changes
                      something. Segments below ``a`` may be gone: what is left begins with a header that found what
                      they told
+    13 Orders        front: MessagePack [[node, ...], [[node, birth, start], ...]]: all of the operator's orders that
+                     nothing has come of yet. A journal in which none was ever taken has no record of this kind, and is
+                     byte for byte what it was before there was one
 """
 
 from txlog.journal.batch import Prepare, Sync

@@ -15,7 +15,7 @@ from txlog.journal.fronts import AcceptedFront, AddedFront, StampedFront
 from txlog.model.entry import Item, Run
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Foot, Left, Promised, Record, Stable, ViewAccepted
+from txlog.model.records import Added, Ceiling, Foot, Left, Orders, Promised, Record, Stable, ViewAccepted
 from txlog.model.view import Number
 
 _U64 = Struct("<Q")
@@ -23,6 +23,7 @@ _U64 = Struct("<Q")
 _decode_added = msgspec.msgpack.Decoder(AddedFront).decode
 _decode_accepted = msgspec.msgpack.Decoder(AcceptedFront).decode
 _decode_number = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
+_decode_orders = msgspec.msgpack.Decoder(Orders).decode
 _decode_foot = msgspec.msgpack.Decoder(Foot).decode
 _decode_range = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _pack = msgspec.msgpack.encode
@@ -165,6 +166,14 @@ def encode_trimmed(foot: Foot, first_segment: int, change: int) -> Body:
 
 def decode_trimmed(front: bytes) -> Foot:
     return _decode_foot(front)
+
+
+def encode_orders(orders: Orders) -> Body:
+    return Body(fmt.ORDERS, 0, 0, 0, _pack(orders), b"")
+
+
+def decode_orders(front: bytes) -> Orders:
+    return _decode_orders(front)
 
 
 def encode_small(record: Record) -> Body:

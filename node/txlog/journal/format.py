@@ -38,6 +38,7 @@ _SEGMENT_CRC_FROM: Final = 12
 
 STARTED, HELD, ADDED, STABLE, CEILING, VIEW_ACCEPTED, VIEW_INSTALLED, SEAL, REPAIRED, PROMISED, LEFT = range(1, 12)
 TRIMMED: Final = 12
+ORDERS: Final = 13
 """On disk: the kinds."""
 KIND_NAMES: Final = (
     "",
@@ -53,6 +54,7 @@ KIND_NAMES: Final = (
     "Promised",
     "Left",
     "Trimmed",
+    "Orders",
 )
 FLAG_NAMED: Final = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""

@@ -34,6 +34,7 @@ from txlog.model.records import (
     Damage,
     Held,
     Left,
+    Orders,
     Promised,
     Record,
     Recovered,
@@ -285,6 +286,9 @@ class Journal(Stored):
             case Left():
                 self._buffer.put(bodies.encode_small(record))
                 vitals.set_left((record.epoch, record.ballot, record.coordinator))
+            case Orders():
+                self._buffer.put(bodies.encode_orders(record))
+                vitals.set_orders(record)
             case _:
                 raise AssertionError(f"no record of a master: {record!r}")
 

@@ -148,6 +148,10 @@ def _describe(record: Framed) -> str:
             foot = bodies.decode_trimmed(record.front)
             kept = f"{len(foot.keys)} keys, {len(foot.skips)} skips"
             return f"at {foot.index} {foot.hash.hex()}, change {record.b}, segments from {record.a}, {kept}{mended}"
+        case fmt.ORDERS:
+            orders = bodies.decode_orders(record.front)
+            without = ", ".join(f"{node}.{birth:016x} start {start}" for node, birth, start in orders.without)
+            return f"begin with: {', '.join(orders.begin) or 'no order'}; go on without: {without or 'no order'}"
         case fmt.REPAIRED:
             return str(bodies.decode_repaired(record.front))
         case _:

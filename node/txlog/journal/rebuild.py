@@ -46,6 +46,7 @@ def rebuild(found: Scan, reader: Reader) -> Recovered:
         left=state.left,
         abandoned=[*foot.abandoned, *_abandoned(found)],
         foot=foot,
+        orders=state.orders,
     )
 
 

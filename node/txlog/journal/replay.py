@@ -122,6 +122,8 @@ class Replay:
                 state.set_promised(bodies.decode_number(front))
             case fmt.LEFT:
                 state.set_left(bodies.decode_number(front))
+            case fmt.ORDERS:
+                state.set_orders(bodies.decode_orders(front))
             case fmt.TRIMMED:
                 self._trimmed(flags, a, b, front, place)
             case fmt.REPAIRED:

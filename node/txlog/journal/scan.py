@@ -200,8 +200,8 @@ class Scan(Replay):
         """What an index told leads to what the next segment's header found."""
         self.settle()
         state = self.state
-        views = (state.changes, state.accepted, state.installed, state.promised, state.left)
-        same = views == (end.changes, end.accepted, end.installed, end.promised, end.left)
+        views = (state.changes, state.accepted, state.installed, state.promised, state.left, state.orders)
+        same = views == (end.changes, end.accepted, end.installed, end.promised, end.left, end.orders)
         same = same and self.order.end == state.log_end == end.log_end and state.log_hash == end.log_hash
         if not same or state.held != end.held:
             raise IndexContradicts(segment, f"it leads to entry {state.log_end}, and the segment to {end.log_end}")

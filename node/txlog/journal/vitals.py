@@ -7,13 +7,14 @@ from struct import Struct
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
-from txlog.model.records import Foot
+from txlog.model.records import NO_ORDERS, Foot, Orders
 from txlog.model.view import NO_VIEW, Number, View
 
 _FIXED = Struct("<QQQQ16sQQQQQ")
 _NUMBER = Struct("<QQ")
 _U64 = Struct("<Q")
 _COUNT = Struct("<H")
+_ORDERS = Struct("<BBB")
 
 
 class Vitals:
@@ -31,6 +32,7 @@ class Vitals:
         self.installed: Number = NO_VIEW
         self.promised: Number = NO_VIEW
         self.left: Number = NO_VIEW
+        self.orders = NO_ORDERS
         self.held: dict[Origin, int] = {own: 0}
         self._places: dict[Origin, int] = {}
         self._buffer = bytearray()
@@ -71,6 +73,7 @@ class Vitals:
     def set_accepted(self, view: View) -> None:
         """It changes nothing else; :meth:`set_change` besides where it does."""
         self.accepted, self.promised = view.number, max(view.number, self.promised)
+        self.orders = self.orders.left_by(view, False)
         self._rebuild()
 
     def set_change(self, view: View, cut: int, hashes: bytes) -> None:
@@ -95,6 +98,7 @@ class Vitals:
 
     def set_installed(self, number: Number, base_index: int) -> None:
         self.installed, self.stable = number, base_index
+        self.orders = Orders([], self.orders.without)
         self._rebuild()
 
     def set_promised(self, number: Number) -> None:
@@ -103,6 +107,10 @@ class Vitals:
 
     def set_left(self, number: Number) -> None:
         self.left = number
+        self._rebuild()
+
+    def set_orders(self, orders: Orders) -> None:
+        self.orders = orders
         self._rebuild()
 
     # -- bytes
@@ -141,6 +149,7 @@ class Vitals:
             parts += _text(origin.node) + _U64.pack(origin.birth)
             self._places[origin] = len(parts)
             parts += _U64.pack(last)
+        parts += _orders(self.orders)
         parts += bytes(-len(parts) % 8)
         self._buffer, self._encoded = parts, None
 
@@ -166,6 +175,7 @@ class Vitals:
         vitals.accepted, vitals.installed = (ae, ab, accepted), (ie, ib, installed)
         vitals.promised, vitals.left = promised, left
         vitals.held = held
+        vitals.orders = _take_orders(data, at)
         return vitals
 
     def copy(self) -> Vitals:
@@ -180,6 +190,36 @@ def missing_spans(before: Vitals, after: Vitals) -> list[Span]:
         if last >= first:
             spans.append(Span(origin.node, origin.birth, first, last - first + 1))
     return spans
+
+
+def _orders(orders: Orders) -> bytes:
+    """Mostly there are none: nothing, as in a journal of before."""
+    if orders == NO_ORDERS:
+        return b""
+    parts = bytearray(_ORDERS.pack(1, len(orders.begin), len(orders.without)))
+    for node in orders.begin:
+        parts += _text(node)
+    for node, birth, start in orders.without:
+        parts += _text(node) + _NUMBER.pack(birth, start)
+    return bytes(parts)
+
+
+def _take_orders(data: bytes, at: int) -> Orders:
+    if at >= len(data) or not data[at]:
+        return NO_ORDERS
+    _, begin_count, without_count = _ORDERS.unpack_from(data, at)
+    at += _ORDERS.size
+    begin: list[str] = []
+    without: list[tuple[str, int, int]] = []
+    for _ in range(begin_count):
+        node, at = _take_text(data, at)
+        begin.append(node)
+    for _ in range(without_count):
+        node, at = _take_text(data, at)
+        birth, start = _NUMBER.unpack_from(data, at)
+        without.append((node, birth, start))
+        at += _NUMBER.size
+    return Orders(begin, without)
 
 
 def _text(text: str) -> bytes:

@@ -14,7 +14,7 @@ import msgspec
 from txlog.model.configuration import Configuration
 from txlog.model.entry import Run, Span
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.ids import Txid
+from txlog.model.ids import Origin, Txid
 from txlog.model.view import NO_VIEW, Number, View
 
 
@@ -156,7 +156,25 @@ class Trimmed(msgspec.Struct, frozen=True):
     foot: Foot
 
 
-Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstalled | Left | Trimmed
+class Orders(msgspec.Struct, array_like=True, frozen=True):
+    """The operator's orders that this master has taken and nothing has come of yet, all of them; those of the record
+    before count no more. ``begin``: who begins the cluster (``txlog found``), by node. ``without``: members that the
+    next view does without (``txlog force-view``): node, birth, and the last start of it that was heard."""
+
+    begin: list[str] = []
+    without: list[tuple[str, int, int]] = []
+
+    def left_by(self, view: View, installed: bool) -> Orders:
+        """What of them is left once this view is accepted here, or ``installed``: a cluster has begun with the install
+        of its first view, or where a later one is known, and whoever is in the view no more was let go."""
+        begin = [] if installed or view.history else self.begin
+        return Orders(begin, [one for one in self.without if view.has(Origin(one[0], one[1]))])
+
+
+NO_ORDERS: Final = Orders()
+
+
+Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstalled | Left | Trimmed | Orders
 
 
 class QueuedMeta(msgspec.Struct, frozen=True):
@@ -213,7 +231,7 @@ class Recovered(msgspec.Struct):
     accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records themselves
     cannot be read: the number of the latest accepted view, the highest number that was promised or accepted, the number
     of the view that this master has left; (0, 0, "") without one. ``abandoned``: oldest first; one that cannot be read
-    in full is not among them."""
+    in full is not among them. ``orders``: the operator's, that nothing has come of yet."""
 
     node: str
     birth: int
@@ -234,6 +252,7 @@ class Recovered(msgspec.Struct):
     left: Number = NO_VIEW
     abandoned: list[Abandoned] = []
     foot: Foot = NO_FOOT
+    orders: Orders = NO_ORDERS
 
     @property
     def log_end(self) -> int:

@@ -289,11 +289,13 @@ class Core(Following):
         self._stirred = True
 
     def found(self, members: list[str]) -> None:
-        """The operator's order: these begin the cluster. :class:`Conflict` when it cannot be meant."""
+        """The operator's order: these begin the cluster. :class:`Conflict` when it cannot be meant. It is taken, for
+        this start and those after it, when its record is durable."""
         self.founding.order(members)
 
     def force_view(self, without: list[str]) -> None:
-        """The operator's order: go on without these members. :class:`Conflict` when it cannot be meant."""
+        """The operator's order: go on without these members. :class:`Conflict` when it cannot be meant. It is taken,
+        for this start and those after it, when its record is durable."""
         self._stirred = True
         self.views.force(without)
 

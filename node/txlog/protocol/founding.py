@@ -45,7 +45,14 @@ class Founding:
         self._acceptances: dict[str, View] = {}
         self._members = [tuple(m) for m in settings.members]
         self._named = [m.node for m in settings.members]
+        self._resume_order(views.begin_with)
         self._check_last_seen(recovered)
+
+    def _resume_order(self, named: list[str]) -> None:
+        """An order that was taken before this start. The manifests may name others since: then it means nothing."""
+        configured = [m.node for m in self.settings.members]
+        if named and [node for node in configured if node in named] == named and named[0] == self.settings.node:
+            self._named = named
 
     def _check_last_seen(self, recovered: Recovered) -> None:
         seen_birth, seen_start = self.settings.last_seen_birth, self.settings.last_seen_start
@@ -83,7 +90,8 @@ class Founding:
         if self._is_bound:
             assert self.views.accepted is not None
             raise Conflict(f"the founding that {self.views.accepted.coordinator} began may be complete: it is needed")
-        self._named = named
+        self._named = self.views.begin_with = named
+        self.views.say_orders()
 
     @property
     def _is_bound(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import Conflict, PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import Left, Promised, Record, Recovered
+from txlog.model.records import Left, Orders, Promised, Record, Recovered
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.changes import Change, fits, is_ordered
@@ -71,8 +71,12 @@ class Standing:
         self.change: Change | None = None
         self.departures: dict[str, Departure] = {}
         """What members said themselves, and what is proved of them, by node."""
-        self.orders: dict[str, Departure] = {}
+        self.orders: dict[str, Departure] = {
+            node: Departure(node, birth, start, "ordered") for node, birth, start in recovered.orders.without
+        }
         """Whom the operator lets go, by node. Beside what is said and proved: none of these replaces another."""
+        self.begin_with = recovered.orders.begin
+        """Who begins the cluster by the operator's order; empty without one."""
         self.ahead: View | None = None
         self.apart: dict[str, View] = {}
         """Other branches, by the node that tells of one."""
@@ -84,6 +88,7 @@ class Standing:
         self.changed = False
         """The view was accepted or installed since the core looked."""
         self._candidates: dict[str, Who] = {}
+        self._ordered = recovered.orders
         self._starts: dict[Origin, int] = {}
         self._seen: dict[str, Number] = {}
         self._know_ahead: set[str] = set()
@@ -378,6 +383,19 @@ class Standing:
             heard = self._starts.get(member.origin, 0)
             self.orders[member.node] = Departure(member.node, member.birth, heard, "ordered")
         self._failed_with = []
+        self.say_orders()
+
+    def say_orders(self) -> None:
+        """All orders that nothing has come of yet, where they are not what the journal has. It drops by itself what an
+        accept or an install leaves behind, in the very record of these: else a crash could keep one without the
+        other."""
+        now = Orders(self.begin_with, [(one.node, one.birth, one.start) for one in self.orders.values()])
+        before = self._ordered
+        if self.accepted is not None:
+            now, before = (one.left_by(self.accepted, self.installed) for one in (now, before))
+        if now != before:
+            self.records.append(now)
+        self._ordered = now
 
     def _depart(self, departure: Departure) -> None:
         member = self.accepted.member(departure.node) if self.accepted is not None else None

@@ -119,6 +119,7 @@ class Views(Coordinating):
         order, found = self.orders.get(member.node), self.departures.get(member.node)
         if order is not None and self._is_there(member):
             del self.orders[member.node]  # it is back: the order was about one that is gone
+            self.say_orders()
         elif order is not None and order.birth == member.birth:
             return order
         if found is not None and fits(found, member, self._starts.get(member.origin, 0)):

@@ -143,6 +143,7 @@ class Loop(Levels):
         self._timer_ms = NEVER_MS
         self._wake_ms = NEVER_MS
         self._seal_timer: asyncio.TimerHandle | None = None
+        self._until_durable: list[tuple[int, asyncio.Future[None]]] = []
         self._survey_timer: asyncio.TimerHandle | None = None
         self._surveying = False
         self._survey_later(SURVEY_AGAIN_S)
@@ -222,15 +223,36 @@ class Loop(Levels):
         self._schedule()
 
     def found(self, members: list[str]) -> None:
-        """See :meth:`Core.found`; its :class:`Conflict` is the caller's answer."""
+        """See :meth:`Core.found`; its :class:`Conflict` is the caller's answer. Taken when it is :meth:`durable`."""
         self.executor.found(members)
         self._schedule()
 
     def force_view(self, without: list[str]) -> None:
-        """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer."""
+        """See :meth:`Core.force_view`; its :class:`Conflict` is the caller's answer. Taken when it is
+        :meth:`durable`."""
         self.executor.force_view(without)
         self._note_departures()
         self._schedule()
+
+    async def durable(self) -> None:
+        """Until all that was said before is on the disk. :class:`Unavailable` when this master ends before: then it may
+        be there or not."""
+        if self.dead is not None:
+            raise Unavailable("Closing", "this master is ending; ask another one, or this one when it is back")
+        dirty = self.executor.journal.dirty
+        if dirty or self._syncing:  # a sync under way takes nothing that came behind it
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._until_durable.append((self.counts.syncs + dirty + self._syncing, future))
+            self._schedule()
+            await future
+
+    def _tell_durable(self, syncs: int, error: Unavailable | None = None) -> None:
+        waiting, self._until_durable = self._until_durable, []
+        for due, future in waiting:
+            if due > syncs:
+                self._until_durable.append((due, future))
+            elif not future.done():
+                future.set_exception(error) if error is not None else future.set_result(None)
 
     def backup_done(self, index: int, value: bytes, epoch: int) -> None:
         """See :meth:`Core.backup_done`; its :class:`OffTheLog` is the caller's answer."""
@@ -354,6 +376,8 @@ class Loop(Levels):
         self.counts.syncs += 1
         self.counts.sync_seconds += took_s
         self.executor.end_sync()
+        if self._until_durable:
+            self._tell_durable(self.counts.syncs)
         self._seal_later()
         self._prepare_space()
         self._remove_trimmed()
@@ -469,6 +493,7 @@ class Loop(Levels):
         """This process must end: nothing is released from now on."""
         if self.dead is None:
             self.dead = error
+            self._tell_durable(NEVER_MS, Unavailable("Closing", f"this master is ending: {error}"))
             self._ended(error)
 
     def leave(self, timeout_ms: int) -> None:
@@ -496,7 +521,8 @@ class Loop(Levels):
     async def close(self, timeout_s: float = 2.0) -> None:
         """Stop for good. The last sync gets ``timeout_s`` to end."""
         if self.dead is None:
-            self.dead = Unavailable("Closing", "this master has stopped")
+            self.dead = stopped = Unavailable("Closing", "this master has stopped")
+            self._tell_durable(NEVER_MS, stopped)
         for handle in (self._timer, self._seal_timer, self._survey_timer):
             if handle is not None:
                 handle.cancel()

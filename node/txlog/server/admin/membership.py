@@ -117,13 +117,15 @@ class Membership:
 
     async def found(self, request: Request, _: Mapping[str, str]) -> Response:
         """``POST /txlog/found``, to the first of those it names: these begin the cluster, since not all that are
-        configured can answer; the others are let in when they come. 202: it is founded soon after."""
+        configured can answer; the others are let in when they come. 202: the order is durable, and the cluster is
+        founded soon after."""
         try:
             members = msgspec.json.decode(await read_body(request, 4096), type=_Founding).members
         except MALFORMED as wrong:
             raise BadInput(f"expected {_MEMBERS}: {wrong}") from None
         self._check_names(members, _MEMBERS)
         self._loop.found(members)
+        await self._loop.durable()
         self._site.log.info("FoundingOrdered", members=members)
         return json_answer({"members": members}, 202)
 
@@ -137,7 +139,8 @@ class Membership:
     async def force(self, request: Request, _: Mapping[str, str]) -> Response:
         """``POST /txlog/views``: the operator lets members go that nobody can prove down, or without whom there is no
         majority. Answers ``{"view", "mayMiss"}``: the view that is left, and how far the transactions of each were
-        heard of, and are held. The next view follows soon after, or ``/txlog/status`` says why not."""
+        heard of, and are held. The order is durable then; the next view follows soon after, also when this master
+        ends before, or ``/txlog/status`` says why not."""
         try:
             without = msgspec.json.decode(await read_body(request, 4096), type=_Order).without
         except MALFORMED as wrong:
@@ -147,6 +150,7 @@ class Membership:
         left = number_text(views.number)
         missing = [self._may_miss(node) for node in without]
         self._loop.force_view(without)
+        await self._loop.durable()
         self._site.log.info("ViewForced", view=left, without=without, mayMiss=missing)
         return json_answer({"view": left, "mayMiss": missing}, 202)
 
