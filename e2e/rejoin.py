@@ -3,7 +3,8 @@
 A database of real things is everywhere; the links are cut; each side takes many transactions of its own, the smaller
 one among them some that wait for their order. When the links are healed: *agreeing* (until the first view of all
 masters is installed), *restoring* (the losing side's workers go back), *replaying* (until every worker is at the end).
-Meanwhile the winner's workers are asked all the time.
+Meanwhile the winner's workers are asked all the time, the stores themselves and, as a client would, through every
+master of the winner's side.
 """
 
 from __future__ import annotations
@@ -59,24 +60,38 @@ def own_writes(side: str, count: int) -> Iterator[Write]:
 
 
 class Reader(threading.Thread):
-    """Asks one worker all the time, until told to end. ``failed``: what went wrong; ``seconds``: of each answer."""
+    """Asks all the time, until told to end. ``failed``: what went wrong; ``seconds``: of each answer that came with
+    something in it: the database is there all the time, so an answer without a row is wrong, too."""
 
-    def __init__(self, cluster: Cluster, worker: str) -> None:
+    def __init__(self, ask: Callable[[], list[list[str]]]) -> None:
         super().__init__(daemon=True)
         self.failed: list[str] = []
         self.seconds: list[float] = []
-        self._ask: Callable[[], object] = lambda: cluster.query_worker(worker, ANYTHING)
+        self._ask = ask
         self._over = threading.Event()
+
+    @classmethod
+    def of_worker(cls, cluster: Cluster, worker: str) -> Reader:
+        """One that asks a store itself."""
+        return cls(lambda: cluster.query_worker(worker, ANYTHING))
+
+    @classmethod
+    def at_door(cls, cluster: Cluster, master: str) -> Reader:
+        """One that asks a master, ``GET /repositories/...``; nothing is asked twice, so a 503 is a failure."""
+        return cls(lambda: cluster.query(master, ANYTHING))
 
     def run(self) -> None:
         while not self._over.wait(0.02):
             began = time.perf_counter()
             try:
-                self._ask()
+                rows = self._ask()
             except (TxLogError, CannotMeasure, OSError) as wrong:
                 self.failed.append(str(wrong))
-            else:
+                continue
+            if rows:
                 self.seconds.append(time.perf_counter() - began)
+            else:
+                self.failed.append("an answer without a row")
 
     def end(self) -> None:
         self._over.set()
@@ -139,36 +154,47 @@ def _measure(cluster: Cluster, report: Report, quads: int, count: int, strategy:
     phases |= _apart(story, count)
     _wait_applied(cluster)
     winners = [worker.name for worker in cluster.topology.workers if worker.data_center == SIDES[0]]
-    readers = [Reader(cluster, name) for name in winners]
-    for reader in readers:
+    readers = [Reader.of_worker(cluster, name) for name in winners]
+    door = [Reader.at_door(cluster, url) for url in cluster.masters_by_data_center[SIDES[0]]]
+    for reader in (*readers, *door):
         reader.start()
     began = time.monotonic()
     story.heal()
     phases["agreeing: from the healed links to one log"] = story.wait_state("Joined", PATIENCE_S)
     cluster.wait_settled(PATIENCE_S)
     phases["from the healed links until every worker is there"] = time.monotonic() - began
-    for reader in readers:
+    for reader in (*readers, *door):
         reader.end()
     split = story.report()[-1]
     for duty in split["duties"]:
         phases[f"{duty['kind']} of {duty.get('worker') or duty.get('name')}"] = float(duty.get("seconds") or 0.0)
     show(table(f"a rejoin under {strategy}", ("phase", "seconds"), [[k, round(v, 1)] for k, v in phases.items()]))
-    failed = [why for reader in readers for why in reader.failed]
-    asked = sorted(second for reader in readers for second in reader.seconds)
     report.figure("agreeing_s", phases["agreeing: from the healed links to one log"])
     report.figure("rejoined_s", phases["from the healed links until every worker is there"])
-    report.figure("reads", len(asked))
-    slow = quantile(asked, 0.99)
-    report.figure("read_p99_ms", slow * 1000 if slow is not None else None)
+    _tell_reads(report, "reads", "read_p99_ms", readers)
+    _tell_reads(report, "door_reads", "door_read_p99_ms", door)
     restored = split["restoredWorkers"]
     report.figure("restored", ", ".join(restored))
     report.at_least("moved", split["moved"], count - count // 10)  # the early ones may still have found their order
-    report.equal("failed_reads", len(failed), 0)
+    report.equal("failed_reads", sum(len(reader.failed) for reader in readers), 0)
+    failed = [why for reader in door for why in reader.failed]
     if strategy == "Smart":
+        report.equal("failed_door_reads", len(failed), 0)
         report.must("the winner's workers stay as they are", not set(restored) & set(winners), ", ".join(restored))
+    else:  # whoever wins, its only worker may have to go back: then nobody could answer
+        report.figure("failed_door_reads", len(failed))
+    for why in failed[:3]:
+        console.print(f"[red]through the door: {why}[/red]", highlight=False)
     report.equal("digests_equal", verify(cluster.masters_by_data_center).equal, True)
     wrong = story.wrong()
     report.must("every acknowledged transaction stands once in every log", not wrong, "; ".join(wrong[:3]))
+
+
+def _tell_reads(report: Report, count: str, slow: str, readers: list[Reader]) -> None:
+    asked = sorted(second for reader in readers for second in reader.seconds)
+    report.figure(count, len(asked))
+    late = quantile(asked, 0.99)
+    report.figure(slow, late * 1000 if late is not None else None)
 
 
 def main(arguments: list[str] | None = None) -> int:
