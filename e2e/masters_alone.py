@@ -18,6 +18,7 @@ from bench.cluster import MANIFESTS, Cluster
 from bench.masters import CannotMeasure
 from txlog.client import MasterClient, Status
 from txlog.config.manifest import load_manifests
+from txlog.config.process import NodeConfig
 from txlog.local.control_api import control_api
 from txlog.local.plan import Plan, make_plan, port_names
 from txlog.local.ports import choose_ports
@@ -58,6 +59,12 @@ class Masters(Cluster):
     def status(self, node: str) -> Status:
         with MasterClient(self.nodes[node], 5.0) as master:
             return master.status()
+
+    @property
+    def round_timeout_s(self) -> float:
+        """After so long a master that says nothing is missed, as the masters were started with."""
+        configs = [(self.state.master(node) / "config.json").read_bytes() for node in self.nodes]
+        return max(NodeConfig.model_validate_json(config).round_timeout_ms for config in configs) / 1000
 
     def is_joined(self) -> bool:
         """All masters have installed one view of all masters."""

@@ -239,7 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
             for _ in range(options.rounds):
                 rows += [kill(masters, load, node) for node in masters.nodes]
             load.end()
-            _tell(report, rows, restarts, load, plain, check(masters, load))
+            _tell(report, rows, restarts, load, plain, check(masters, load), masters.round_timeout_s)
     except (CannotMeasure, TxLogError) as why:
         console.print(f"[red]{why}[/red]", highlight=False)
         report.failed("the rolling restart", str(why).splitlines()[0][:300])
@@ -250,7 +250,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _tell(
-    report: Report, rows: list[list[Figure]], restarts: int, load: Load, plain: dict[str, int], verdict: Verdict
+    report: Report,
+    rows: list[list[Figure]],
+    restarts: int,
+    load: Load,
+    plain: dict[str, int],
+    verdict: Verdict,
+    round_timeout_s: float,
 ) -> None:
     show(table("under load", ("what", "stopped in s", "all joined after s", "longest pause of synced, s"), rows))
     show(table("plain clients during the restarts", ("answer", "times"), sorted(plain.items())))
@@ -258,12 +264,13 @@ def _tell(
     killed = [float(row[3] or 0) for row in rows[restarts:]]
     report.at_most("rolling_pause_s", max(rolling), PAUSE_ROLLING_S)
     report.figure("rolling_stop_s", max(float(row[1] or 0) for row in rows[:restarts]))
-    report.at_most("kill_pause_s", max(killed), 2.0 + PAUSE_KILLED_S)
+    report.at_most("kill_pause_s", max(killed), round_timeout_s + PAUSE_KILLED_S)
     report.figure("kill_back_s", max(float(row[2] or 0) for row in rows[restarts:]))
     report.figure("writes", len(load.history))
     report.figure("retries", load.retries)
     report.equal("failed_writes", len(load.failed), 0)
-    report.figure("plain_503", plain.get("503 with Retry-After", 0))
+    # A master that stops tells plain clients so before it closes its port: at least one of them has to have heard it.
+    report.at_least("plain_503", plain.get("503 with Retry-After", 0), 1)
     others = {said: count for said, count in plain.items() if said not in ("204", "503 with Retry-After")}
     report.equal("plain_anything_else", sum(others.values()), 0)
     for name, wrong in verdict._asdict().items():
