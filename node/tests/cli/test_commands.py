@@ -125,3 +125,16 @@ def test_a_pipeline_is_ready_when_it_has_told_of_every_worker_since_it_was_start
     master.workers[1]["reportedAt"] = 1002.0
     assert ready(pipeline, [dead, master.url])
     assert not ready(pipeline, [dead])
+
+
+def test_a_refusal_that_the_guide_lists_comes_with_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of backups, by which people look it up; a wrong use of the command says what is wrong with it."""
+    code, text = said(capsys, monkeypatch, "backup", "delete", "none", "--target", str(tmp_path))
+    assert (code, text.split(" ")[0]) == (1, "NoSuchBackup:"), text
+    gone = str(tmp_path / "not-mounted")
+    code, text = said(capsys, monkeypatch, "backup", "list", "--target", gone)
+    assert (code, text.split(" ")[0]) == (1, "TargetUnreachable:"), text
+    code, text = said(capsys, monkeypatch, "backup", "delete", "--target", str(tmp_path))
+    assert (code, text.split(":")[0]) == (1, "txlog backup delete"), text

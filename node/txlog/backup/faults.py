@@ -133,3 +133,8 @@ class TooMuchDiffers(Refused):
 
 class RepairDiffers(Refused):
     """A worker that was repaired does not hold what it was given."""
+
+
+def said(error: TxLogError) -> str:
+    """What a person is told: with its name in front, where it is one of these, so that it can be looked up."""
+    return f"{error.name}: {error}" if type(error).__module__ == __name__ else str(error)
