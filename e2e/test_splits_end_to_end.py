@@ -40,9 +40,11 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         assert all([each.held for each in backups] == [True] for backups in held.values()), held
         assert story.population("uk") != story.population("us")
         foreseen = json.loads(txlog("rejoin", "--dry-run", "--json", "--state", cluster.state.root))
+        behind = backed_up_on_a_branch(cluster, tmp_path)
         story.heal()
         story.wait_state("Joined")
         cluster.wait_settled(90)
+        refused_off_the_chain(cluster, behind, tmp_path)
         assert verify(cluster.masters_by_data_center).equal
         assert story.population("uk") == story.population("us")
         assert not story.wrong()
@@ -68,6 +70,35 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         # the last word on London was that of the us, so that is what the us had shown
         theirs = "uk-worker-1" if strategy == "Simple" else "the branch that went on"
         assert differ == {"us-worker-1": wrote["uk"], theirs: wrote["us"] | {GRAPH.strip("<>")}}
+
+
+def backed_up_on_a_branch(cluster: Cluster, target: Path) -> str:
+    """By hand, of the losing side's worker, behind the index at which the branches part; the backup's name."""
+    taken = ("--worker", "us-worker-1", "--data-center", "us", "--target", target / "by-hand")
+    (target / "by-hand").mkdir()
+    made = json.loads(txlog("backup", "create", *taken, "--json", "--state", cluster.state.root))
+    with MasterClient(cluster.master_of("uk"), 5.0) as other:
+        assert made["position"]["index"] <= other.status().stable.index, "as an index, the other branch has it, too"
+        assert other.branch(made["position"]["index"])["hash"] != made["position"]["hash"]
+    return str(made["name"])
+
+
+def refused_off_the_chain(cluster: Cluster, backup: str, target: Path) -> None:
+    """A backup of a branch that did not win, by each way back, by name, and nobody is touched."""
+    before = cluster.places()
+    where = ("--target", target / "by-hand", "--state", cluster.state.root)
+    rebuild = ("worker", "rebuild", "us-worker-1", "--yes", *where)
+    for command in (
+        (*rebuild, "--from", backup),
+        rebuild,
+        ("restore", backup, "--into", "us-worker-1", *where),
+        ("worker", "rebuild", "uk-worker-1", "--yes", "--from", backup, *where),
+    ):
+        with pytest.raises(CannotMeasure, match=r"ended with 1: (NoSuchBackup: .*)?OffTheChain: .*another branch"):
+            txlog(*command)
+    assert cluster.places() == before
+    states = {name: worker.state for name, worker in cluster.workers().items()}
+    assert set(states.values()) == {"Working"}, states
 
 
 def graphs_of(writes: Sequence[Write]) -> set[str]:

@@ -51,6 +51,8 @@ from txlog.backup.faults import (
     ContentDiffers,
     HeldBackup,
     NoSuchBackup,
+    OffTheChain,
+    OtherCluster,
     PartDamaged,
     PartMissing,
     PartTruncated,
@@ -167,6 +169,13 @@ def test_a_spoilt_backup_on_s3(
             put_back(s3, made.name, empty, filled)
         assert everything(empty) == ([], [])
     obstore.put(store, key, whole)
+    foreign = "cd" * 16
+    with pytest.raises(OtherCluster, match=foreign):
+        restore(s3, made.name, into(empty), foreign, chain_of(filled))
+    for other in (filled_log(30, 2), filled_log(3)):  # another branch; one that ends before it
+        with pytest.raises(OffTheChain):
+            put_back(s3, made.name, empty, other)
+    assert everything(empty) == ([], [])
     put_back(s3, made.name, empty, filled)
     assert empty.quads() == worker.quads()
 
