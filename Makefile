@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -142,6 +142,9 @@ fuzz: install-dev ## what reads bytes from outside, given bytes that nobody woul
 
 divergence: $(VENV)/.installed ## a difference planted in one graph of one store: found, named, repaired (QUADS=1000000 GRAPHS=20)
 	@$(BIN)/python -m e2e.divergence $(if $(QUADS),--quads $(QUADS)) $(if $(GRAPHS),--graphs $(GRAPHS))
+
+backup-large: $(VENV)/.installed ## a large backup: time, size, restore, and its refusals when it is spoilt (QUADS=1000000)
+	$(BIN)/python -m e2e.backup_large $(if $(QUADS),--quads $(QUADS))
 
 # Real Kubernetes clusters on this machine; they need root.
 CLUSTER := $(BIN)/python -m e2e.cluster
