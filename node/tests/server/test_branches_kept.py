@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from master_cluster import Cluster, until
 from typer.testing import CliRunner
 
 from txlog.cli.main import app
+from txlog.model.errors import JournalDamaged
+from txlog.server.admin import branches as room
 
 ALONE = 2
 
@@ -76,6 +79,122 @@ async def test_the_order_of_the_losing_side_is_kept_as_its_clients_saw_it(cluste
     assert branch["view"] in await asyncio.to_thread(command, cluster)
     assert json.loads(await asyncio.to_thread(command, cluster, branch["view"], "--json")) == lines
     assert second["id"] in await asyncio.to_thread(command, cluster, branch["view"], "--after", "1")
+
+
+async def test_what_was_given_up_is_shown_with_what_it_says(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(3, max_peer_lag_ms=5000, round_timeout_ms=1500, idle_interval_ms=100)
+    await rejoined(cluster)
+    (branch,) = (await cluster.get(ALONE, "/txlog/branches"))["branches"]
+    path = f"/txlog/branches/{branch['view']}"
+    plain = await cluster.get(ALONE, path)
+    assert await cluster.get(ALONE, f"{path}?payload=false") == plain
+    lines = await cluster.get(ALONE, f"{path}?payload=true")
+    assert [{name: line[name] for name in plain[0]} for line in lines] == plain
+    said = [line["payload"] for line in lines]
+    assert said == [f'A <urn:s:{name}> <urn:p> "o" .\n' for name in ("waits-2", "alone-0", "alone-2", "alone-4")]
+    assert {(line["kind"], line["key"], line["missing"]) for line in lines} == {("quads", None, None)}
+    assert await cluster.get(ALONE, f"{path}?payload=true&after={lines[0]['index']}&count=1") == [lines[1]]
+    for wrong in ("", "1", "yes"):
+        told = await cluster.get(ALONE, f"{path}?payload={wrong}", 400)
+        assert (told["error"], "true or false" in told["message"]) == ("BadInput", True)
+
+    shown = await asyncio.to_thread(command, cluster, branch["view"], "--full", "--json")
+    assert json.loads(shown) == lines
+    assert "alone-4" in await asyncio.to_thread(command, cluster, branch["view"], "--full")
+    wrong_use = await asyncio.to_thread(CliRunner().invoke, app, ["branches", "--full", "--master", cluster.url(0)])
+    assert "expected a VIEW" in str(wrong_use.exception)
+
+
+async def test_an_answer_with_payloads_ends_behind_some_bytes_and_the_client_goes_on(
+    clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = clusters(3, max_peer_lag_ms=5000, round_timeout_ms=1500, idle_interval_ms=100)
+    await rejoined(cluster)
+    (branch,) = (await cluster.get(ALONE, "/txlog/branches"))["branches"]
+    path = f"/txlog/branches/{branch['view']}"
+    whole = await cluster.get(ALONE, f"{path}?payload=true")
+    monkeypatch.setattr(room, "PAGE_BYTES", 2 * len(json.dumps(whole[0])) - 100)
+    assert await cluster.get(ALONE, f"{path}?payload=true") == whole[:2]
+    assert len(await cluster.get(ALONE, path)) == len(whole), "without payloads only the count ends it"
+    assert json.loads(await asyncio.to_thread(command, cluster, branch["view"], "--full", "--json")) == whole
+    shown = await asyncio.to_thread(command, cluster, branch["view"], "--full", "--json", "--limit", "3")
+    assert json.loads(shown) == whole[:3]
+
+
+async def test_what_was_trimmed_or_is_damaged_is_said_by_name(
+    clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = clusters(
+        3,
+        max_peer_lag_ms=5000,
+        round_timeout_ms=1500,
+        idle_interval_ms=100,
+        trim_interval_ms=50,
+        segment_bytes=1 << 16,
+    )
+    await rejoined(cluster)
+    (branch,) = (await cluster.get(ALONE, "/txlog/branches"))["branches"]
+    path = f"/txlog/branches/{branch['view']}?payload=true"
+    with monkeypatch.context() as damaging:
+
+        def read(*_: object) -> None:
+            raise JournalDamaged("its checksum is wrong")
+
+        damaging.setattr(cluster.app(ALONE).journal, "read", read)
+        told = {(line["payload"], line["missing"]["reason"]) for line in await cluster.get(ALONE, path)}
+        assert told == {(None, "Damaged")}
+    for number in range(30):
+        await cluster.write(0, f'INSERT DATA {{ <urn:s:{number}> <urn:p> "{"x" * 20_000}" }}')
+    stable = (await cluster.get(0, "/txlog/status"))["stable"]
+    backups = [
+        {"name": "elsewhere", "index": stable["index"], "hash": "00" * 16},
+        {"name": "nightly", "index": stable["index"], "hash": stable["hash"]},
+    ]
+    await until(lambda: cluster.app(ALONE).loop.stable.value == stable["index"])
+    await cluster.post(ALONE, "/txlog/backups", json.dumps({"backups": backups}), 200)
+
+    async def trimmed() -> bool:
+        lines = await cluster.get(ALONE, path)
+        return all(line["missing"] is not None for line in lines)
+
+    await until(trimmed)
+    lines = await cluster.get(ALONE, path)
+    assert {(line["payload"], line["now"]) for line in lines} == {(None, None)}
+    assert {(line["missing"]["reason"], line["missing"]["backup"]) for line in lines} == {("Trimmed", "nightly")}
+    assert "the backup nightly has its effect" in missing_of(
+        await asyncio.to_thread(command, cluster, branch["view"], "--full", "--json")
+    )
+    cluster.app(ALONE).doors._trimming._backups.clear()
+    (unknown, *_) = await cluster.get(ALONE, path)
+    assert (unknown["missing"]["reason"], unknown["missing"]["backup"]) == ("Trimmed", None)
+
+
+def missing_of(told: str) -> str:
+    return str(json.loads(told)[0]["missing"]["text"])
+
+
+async def test_a_branch_is_on_the_disk_before_it_has_its_name(
+    clusters: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        done.append(("fsync", os.readlink(f"/proc/self/fd/{file}")))
+        sync(file)
+
+    def replaced(old: str, new: str) -> None:
+        done.append(("replace", str(new)))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    cluster = clusters(3, max_peer_lag_ms=5000, round_timeout_ms=1500, idle_interval_ms=100)
+    await rejoined(cluster)
+    (path,) = (cluster.folder / "uk-3" / "branches").iterdir()
+    mine = [one for one in done if "/branches" in one[1]]
+    assert mine == [("fsync", f"{path}.new"), ("replace", str(path)), ("fsync", str(path.parent))]
+    assert ("fsync", str(path.parent.parent)) in done
 
 
 async def test_where_branches_are_merged_each_side_keeps_its_own(clusters: Callable[..., Cluster]) -> None:

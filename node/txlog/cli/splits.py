@@ -21,7 +21,7 @@ from txlog.cli.output import (
     show_table,
 )
 from txlog.client import MasterClient
-from txlog.model.errors import NotFound, TxLogError
+from txlog.model.errors import BadInput, NotFound, TxLogError
 
 LEFT_OUT = (
     "Not in it: transactions of a branch that were not ordered there yet when it was stopped; times are of each "
@@ -74,24 +74,35 @@ def branches(
     view: Annotated[str | None, typer.Argument(help="of the branch, as the list names it: show its order")] = None,
     after: Annotated[int, typer.Option("--after", min=0, help="begin behind this index")] = 0,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="at most so many entries")] = 1000,
+    full: Annotated[bool, typer.Option("--full", help="with what each transaction says")] = False,
     state: StateOption = DEFAULT_STATE,
     master: MasterOption = None,
     json: JsonOption = False,
 ) -> None:
     """The branches that masters gave up when they became one log again; each is kept by every master that was on it."""
+    if full and view is None:
+        raise BadInput("txlog branches --full: expected a VIEW; `txlog branches` lists them")
     masters = find_cluster(state, master).masters
     if view is None:
         _list_branches(masters, json)
         return
-    entries = _entries(masters, view, after, limit)
+    entries = _entries(masters, view, after, limit, full=full)
     if json:
         show_json(entries)
         return
     show_table(
-        ["INDEX THERE", "TRANSACTION", "HASH THERE", "INDEX NOW"],
-        [(e["index"], e["id"], e["hash"], e["now"]) for e in entries],
+        ["INDEX THERE", "TRANSACTION", "HASH THERE", "INDEX NOW", *(["KIND", "PAYLOAD"] if full else [])],
+        [(e["index"], e["id"], e["hash"], e["now"], *(_content(e) if full else ())) for e in entries],
         "no entries behind that index",
     )
+
+
+def _content(entry: dict[str, Any]) -> tuple[str, str]:
+    """Kind and payload, or why they are not there."""
+    missing = entry["missing"]
+    if missing is not None:
+        return missing["reason"], f"({missing['text']})"
+    return entry["kind"], entry["payload"].rstrip("\n")
 
 
 def _list_branches(masters: Sequence[str], json: bool) -> None:
@@ -118,13 +129,13 @@ def _list_branches(masters: Sequence[str], json: bool) -> None:
     )
 
 
-def _entries(masters: Sequence[str], view: str, after: int, limit: int) -> list[dict[str, Any]]:
+def _entries(masters: Sequence[str], view: str, after: int, limit: int, *, full: bool) -> list[dict[str, Any]]:
     """Of the first master that has it."""
     refused: TxLogError | None = None
     for url in masters:
         with MasterClient(url) as client:
             try:
-                return client.branch_entries(view, after, limit)
+                return client.branch_entries(view, after, limit, payload=full)
             except TxLogError as error:
                 refused = refused if isinstance(refused, NotFound) else error
     raise refused or NotFound("no master was named")

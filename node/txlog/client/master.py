@@ -282,11 +282,22 @@ class MasterClient:
         found: list[dict[str, Any]] = self._get("/txlog/branches", dict[str, Any])["branches"]
         return found
 
-    def branch_entries(self, view: str, after: int = 0, count: int = 1000) -> list[dict[str, Any]]:
+    def branch_entries(
+        self, view: str, after: int = 0, count: int = 1000, *, payload: bool = False
+    ) -> list[dict[str, Any]]:
         """Of one that it has given up, behind index ``after``: ``index``, ``id``, ``hash``, and ``now``, where the
-        transaction stands in the log today (None: it waits, or is trimmed). :class:`NotFound`."""
-        path = f"/txlog/branches/{quote(view)}?{urlencode({'after': after, 'count': count})}"
-        return [msgspec.json.decode(line) for line in self._connection.request("GET", path).body.splitlines()]
+        transaction stands in the log today (None: it waits, or is trimmed). With ``payload`` also ``kind``, ``key``,
+        ``payload``, and ``missing`` (``reason``, ``backup``, ``text``) where it cannot be told. :class:`NotFound`."""
+        found: list[dict[str, Any]] = []
+        while len(found) < count:  # an answer with payloads may end early
+            asked = {"after": after, "count": count - len(found), **({"payload": "true"} if payload else {})}
+            path = f"/txlog/branches/{quote(view)}?{urlencode(asked)}"
+            lines = [msgspec.json.decode(line) for line in self._connection.request("GET", path).body.splitlines()]
+            found += lines
+            if not lines or not payload:
+                break
+            after = lines[-1]["index"]
+        return found
 
     # -- the configuration of the cluster
 

@@ -9,13 +9,13 @@ counts without a line in it is TxLog's default.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
+from txlog.config.durable import write_durably
 from txlog.config.preferences import KEYS, Preferences, checked, texts_of
 from txlog.config.process import NodeConfig, Strict
 from txlog.config.properties import read_cluster_properties, write_preferences
@@ -160,19 +160,8 @@ def changed(config: NodeConfig, now: Live, changes: Mapping[str, Any], at: float
 
 def write_live(folder: Path, settings: Mapping[str, LiveSetting]) -> None:
     """Durable when it returns; whole or not at all. ``OSError``."""
-    path = folder / FILE
-    new = path.with_name(FILE + ".new")
     text = _File(version=1, settings=dict(settings)).model_dump_json(indent=1)
-    with open(new, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_durably(folder / FILE, f"{text}\n".encode())
 
 
 def _read(path: Path) -> dict[str, LiveSetting]:

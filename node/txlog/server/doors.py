@@ -55,14 +55,14 @@ class Doors:
         self.transactions = OpenTransactions(site, self.writes, self.reads)
         # workers and log readers
         self._feed = Workers(site)
-        self._branches = Branches(site)
+        self._trimming = Trimming(site, links.send)
+        self._branches = Branches(site, self._trimming.covering)
         self.watch = Watch(site, pages, self._branches.shared)
         # operators
         duties = Duties(site, Repairs(site, lambda: settings.preferences.worker_repair == "auto"))
         self._skipping = Skipping(site, links.send)
         self._membership = Membership(site, links.send)
         self._splits = Splits(site)
-        self._trimming = Trimming(site, links.send)
         self._configuring = Configuring(site, links.follow)
         self._rooms = (
             self.writes,

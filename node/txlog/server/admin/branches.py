@@ -2,7 +2,8 @@
 
 When two branches become one log, what a losing one had ordered behind the place where they part gets other indexes.
 Its transactions are in the log; which order this side's clients had been shown stands here: a file beside the journal
-for each branch that this master gave up, about 16 bytes an entry. For people: nothing is decided by it.
+for each branch that this master gave up, about 16 bytes an entry. What a transaction says is in the journal once, and
+is read from there, as long as the log is not trimmed above it. For people: nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -10,29 +11,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from txlog.config.durable import sync_folder, write_durably
 from txlog.model.decoding import MALFORMED
 from txlog.model.entry import Span
-from txlog.model.errors import NotFound, Unavailable
+from txlog.model.errors import BadInput, JournalDamaged, NotFound, Unavailable
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.runtime.levels import ViewChange
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, bytes_answer, json_answer, number_of
 from txlog.server.admin.membership import number_text
+from txlog.wire.pages import KIND_NAMES
 
 FOLDER: Final = "branches"
 SUFFIX: Final = ".branch"
 FORMAT: Final = 1
 PAGE: Final = 1000
 PAGE_MAX: Final = 100_000
+PAGE_BYTES: Final = 4 << 20
+"""Of payloads in one answer, and at least one of them; whoever wants more asks behind the last index."""
+STEP_S: Final = 0.004
+"""The journal is read on the loop's thread: for so long at a time."""
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -77,8 +83,11 @@ _DECODER = msgspec.msgpack.Decoder(GivenUp)
 
 
 class Branches:
-    def __init__(self, site: Site) -> None:
+    """``covering``: the backup that holds what was trimmed, None where none is known."""
+
+    def __init__(self, site: Site, covering: Callable[[], str | None]) -> None:
         self._site = site
+        self._covering = covering
         self._folder = site.config.journal_folder / FOLDER
 
     def routes(self) -> list[Route]:
@@ -108,10 +117,10 @@ class Branches:
         )
         path = self._folder / f"{branch.view}{SUFFIX}"
         try:
-            self._folder.mkdir(exist_ok=True)
-            made = path.with_suffix(".new")
-            made.write_bytes(msgspec.msgpack.encode(branch))
-            os.replace(made, path)
+            if not self._folder.is_dir():
+                self._folder.mkdir()
+                sync_folder(self._folder.parent)
+            write_durably(path, msgspec.msgpack.encode(branch))
         except OSError as wrong:  # a full disk says so elsewhere
             self._site.log.warning("BranchNotKept", view=branch.view, entries=branch.count, error=str(wrong))
 
@@ -156,20 +165,63 @@ class Branches:
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
         """JSON lines ``{"index","id","hash","now"}``: ``now`` is where the transaction stands in the log today, null
-        while it is in none or was trimmed. ``?after=INDEX&count=1000``. 404 for a branch that this master has not."""
+        while it is in none or was trimmed. ``?after=INDEX&count=1000``. 404 for a branch that this master has not.
+        ``&payload=true``: with ``kind``, ``key`` and ``payload`` besides; of what cannot be given they are null, and
+        ``missing`` says why. Such an answer ends behind :data:`PAGE_BYTES`, too."""
         view = names["view"]
         path = self._folder / f"{view}{SUFFIX}"
         if view not in {one.stem for one in self._folder.glob(f"*{SUFFIX}")}:
             raise NotFound(f"{self._site.config.node} has given up no branch {view[:80]!r}; /txlog/branches lists them")
         after = number_of(request.query, "after", 0)
         count = number_of(request.query, "count", PAGE, least=1, most=PAGE_MAX)
+        wanted = request.query.get("payload", "false")
+        if wanted not in ("true", "false"):
+            raise BadInput(f"payload={wanted[:40]}: true or false")
         branch = await asyncio.to_thread(_read, path)
         index_of = self._site.loop.index_of
-        lines = [
-            json.dumps({"index": at, "id": str(txid), "hash": value.hex(), "now": index_of(txid) or None})
-            for at, txid, value in branch.entries(max(after, branch.after), count)
-        ]
+        lines: list[str] = []
+        size, began = 0, time.monotonic()
+        for at, txid, value in branch.entries(max(after, branch.after), count):
+            line: dict[str, object] = {
+                "index": at,
+                "id": str(txid),
+                "hash": value.hex(),
+                "now": index_of(txid) or None,
+            }
+            if wanted == "true":
+                line |= self._content(txid)
+                if time.monotonic() - began > STEP_S:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
+            lines.append(json.dumps(line))
+            size += len(lines[-1])
+            if wanted == "true" and size >= PAGE_BYTES:
+                break
         return bytes_answer("".join(f"{line}\n" for line in lines).encode(), "application/x-ndjson")
+
+    def _content(self, txid: Txid) -> dict[str, object]:
+        """What it says, from the journal; or why that cannot be told."""
+        loop = self._site.loop
+        told: dict[str, object] = {"kind": None, "key": None, "payload": None, "missing": None}
+        if loop.is_trimmed(txid):
+            backup = self._covering()
+            where = f"the backup {backup} has its effect" if backup else "no backup that has its effect is known here"
+            return {**told, "missing": {"reason": "Trimmed", "backup": backup, "text": f"the log is trimmed: {where}"}}
+        try:
+            run = loop.executor.journal.read(*txid.origin, txid.seq, 1, 1)
+        except JournalDamaged as wrong:
+            return {**told, "missing": {"reason": "Damaged", "backup": None, "text": str(wrong)}}
+        if not run.items:
+            text = "this master's journal does not hold it; the other masters of that branch may"
+            return {**told, "missing": {"reason": "NotHeld", "backup": None, "text": text}}
+        item = run.items[0]
+        payload = item.payload.decode("utf-8", "backslashreplace")
+        return {
+            **told,
+            "kind": KIND_NAMES.get(item.kind, str(item.kind)),
+            "key": item.key or None,
+            "payload": payload,
+        }
 
 
 def _read(path: Path) -> GivenUp:

@@ -413,9 +413,10 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/branches/{view}"): _operation(
         "one of them",
-        {"200": _said("lines `index`, `id`, `hash`, `now`", _TEXT, LINES)},
+        {"200": _said("lines `index`, `id`, `hash`, `now`; also `kind`, `key`, `payload`, `missing`", _TEXT, LINES)},
         _AFTER,
         _query("count", {"type": "integer", "minimum": 1, "maximum": 100_000}, "1000 unless told"),
+        _query("payload", {"enum": ["true", "false"]}, "true: with what each says; at most some 4 MiB in one answer"),
     ),
     ("GET", "/txlog/settings"): _operation("what this master prefers", {"200": _said("", _named("Settings"))}),
     ("PATCH", "/txlog/settings"): _operation(

@@ -144,6 +144,20 @@ class Trimming:
                 site.log.info("BackupRecalled", index=one.index, name=one.name)
                 return
 
+    def covering(self) -> str | None:
+        """The oldest known backup that holds all that was trimmed: it stands on the log, not below its beginning."""
+        agreement = self._site.loop.agreement
+        if agreement is None:
+            return None
+        history = agreement.history
+        found = [
+            one
+            for told in self._backups.values()
+            for one in told.backups
+            if history.start <= one.index <= history.length and history.hash_at(one.index).hex() == one.hash
+        ]
+        return min(found, key=lambda one: (one.index, one.name)).name if found else None
+
     def _places(self) -> list[Place]:
         site = self._site
         registry = site.registry
