@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))  # a real worker 
 sys.path.insert(0, str(Path(__file__).parents[1] / "apply"))  # a log that a test writes
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))  # a master's paths
 
+from killed_at_a_step import Victims
 from oxigraph_process import OxigraphProcess
 from seaweed_process import SeaweedProcess
 
@@ -33,3 +34,10 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedProcess
     process = SeaweedProcess(tmp_path_factory.mktemp("seaweed"))
     yield process
     process.kill()
+
+
+@pytest.fixture(scope="session")
+def victims() -> Iterator[Victims]:
+    found = Victims()
+    yield found
+    found.end()

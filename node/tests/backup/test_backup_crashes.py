@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from killed_at_a_step import TAKEOVER_S, Victims
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
-from pen import CLUSTER, apply, back_up, chain_of, everything, filled_log, folder_target, into, put_back, source
+from pen import (
+    CLUSTER,
+    apply,
+    back_up,
+    chain_of,
+    empty_out,
+    everything,
+    filled_log,
+    folder_target,
+    into,
+    put_back,
+    source,
+)
 
 from txlog.apply import State, apply_up_to
 from txlog.backup import Into, Order, Progress, Target, catalogue, check, create, leftovers, locking, restore
 from txlog.backup import loading as loading_room
-from txlog.backup.faults import Incomplete, LoadingLost, RestoredDiffers, WorkerLoading
+from txlog.backup.faults import Incomplete, LoadingLost, NoSuchBackup, RestoredDiffers, WorkerLoading
 from txlog.backup.loading import begin
 from txlog.backup.manifest import Manifest
 from txlog.model.errors import Unavailable
 from txlog.workers import OxigraphAdapter
 from txlog.workers.base import MarkerPosition, Unreachable, WorkerRequest
 
-SCRIPT = Path(__file__).with_name("backup_process.py")
 QUADS = 2000
 
 
@@ -42,12 +51,6 @@ def made(worker: OxigraphProcess, target: Target, log: MemoryLog) -> Manifest:
     return back_up(worker, target, part_bytes=20_000)
 
 
-def ends_by_kill(what: str, worker: OxigraphProcess, target: Target, name: str, phase: str, number: int) -> None:
-    command = [sys.executable, SCRIPT, what, worker.url, target.where, name, phase, str(number), CLUSTER]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == -signal.SIGKILL, ended
-
-
 def refuses_to_apply(worker: OxigraphProcess, log: MemoryLog, cached: MarkerPosition | None = None) -> None:
     before = everything(worker)
     outcome = apply_up_to(ADAPTER, worker.transport, log, log.end, budget_s=0.05, cached=cached)
@@ -57,44 +60,79 @@ def refuses_to_apply(worker: OxigraphProcess, log: MemoryLog, cached: MarkerPosi
     assert everything(worker) == before
 
 
-@pytest.mark.parametrize(("phase", "number"), [("copying", 6), ("reading back", 1), ("reading back", 4)])
-def test_a_backup_that_is_killed_never_counts(
-    worker: OxigraphProcess, empty: OxigraphProcess, target: Target, log: MemoryLog, phase: str, number: int
+def test_a_backup_that_is_killed_at_any_step_never_counts(
+    worker: OxigraphProcess, empty: OxigraphProcess, target: Target, victims: Victims
 ) -> None:
-    apply(worker, log, 100)
-    ends_by_kill("create", worker, target, "killed", phase, number)
-    with pytest.raises(Incomplete):
-        check(target, "killed")
-    with pytest.raises(Incomplete):
-        put_back(target, "killed", empty, log)
-    assert everything(empty) == ([], [])
-    (left,) = catalogue(target)
-    assert (left.state, left.manifest) == ("incomplete", None)
+    log = filled_log(21)
+    apply(worker, log, 20)
+    before = everything(worker)
+    met: list[str] = []
+    whole: list[str] = []
+    for step in victims.each("create", url=worker.url, folder=target.where, name="killed-NUMBER"):
+        met.append(step)
+        name = f"killed-{len(met)}"
+        try:
+            assert check(target, name).quads == 200
+        except (Incomplete, NoSuchBackup) as none:
+            assert not whole, "once it is whole, no later step takes that back"
+            with pytest.raises(type(none)):
+                put_back(target, name, empty, log)
+            assert everything(empty) == ([], [])
+        else:
+            whole.append(step)
+        assert everything(worker) == before
+    assert set(met) >= {"holding", "stream", "copying", "write", "fsync", "rename", "reading back", "read"}, met
+    assert set(whole) <= {"fsync", "read", "rename"}, "the folder, what is read back: its manifest has its name"
+    broken = len(met) - len(whole)
+    left = [each for each in catalogue(target) if each.state != "complete"]
+    assert {(each.state, each.manifest) for each in left} == {("incomplete", None)}
+    assert 20 < len(left) <= broken
     assert leftovers(target, 3600) == []
-    assert leftovers(target, 3600, now=left.touched + 3601) == ["killed"]
-    assert list(target.objects()) == []
-    assert check(target, back_up(worker, target).name).quads == QUADS
+    assert len(leftovers(target, 3600, now=max(each.touched for each in left) + 3601)) == len(left)
+    assert {each.state for each in catalogue(target)} == {"complete"}
 
 
-@pytest.mark.parametrize(("phase", "number"), [("checking", 2), ("loading", 1), ("loading", 4), ("comparing", 1)])
-def test_a_restore_that_is_killed_leaves_a_worker_that_says_so(
-    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, phase: str, number: int
+def test_a_restore_that_is_killed_at_any_step_leaves_a_worker_that_says_so(
+    worker: OxigraphProcess,
+    empty: OxigraphProcess,
+    target: Target,
+    victims: Victims,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ends_by_kill("restore", empty, target, made.name, phase, number)
-    if phase == "checking":
-        assert everything(empty) == ([], [])
-    else:
-        assert empty.system().markers == ()
-        assert [each.position for each in empty.system().loading] == [made.position]
-        if (phase, number) != ("loading", 1):
-            assert 0 < len(empty.quads()) <= QUADS
-        refuses_to_apply(empty, log)
-        refuses_to_apply(empty, log, cached=MarkerPosition(made.position, 1))
-        with pytest.raises(WorkerLoading):
+    monkeypatch.setattr(locking, "TAKEOVER_S", TAKEOVER_S)
+    log = filled_log(21)
+    apply(worker, log, 20)
+    made = back_up(worker, target, part_bytes=2000)
+    states: list[tuple[str, str]] = []
+    for step in victims.each("restore", url=empty.url, folder=target.where, name=made.name):
+        found = empty.system()
+        if found.markers:
+            state = "restored"
+            assert (found.loading, [each.position for each in found.markers]) == ((), [made.position])
+            assert empty.quads() == worker.quads()
+        elif found.loading:
+            state = "loading"
+            assert [each.position for each in found.loading] == [made.position]
+            refuses_to_apply(empty, log)
+            refuses_to_apply(empty, log, cached=MarkerPosition(made.position, 1))
+            with pytest.raises(WorkerLoading):
+                put_back(target, made.name, empty, log)
+            put_back(target, made.name, empty, log, again=True)
+        else:
+            state = "untouched"
+            assert empty.quads() == []
             put_back(target, made.name, empty, log)
-    put_back(target, made.name, empty, log, again=True)
-    apply(empty, log)
-    assert len(empty.quads()) == QUADS + QUADS // 100
+        states.append((step, state))
+        assert empty.quads() == worker.quads()
+        apply(empty, log)
+        assert len(empty.quads()) == 210
+        empty_out(empty)
+    assert empty.quads() == worker.quads(), "the last one was not killed"
+    order = [state for _, state in states]
+    assert order == sorted(order, key=["untouched", "loading", "restored"].index), states
+    assert {step for step, state in states if state == "loading"} >= {"loading", "comparing", "send"}, states
+    assert {step for step, state in states if state == "untouched"} >= {"checking", "read", "write"}, states
+    assert check(target, made.name) == made
 
 
 def test_a_worker_that_ends_while_it_is_backed_up(worker: OxigraphProcess, target: Target) -> None:

@@ -8,13 +8,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from killed_at_a_step import TAKEOVER_S, Victims
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, chain_of, everything, filled_log, folder_target
 from stub_master import StubMaster
 
 from txlog.apply import apply_up_to
-from txlog.backup import Into, Progress, Source, check, create, rebuild_from_backup, rebuild_from_worker, restore
+from txlog.backup import (
+    Into,
+    Progress,
+    Source,
+    check,
+    create,
+    locking,
+    rebuild_from_backup,
+    rebuild_from_worker,
+    restore,
+)
 from txlog.backup.creating import Order
 from txlog.backup.faults import NoSuchBackup, OffTheChain
 from txlog.client import MasterClient
@@ -262,6 +273,61 @@ def test_whatever_a_rebuild_ends_before_the_worker_never_looks_like_another(
     apply(empty, log)
     apply(worker, log)
     assert empty.quads() == worker.quads()
+
+
+@pytest.mark.parametrize("way", ["rebuild", "copy"])
+def test_a_rebuild_that_is_killed_at_any_step_leaves_the_old_worker_or_one_that_says_so(
+    worker: OxigraphProcess,
+    empty: OxigraphProcess,
+    master: StubMaster,
+    masters: list[MasterClient],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    victims: Victims,
+    way: str,
+) -> None:
+    monkeypatch.setattr(locking, "TAKEOVER_S", TAKEOVER_S)
+    log = filled_log(21)
+    target = folder_target(tmp_path / "backups")
+    apply(worker, log, 20)
+    made = back_up(worker, target, part_bytes=2000)
+    right = worker.quads()
+    told = {"url": empty.url, "folder": target.where, "name": made.name, "source": worker.url, "master": master.url}
+    apply(empty, log, 20)
+    states: list[tuple[str, str]] = []
+    wrong = "DELETE WHERE { <urn:s:7:0> ?p ?o }"  # what nobody should have done
+    empty.update(wrong)
+    before = empty.quads(), empty.system().markers
+    for step in victims.each(way, **told):
+        found, quads = empty.system(), empty.quads()
+        if found.markers and quads == right:
+            state = "rebuilt"
+            assert [each.position for each in found.markers] == [made.position]
+            assert found.loading == ()
+        elif found.markers:
+            state = "as before"
+            assert (quads, found.markers) == before
+        elif found.loading:
+            state = "loading"
+            assert [each.position for each in found.loading] == [made.position]
+        else:
+            state = "empty"
+            assert quads == []
+        states.append((step, state))
+        into = Into("uk-worker-2", ADAPTER, empty.transport)
+        rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log), name=made.name)
+        assert master.holds.get("uk-worker-2") is None
+        assert empty.quads() == right
+        empty.update(wrong)
+        before = empty.quads(), empty.system().markers
+    assert empty.quads() == right, "the last one was not killed"
+    assert worker.quads() == right
+    order = [state for _, state in states]
+    assert {state for _, state in states} >= {"as before", "loading"}, states
+    assert order.index("loading") > order.index("as before")
+    assert "as before" not in order[order.index("loading") :], states
+    assert {step for step, state in states if state == "loading"} >= {"loading", "comparing", "send", "lift_hold"}
+    assert {step for step, state in states if state == "as before"} >= {"put_hold", "report_worker", "send"}
 
 
 def marker_at(log: MemoryLog, index: int) -> tuple[MarkerPosition, ...]:
