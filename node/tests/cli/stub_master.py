@@ -69,6 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
     """The paths: how each is asked and answered over HTTP; what is answered is the stub's."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body that follows its headers would wait for 40 ms
     server: _Server
 
     def log_message(self, *_: object) -> None:
