@@ -113,8 +113,8 @@ bench-scale: native ## what a transaction costs against masters, log, queue, pay
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
 	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))
 
-recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (ONLY=isolated,worker,...)
-	$(BIN)/python -m e2e.recovery_crashes $(if $(ONLY),--only "$(ONLY)")
+recovery-crashes: $(VENV)/.installed ## kill -9 of everything at every step of a split's recovery (STRATEGY=Simple ONLY=isolated,worker,...)
+	$(BIN)/python -m e2e.recovery_crashes $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(ONLY),--only "$(ONLY)")
 
 rolling: native ## every master restarted in turn, then killed, under load (ROUNDS=1)
 	$(BIN)/python -m e2e.rolling $(if $(ROUNDS),--rounds $(ROUNDS))

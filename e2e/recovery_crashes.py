@@ -10,10 +10,12 @@ backing up  the process that makes a split backup runs
 isolated    both sides go on alone
 rejoining   the links are healed, and some master has left its state: it has stopped its view, or is in the next one
 restoring   the process that makes a worker anew runs
+replaying   the worker has what it was restored from, and not yet what the log has behind that
 =========== ==================================================================================================
 
-The victims: who coordinates, another member, a worker that has to go back, the Spark driver that feeds it, and the
-process of the duty itself. After each: all joined, one log with every acknowledged transaction once, equal digests.
+The victims: who coordinates, the losing side's member, another one of the winner's, a worker that has to go back, the
+Spark driver that feeds it, and the process of the duty itself. ``--strategy``: under Simple nobody wins, and the
+workers of both sides go back. After each: all joined, one log with every acknowledged transaction once, equal digests.
 """
 
 from __future__ import annotations
@@ -36,14 +38,18 @@ from txlog.cli.verifying import verify
 from txlog.client import MasterClient, Write
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
+from txlog.workers import ADAPTERS
+from txlog.workers.transport import HttpTransport
 
 STATE: Final = Path(".txlog-recovery")
-STEPS: Final = ("suspected", "backing up", "isolated", "rejoining", "restoring")
+STEPS: Final = ("suspected", "backing up", "isolated", "rejoining", "restoring", "replaying")
 LOOSE: Final = ("backing up", "restoring")
 """Steps that are a process of their own."""
 DATABASE: Final = 40
 """Transactions of :data:`QUADS` quads, so that a backup and a restore last long enough to be met."""
 QUADS: Final = 2_000
+REPLAYED: Final = 2_000
+"""Transactions of each side while they are apart, so that a replay lasts long enough to be met."""
 STEP_S: Final = 90.0
 SETTLE_S: Final = 240.0
 
@@ -60,6 +66,7 @@ def victims(cluster: Cluster) -> dict[str, str]:
     return {
         "coordinator": cluster.topology.masters[0].node,
         "member": member,
+        "winner's member": cluster.topology.masters_of(SIDES[0])[-1].node,
         "worker": worker,
         "Spark driver": f"{losing}-pipeline",
     }
@@ -88,7 +95,7 @@ class Attempt:
             elif self.step == "backing up":
                 self._kill_while("--backup")
             self._wait("each side goes on alone", self._are_apart)
-            self._write("alone", Durability.ACCEPTED)
+            self._write("alone", Durability.ACCEPTED, REPLAYED if self.step == "replaying" else 20)
             if self.step == "isolated":
                 self._kill()
                 self._wait("each side goes on alone again", self._are_apart)
@@ -101,6 +108,9 @@ class Attempt:
             self._kill()
         elif self.step == "restoring":
             self._kill_while("--restore=")
+        elif self.step == "replaying":
+            self._await_replay()
+            self._kill()
         self.story.wait_state("Joined", SETTLE_S)
         self.cluster.wait_settled(SETTLE_S)
         return time.monotonic() - began
@@ -114,12 +124,12 @@ class Attempt:
 
     # -- pieces
 
-    def _write(self, when: str, level: Durability) -> None:
+    def _write(self, when: str, level: Durability, count: int = 20) -> None:
         for side in SIDES:
             self._number += 1
             graph = f"<https://txlog.example/graph/{self.step.replace(' ', '-')}>"
             about = f"<https://txlog.example/{self.role.replace(' ', '-')}/{side}/{self._number}>"
-            rows = [Write(quads=f'{about} <https://txlog.example/said> "{when} {n}" {graph} .\n') for n in range(20)]
+            rows = [Write(quads=f'{about} <https://txlog.example/said> "{when} {n}" {graph} .\n') for n in range(count)]
             self.story.load(side, rows, level)
 
     def _are_apart(self) -> bool:
@@ -155,6 +165,25 @@ class Attempt:
             if time.monotonic() > until:
                 raise CannotMeasure(f"not within {STEP_S:g} s: {what}")
             time.sleep(pause_s)
+
+    def _await_replay(self) -> None:
+        """Until the worker that was made anew stands somewhere again, below the end of the log."""
+        name = victims(self.cluster)["worker"]
+        place = next(worker for worker in self.cluster.topology.workers if worker.name == name)
+        adapter = ADAPTERS[place.engine]
+        was_loading = False
+        until = time.monotonic() + STEP_S
+        with HttpTransport(place.url, 10.0) as transport:
+            while time.monotonic() < until:
+                system = adapter.system_in(transport.send(adapter.read_system()))
+                was_loading = was_loading or bool(system.loading)
+                if was_loading and system.markers and not system.loading:
+                    at, end = system.markers[-1].position.index, max(end for end, _ in self.cluster.stable().values())
+                    if at >= end:
+                        raise NotMet(f"{name} was at the end of the log, {end}, before it was seen at {at}")
+                    return
+                time.sleep(0.01)
+        raise NotMet(f"{name} was not seen to be restored within {STEP_S:g} s")
 
     def _kill(self) -> None:
         name = victims(self.cluster)[self.role]
@@ -203,12 +232,16 @@ def plan(roles: list[str]) -> list[tuple[str, str]]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.recovery_crashes", description="kill -9 at each step")
     parser.add_argument("--state", type=Path, default=STATE)
+    parser.add_argument("--strategy", choices=["Smart", "Simple"], default="Smart")
     parser.add_argument("--only", default="", help="steps or victims, separated by commas")
     options = parser.parse_args(arguments)
     only = [word for word in options.only.split(",") if word]
     report = Report("make recovery-crashes")
     try:
-        with manifests(lag="5s") as folder, cluster_up(options.state, (folder,)) as cluster:
+        with (
+            manifests(lag="5s", recovery=options.strategy) as folder,
+            cluster_up(options.state, (folder,)) as cluster,
+        ):
             _all(cluster, report, only)
     except (CannotMeasure, TxLogError) as why:
         console.print(f"[red]{why}[/red]", highlight=False)
