@@ -42,6 +42,7 @@ from txlog.runtime.transactions import Transactions
 from txlog.runtime.web import Door
 from txlog.server.admin.settings import LiveSettings
 from txlog.server.doors import Doors
+from txlog.server.exporting import with_export
 from txlog.server.frontdoor.direct import DirectWrites
 from txlog.server.peers.links import Links, listen_to_peers
 from txlog.server.room import WaitsForRoom, until_full
@@ -109,6 +110,7 @@ class App:
         self.tls = tls
         self.log = log
         self.journal = journal
+        self._tell_end = ended
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
         self.links = Links(config, token, log, tls.peers)
@@ -118,7 +120,7 @@ class App:
         self.loop = Loop(
             Executor(core, journal),
             send=self.links.send,
-            ended=ended,
+            ended=self._ended,
             now=now,
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
@@ -158,6 +160,11 @@ class App:
         for name, coroutine in {**self.links.tasks(self.loop), **self.doors.tasks()}.items():
             self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
+
+    def _ended(self, error: BaseException) -> None:
+        if isinstance(error, Fatal):
+            error = with_export(error, self.config.journal_folder, self.loop.agreement, self.journal)
+        self._tell_end(error)
 
     def _differs(self, worker: str, finding: Finding | None) -> None:
         if finding is None:
