@@ -12,12 +12,13 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from bench.cluster import MANIFESTS, Cluster, cluster_up, txlog, write_one
 from bench.masters import CannotMeasure
@@ -36,6 +37,7 @@ CLASH: Final = "<https://sws.geonames.org/2643743/>"
 """London: both sides change it."""
 GRAPH: Final = "<https://txlog.example/graph/split>"
 JOIN_S: Final = 90.0
+PROGRESS_S: Final = 0.5
 
 
 @contextmanager
@@ -141,6 +143,55 @@ class Story:
         return splits
 
 
+class Progress(threading.Thread):
+    """While it is entered: what each data centre has to do and where each worker stands, whenever that has changed.
+    The masters' states are told by :meth:`Story.wait`."""
+
+    def __init__(self, cluster: Cluster, tell: Callable[[str], None]) -> None:
+        super().__init__(daemon=True)
+        self._cluster = cluster
+        self._tell = tell
+        self._began = time.monotonic()
+        self._last: dict[str, str] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            self.look()
+            self._over.wait(PROGRESS_S)
+        self.look()
+
+    def look(self) -> None:
+        """A line for each thing that is not as it was told last."""
+        for about, line in self.now().items():
+            if self._last.get(about) != line:
+                self._last[about] = line
+                self._tell(f"{time.monotonic() - self._began:5.1f} s  {line}")
+
+    def now(self) -> dict[str, str]:
+        """By data centre and worker; what does not answer is left out."""
+        found: dict[str, str] = {}
+        end = 0
+        for side, urls in self._cluster.masters_by_data_center.items():
+            duties: dict[str, str] = {}
+            for url in urls:
+                with suppress(TxLogError), MasterClient(url, 5.0) as master:
+                    duties |= {d["id"]: f"{d['kind']} {d['worker'] or ''}".strip() for d in master.duties()}
+                    end = max(end, master.status().stable.index)
+                    found[side] = f"{side} has to: {', '.join(sorted(set(duties.values()))) or 'nothing'}"
+        for name, index in self._cluster.places().items():
+            found[name] = f"{name} stands at {index:,} of {end:,}" if index else f"{name} is being made anew"
+        return found
+
+
 def go_apart(story: Story, first: dict[str, Sequence[Write]], second: dict[str, Sequence[Write]]) -> float:
     """Cut, write on both sides, until both go on, and write again. How long both waited."""
     story.cut()
@@ -198,8 +249,9 @@ def _demo(cluster: Cluster, report: Report) -> None:
     show(table("how many live in London?", ("asked in", "answer"), [[side, str(rows)] for side, rows in said.items()]))
     story.heal()
     tell("the cables are mended ...")
-    took = story.wait_state("Joined")
-    end = cluster.wait_settled(JOIN_S)
+    with Progress(cluster, tell):
+        took = story.wait_state("Joined")
+        end = cluster.wait_settled(JOIN_S)
     tell(f"one log again after {took:.1f} s, {end[0]:,} entries; every worker is there")
     same = {side: story.population(side) for side in SIDES}
     show(table("how many live in London now?", ("asked in", "answer"), [[s, str(rows)] for s, rows in same.items()]))
