@@ -22,6 +22,7 @@ from e2e.soak.load import Load
 from e2e.soak.running import Arena, arena_up
 from e2e.soak.splits import INSIDE, ONLY_CONTINUE, WAYS, Missed, Parting, Split, partings, pause_long
 from e2e.soak.stores import Lane
+from e2e.soak.targets import Targets, targets_up
 from e2e.split import manifests
 from txlog.cli.verifying import verify
 from txlog.client import MasterClient, Worker
@@ -78,10 +79,16 @@ class Phase:
         self._arena: Arena
         self._load: Load
         self._lane: Lane
+        self._targets: Targets
 
     @property
     def _majority(self) -> bool:
         return self._strategy == "Majority"
+
+    @property
+    def _in_s3(self) -> int | None:
+        """Which data centre's backups of splits go to an S3 store, by the seed; None where nobody backs up."""
+        return None if self._majority else random.Random(f"{self._seed}.{self._strategy}.targets").randrange(2)
 
     def run(self, seconds: float) -> Found:
         """Faults for so many seconds; not counted are the start, the last look, and when the machine stood still. Never
@@ -95,6 +102,7 @@ class Phase:
             with (
                 manifests(lag=f"{gentle.LAG_S:g}s", mode=mode, recovery=recovery) as files,
                 arena_up(self._folder, files) as self._arena,
+                targets_up(self._arena, self._in_s3) as self._targets,
             ):
                 self._say(f"{self._strategy}: {', '.join(self._arena.nodes)}, logs in {self._arena.state.logs}")
                 self._load = Load(self._arena, self._per_s, self._seed)
@@ -177,7 +185,7 @@ class Phase:
             self.found.false_splits.append(self._told("a worker had to go back although a master only stood still"))
 
     def _split(self, way: Callable[[Split], None]) -> None:
-        split = Split(self._arena, self._diary, self._draw, majority=self._majority)
+        split = Split(self._arena, self._diary, self._draw, self._targets, majority=self._majority)
         began = time.time()
         missed: Missed | None = None
         self._say(f"split: {way.__name__}")

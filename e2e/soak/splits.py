@@ -15,6 +15,7 @@ from e2e.soak.diary import Diary, patiently
 from e2e.soak.masters import LAG_S, a_node, kill
 from e2e.soak.running import Arena
 from e2e.soak.stores import stopped
+from e2e.soak.targets import Targets
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 
@@ -60,10 +61,11 @@ def partings(arena: Arena) -> set[Parting]:
 class Split:
     """One split of the data centres. A ``way`` is what else happens; all end with healed links."""
 
-    def __init__(self, arena: Arena, diary: Diary, draw: random.Random, *, majority: bool) -> None:
+    def __init__(self, arena: Arena, diary: Diary, draw: random.Random, targets: Targets, *, majority: bool) -> None:
         self.arena = arena
         self.diary = diary
         self.draw = draw
+        self.targets = targets
         self.sides = arena.topology.data_centers[:2]
         self.majority = majority
 
@@ -127,24 +129,22 @@ class Split:
     def target_lost(self) -> None:
         """The place of one side's backups is gone: without a backup that side must not go on (rule 23)."""
         side = self.draw.choice(self.sides)
-        folder = self.arena.state.split_backups(side)
-        away = folder.with_name(folder.name + "-away")
-        with self.diary.fault("backup target unreachable", side):
-            folder.rename(away)
+        lose, bring_back = self.targets.way(side, self.draw)
+        with self.diary.fault(self.targets.word(side), side):
+            lose()
             try:
                 with self.diary.fault("cut", "-".join(self.sides)):
                     self.arena.control.cut(self.sides[0], self.sides[1])
                     try:
                         time.sleep(UNREACHABLE_S)
                         self._not_without_backup(side)
-                        away.rename(folder)
+                        bring_back()
                         self._wait_apart()
                         time.sleep(1.0)
                     finally:
                         self.arena.control.heal()
             finally:
-                if away.exists():
-                    away.rename(folder)
+                bring_back()
 
     # -- pieces
 

@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))  # a master's paths
 
 from killed_at_a_step import Victims
 from oxigraph_process import OxigraphProcess
-from seaweed_process import SeaweedProcess
+
+from e2e.seaweed import SeaweedProcess
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, filled_log, folder_target, order, put_back, s3_target, source
-from seaweed_process import ACCESS, SECRET, SeaweedProcess
 
+from e2e.seaweed import ACCESS, SECRET, SeaweedProcess
 from txlog.backup import Target, catalogue, check, create
 from txlog.backup.faults import NameTaken, NotCanonical, NothingToBackUp, WorkerMoved
 from txlog.backup.manifest import MANIFEST

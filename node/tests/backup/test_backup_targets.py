@@ -29,9 +29,9 @@ from pen import (
     s3_target,
     source,
 )
-from seaweed_process import ACCESS, SECRET, SeaweedProcess, free_ports
 from typer.testing import CliRunner
 
+from e2e.seaweed import ACCESS, SECRET, SeaweedProcess, free_ports
 from txlog.backup import (
     Progress,
     Target,

@@ -20,9 +20,11 @@ DEADLINE_S = 60.0
 
 
 class SeaweedProcess:
+    """Runs from the start; what it holds is in the folder, and is there again after :meth:`kill` and :meth:`start`."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        names = ("master.port", "volume.port", "filer.port", "s3.port")
+        names: tuple[str, ...] = ("master.port", "volume.port", "filer.port", "s3.port")
         names += tuple(f"{name}.grpc" for name in names)
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.url = f"http://127.0.0.1:{ports['s3.port']}"
@@ -34,8 +36,13 @@ class SeaweedProcess:
         arguments += ["-s3.config", str(folder / "s3.json"), f"-s3.localSocket={folder / 's3.sock'}"]
         arguments += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false"]
         arguments += ["-volume.max=10", "-master.volumeSizeLimitMB=64"]
-        with open(self.log, "wb") as output:
-            self.process = subprocess.Popen([BINARY, "server", *arguments], stdout=output, stderr=subprocess.STDOUT)
+        self._command = [str(BINARY), "server", *arguments]
+        self.start()
+
+    def start(self) -> None:
+        """At the same address as before; ready when it returns."""
+        with open(self.log, "ab") as output:
+            self.process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
         self._await()
 
     def store(self, prefix: str | None = None) -> S3Store:

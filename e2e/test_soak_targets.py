@@ -1,0 +1,62 @@
+"""The soak loses the place of backups, a folder or a real S3 server, and that side really waits for it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from e2e.soak.diary import Diary
+from e2e.soak.masters import LAG_S
+from e2e.soak.running import Arena, arena_up
+from e2e.soak.splits import Split
+from e2e.soak.targets import targets_up
+from e2e.split import manifests
+from txlog.backup import catalogue, open_target
+from txlog.config.process import DutyJobConfig, S3Config
+
+IN_S3: Final = "us"
+JOIN_S: Final = 120.0
+
+
+class Drawn(random.Random):
+    """This side, and the server killed or stopped."""
+
+    def __init__(self, side: str, value: float) -> None:
+        super().__init__(1)
+        self._side, self._value = side, value
+
+    def choice(self, seq: object) -> str:  # type: ignore[override]
+        return self._side
+
+    def random(self) -> float:
+        return self._value
+
+
+def backups(arena: Arena, side: str) -> list[str]:
+    target = DutyJobConfig.model_validate_json(arena.state.duties(side).read_bytes()).target
+    assert isinstance(target, S3Config) == (side == IN_S3)
+    return [each.name for each in catalogue(open_target(target)) if each.state == "complete"]
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_a_side_whose_target_is_lost_waits_and_goes_on_when_it_is_there_again(tmp_path: Path) -> None:
+    diary = Diary(lambda _: None)
+    with (
+        manifests(lag=f"{LAG_S:g}s") as files,
+        arena_up(tmp_path / "state", files) as arena,
+        targets_up(arena, arena.topology.data_centers.index(IN_S3)) as targets,
+    ):
+        arena.wait_applying(600)
+        for side, value in ((IN_S3, 0.9), (IN_S3, 0.1), ("uk", 0.1)):
+            before = backups(arena, side)
+            Split(arena, diary, Drawn(side, value), targets, majority=False).target_lost()
+            assert len(set(backups(arena, side)) - set(before)) == 1, (side, value)
+            arena.wait_joined(JOIN_S)
+            arena.wait_settled(JOIN_S)
+    assert diary.counts()["S3 target unreachable"] == 2
+    assert diary.counts()["backup target unreachable"] == 1
