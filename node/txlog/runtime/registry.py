@@ -20,6 +20,7 @@ from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import NO_HASH
 from txlog.model.look import GRAPHS_MAX, KINDS, Look
+from txlog.runtime.lately import Lately
 from txlog.runtime.loop import Loop
 
 TOPIC = "workers"
@@ -183,6 +184,8 @@ class Registry:
         """Reads of clients that are under way, by worker."""
         self.reads = Tally()
         """Reads of clients that a worker has answered."""
+        self.lately = Lately()
+        self._promised = 0
         self.tasks: dict[str, Tally] = {}
         """Transactions that workers have executed, as their pipeline told this master."""
         self.findings = Findings()
@@ -359,6 +362,7 @@ class Registry:
         everywhere = [*local, *(self._applied(w) for dc in self.elsewhere.values() for w in dc.values())]
         if applied != self._loop.applied.value:
             self._loop.applied.move(applied)
+            self.lately.note(applied)
         to_all = min(everywhere, default=0)
         if to_all != self._loop.applied_all.value:
             self._loop.applied_all.move(to_all)
@@ -367,6 +371,15 @@ class Registry:
                 for future in self._refusal_waiters.pop(worker.txid, ()):
                     if not future.done():
                         future.set_result(True)
+
+    def promise(self, index: int) -> None:
+        """A client was told that a worker here has executed this: what it reads next shall have it."""
+        self._promised = max(self._promised, index)
+
+    def good_enough(self) -> int:
+        """The least index at which a worker is as good for a read as the best: what was promised, and not long
+        behind (:data:`txlog.runtime.lately.LAG_S`)."""
+        return max(min(self._promised, self._loop.applied.value), self.lately.least())
 
     def _applied(self, worker: WorkerState) -> int:
         """The index up to which a worker has executed this master's log; 0 when it is not on it."""

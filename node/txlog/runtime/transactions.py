@@ -66,6 +66,7 @@ class Transactions:
         return 0 < index <= self._loop.stable.value
 
     def outcome(self, txid: Txid) -> Outcome:
+        """To be told to a client: what is told as applied is in what it reads here afterwards."""
         loop = self._loop
         level = loop.level_of(txid)
         index = loop.index_of(txid)
@@ -78,7 +79,9 @@ class Transactions:
         if self.is_skipped(txid):
             state = "skipped"
             level = Durability.SYNCED if stable else level
-        elif workers and level not in (Durability.APPLIED, Durability.APPLIED_ALL):
+        elif level in (Durability.APPLIED, Durability.APPLIED_ALL):
+            self._registry.promise(index)
+        elif workers:
             state = "blocked"
         return Outcome(txid, state, level, loop.position_at(index) if stable else None, noop, workers)
 

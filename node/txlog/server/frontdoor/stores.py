@@ -76,19 +76,24 @@ class Stores:
         return candidates
 
     def _candidates(self, least: int) -> list[Store]:
-        found: list[tuple[int, int, int, Store]] = []
+        """Those that are hardly behind the best, the one with the fewest reads under way first; then the others, the
+        one that is furthest first; then those that may not answer or may answer wrongly."""
+        found: list[tuple[tuple[bool, bool, int, int], Store]] = []
         self._turn += 1
         registry = self._site.registry
+        good = registry.good_enough()
         workers = list(registry.workers.values())
         for at, worker in enumerate(workers):
             if worker.state not in _READABLE or worker.index < least or registry.is_off(worker):
                 continue
             wrong = worker.divergence is not None and worker.divergence.wrong
             last_resort = worker.position is None or worker.state == "Unreachable" or wrong
-            rank = (at + self._turn) % len(workers)  # equals take turns
-            found.append((last_resort, -worker.index, rank, Store(worker, ADAPTERS[worker.engine])))
-        found.sort(key=lambda one: one[:3])
-        return [store for *_, store in found]
+            behind = worker.index < good
+            then = -worker.index if behind else registry.reading[worker.name]
+            turn = (at + self._turn) % len(workers)  # equals take turns
+            found.append(((last_resort, behind, then, turn), Store(worker, ADAPTERS[worker.engine])))
+        found.sort(key=lambda one: one[0])
+        return [store for _, store in found]
 
     @asynccontextmanager
     async def ask(
