@@ -70,6 +70,6 @@ def test_a_file_without_a_token_is_said_before_anything_is_sent(tmp_path: Path, 
 
 
 def test_refusals_are_told_apart() -> None:
-    assert type(error_of("u", 401, None, b"wrong\n")) is Unauthorized
-    assert type(error_of("u", 403, None, b'{"error":"Forbidden","message":"needs admin"}')) is Forbidden
-    assert type(error_of("u", 403, None, b"needs admin\n")) is Forbidden
+    assert type(error_of("u", 401, {}, b"wrong\n")) is Unauthorized
+    assert type(error_of("u", 403, {}, b'{"error":"Forbidden","message":"needs admin"}')) is Forbidden
+    assert type(error_of("u", 403, {}, b"needs admin\n")) is Forbidden

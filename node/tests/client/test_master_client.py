@@ -140,11 +140,13 @@ def test_an_answer_that_is_no_page_is_malformed(master: ScriptedMaster, client: 
     ],
 )
 def test_error_bodies_become_the_errors_they_name(status: int, body: bytes, kind: type[Exception]) -> None:
-    assert type(error_of("http://m", status, None, body)) is kind
+    assert type(error_of("http://m", status, {}, body)) is kind
 
 
 def test_retry_after_travels() -> None:
-    full = error_of("http://m", 503, "7", b'{"error":"Unavailable","reason":"QueueFull","message":"m"}')
+    full = error_of(
+        "http://m", 503, {"Retry-After": "7"}, b'{"error":"Unavailable","reason":"QueueFull","message":"m"}'
+    )
     assert isinstance(full, errors.Unavailable)
     assert (full.reason, full.retry_after_s) == ("QueueFull", 7)
 

@@ -3,6 +3,7 @@
 from txlog.client.answers import (
     Divergence,
     Doorbell,
+    Found,
     Place,
     Repair,
     Status,
@@ -17,14 +18,17 @@ from txlog.client.failover import Masters
 from txlog.client.faults import MasterUnreachable
 from txlog.client.feed import Follower
 from txlog.client.master import MasterClient
+from txlog.client.writing import Patience
 
 __all__ = [
     "Divergence",
     "Doorbell",
     "Follower",
+    "Found",
     "MasterClient",
     "MasterUnreachable",
     "Masters",
+    "Patience",
     "Place",
     "Repair",
     "Status",

@@ -205,8 +205,23 @@ class Write(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str | None = None
 
 
+class Found(msgspec.Struct, frozen=True):
+    """The answer to a query, as the worker wrote it; ``worker``: which one of the data centre that was."""
+
+    body: bytes
+    media: str
+    worker: str
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """The solutions of a SELECT that was answered as JSON: each variable that is bound, and its value as text."""
+        told = msgspec.json.decode(self.body)
+        return [{name: term["value"] for name, term in row.items()} for row in told["results"]["bindings"]]
+
+
 class Written(msgspec.Struct, frozen=True):
-    """One line's answer. Refused when ``error`` is set: the name of the error, and ``message`` for a person.
+    """The answer to one write, or to one line. Refused when ``error`` is set: the name of the error, and ``message``
+    for a person.
     ``durability`` is what was reached, which may be less than asked when the time was over."""
 
     txid: str | None = None

@@ -126,7 +126,7 @@ class Connection:
             self.close()  # an interrupt in the middle: the connection is in no known state
             raise
         if reply.status >= 400:
-            raise error_of(self.url + path, reply.status, reply.headers.get("Retry-After"), reply.body)
+            raise error_of(self.url + path, reply.status, reply.headers, reply.body)
         return reply
 
     def _connect(self) -> None:
@@ -152,7 +152,7 @@ class Connection:
             self._http.request("GET", self._prefix + path, headers={**shown, **headers})
             answer = self._http.getresponse()
             if answer.status >= 400:
-                raise error_of(self.url + path, answer.status, answer.headers.get("Retry-After"), answer.read())
+                raise error_of(self.url + path, answer.status, answer.headers, answer.read())
             rest = b""
             while piece := answer.read1(1 << 16):
                 *whole, rest = (rest + piece).split(b"\n")
@@ -208,7 +208,7 @@ class Connection:
             sender.start()
             answer = wire.getresponse()
             if answer.status >= 400:
-                raise error_of(self.url + path, answer.status, answer.headers.get("Retry-After"), answer.read())
+                raise error_of(self.url + path, answer.status, answer.headers, answer.read())
             rest = b""
             while piece := answer.read1(1 << 16):  # unlike readline() it raises when the answer is cut
                 *whole_lines, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""The masters of a data centre, nearest first: the first that answers is asked."""
+"""The masters of a data centre, nearest first: the first that answers is asked, and a write goes on to the next."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from txlog.client.answers import Doorbell, Status
+from txlog.client.answers import Doorbell, Found, Place, Status, Written
 from txlog.client.faults import MasterUnreachable
-from txlog.client.master import MasterClient
+from txlog.client.master import JSON_RESULTS, UPDATE, MasterClient
+from txlog.client.writing import PATIENCE, Patience, Writing
+from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, TxLogError, Unavailable
 from txlog.wire.pages import LogPage
 
@@ -23,8 +25,16 @@ PROBE_S = 0.5
 one that hangs would otherwise cost the whole time-out of a long poll each time."""
 
 
+WAIT_S = 10.0
+"""How long a master may take until a write has the level that is asked, or a worker is as far as a query wants."""
+
+QUERY_S = 60.0
+
+
 class Masters:
-    """Fail-over over clients of one thread. Only reading calls go through it; a write names its master."""
+    """Fail-over over clients of one thread. Reading calls are asked of each master once; a write (:meth:`update`,
+    :meth:`upload`) is tried as ``patience`` says, under one ``Idempotency-Key``, so that it takes effect once however
+    often it was sent. ``repository``: its id; None asks a master for it."""
 
     def __init__(
         self,
@@ -33,11 +43,24 @@ class Masters:
         *,
         connect_s: float = 0.5,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        repository: str | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
         assert urls, "at least one master"
+        assert patience.tries > 0, "at least one try"
         self._clients = [MasterClient(url, timeout_s, connect_s=connect_s) for url in urls]
         self._dead_until = dict.fromkeys(range(len(urls)), 0.0)
         self._clock = clock
+        self._sleep = sleep
+        self._repository = repository
+        self._patience = patience
+
+    def __enter__(self) -> Masters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         for client in self._clients:
@@ -48,16 +71,14 @@ class Masters:
         ready, or answers in a format that is not ours (another version) is passed over and remembered for
         :data:`DEAD_S`; any other error is the answer. When none has
         one, the error of the last asked."""
-        now = self._clock()
-        order = sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
         last: TxLogError | None = None
-        for i in order:
-            client = self._clients[i]
+        for i in self._order():
             try:
-                if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_S):
-                    raise Unavailable("Starting", f"{client.url} is not ready")
-                answer = ask(client)
+                self._probe(i)
+                answer = ask(self._clients[i])
             except (MasterUnreachable, Unavailable, PeerFault) as passed:
+                if getattr(passed, "reason", "") == "QueryTimeout":
+                    raise  # it would take as long elsewhere
                 self._dead_until[i] = self._clock() + DEAD_S
                 last = passed
             else:
@@ -65,6 +86,96 @@ class Masters:
                 return answer
         assert last is not None
         raise last
+
+    def _order(self) -> list[int]:
+        """Nearest first, behind them those that did not answer a moment ago."""
+        now = self._clock()
+        return sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
+
+    def _probe(self, i: int) -> None:
+        """Whether one that did not answer the last time is ready again. :class:`Unavailable`, and nothing was sent."""
+        client = self._clients[i]
+        if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_S):
+            raise Unavailable("Starting", f"{client.url} is not ready")
+
+    # -- the repository
+
+    def query(
+        self,
+        text: str,
+        *,
+        accept: str = JSON_RESULTS,
+        at_least: Place | None = None,
+        wait_s: float = QUERY_S,
+    ) -> Found:
+        """As :meth:`MasterClient.query`, of the nearest master that has an answer. ``at_least``: the position of a
+        write, which is then read wherever that was made."""
+        if self._repository is None:
+            self._repository = self.status().repository
+        repository = self._repository
+        return self.first(lambda m: m.query(repository, text, accept=accept, at_least=at_least, wait_s=wait_s))
+
+    def update(
+        self, text: str, *, key: str | None = None, durability: Durability | None = None, wait_s: float = WAIT_S
+    ) -> Written:
+        """A SPARQL update as one transaction, at the nearest master that takes it. Where one cannot be reached, breaks
+        off or says 503, the next is asked under the same ``key``, round after round; between rounds it waits as long as
+        ``Retry-After`` says. ``durability`` (None: the cluster's default) is waited for ``wait_s``; what was reached
+        is in the answer.
+
+        A ``LOAD`` and an update that is evaluated once can have no key. Without one given here such an update is
+        sent without, and from then on to another master only if it surely was not sent.
+
+        Raises what a master refused it with (:class:`~txlog.model.errors.KeyNotTaken` and
+        :class:`~txlog.model.errors.KeyTaken` for a ``key`` that was given), and in the end :class:`Unavailable`: as
+        :class:`MasterUnreachable` with ``sent`` where it may take effect all the same."""
+        return self._written(Writing(text.encode(), UPDATE, (), key, durability), wait_s)
+
+    def upload(
+        self,
+        data: bytes,
+        media: str,
+        *,
+        graphs: Sequence[str] = (),
+        key: str | None = None,
+        durability: Durability | None = None,
+        wait_s: float = WAIT_S,
+    ) -> Written:
+        """RDF of the type ``media`` to add, into ``graphs`` (IRIs) or where it says; otherwise as :meth:`update`."""
+        return self._written(Writing(data, media, graphs, key, durability), wait_s)
+
+    def _written(self, writing: Writing, wait_s: float) -> Written:
+        until, left = self._clock() + self._patience.seconds, self._patience.tries
+        while True:
+            failed: list[Unavailable] = []
+            for i in self._order():
+                wait = min(wait_s, until - self._clock())
+                try:
+                    written = writing.at(self._clients[i], self._asked(i), max(0.0, wait))
+                except Unavailable as passed:
+                    self._dead_until[i] = self._clock() + DEAD_S
+                    if not writing.may_go_on(passed):
+                        raise
+                    left -= 1
+                    failed.append(passed)
+                    if left == 0 or self._clock() >= until:
+                        raise writing.given_up(passed) from passed
+                else:
+                    self._dead_until[i] = 0.0
+                    return written
+            self._sleep(max(0.0, min(*(one.retry_after_s for one in failed), until - self._clock())))
+
+    def _asked(self, i: int) -> str:
+        """The repository, once that master may be asked. :class:`MasterUnreachable`, and nothing was sent."""
+        try:
+            self._probe(i)
+            if self._repository is None:
+                self._repository = self._clients[i].status().repository
+        except (Unavailable, PeerFault) as no:
+            raise MasterUnreachable(self._clients[i].url, str(no), sent=False) from no
+        return self._repository
+
+    # -- the log
 
     def status(self) -> Status:
         return self.first(lambda m: m.status())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from email.message import Message
+
 import msgspec
 
 from txlog.model import errors
@@ -57,6 +60,8 @@ _PLAIN: dict[str, type[TxLogError]] = {
         errors.Conflict,
         errors.ChangePending,
         errors.OffTheLog,
+        errors.KeyNotTaken,
+        errors.KeyTaken,
         errors.SystemGraphNamed,
         errors.JournalFull,
         errors.JournalDamaged,
@@ -67,16 +72,23 @@ _PLAIN: dict[str, type[TxLogError]] = {
 """Errors that are made of their message alone."""
 
 
-def error_of(url: str, status: int, retry_after: str | None, body: bytes) -> TxLogError:
-    """The exception for an answer of 400 or more. A body that is no error of ours (a proxy's page) becomes the
-    nearest class of its status, with its first 200 bytes as the message."""
+_BY_REASON: dict[str, type[TxLogError]] = {c.reason: c for c in (errors.KeyNotTaken, errors.KeyTaken)}
+
+
+def error_of(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:
+    """The exception for an answer of 400 or more. The doors of RDF4J and SPARQL say errors as a line of text, with
+    the reason in ``TxLog-Error``. A body that is no error of ours (a proxy's page) becomes the nearest class of its
+    status, with its first 200 bytes as the message."""
+    retry_after, reason = headers.get("Retry-After"), headers.get("TxLog-Error") or ""
     try:
         told = msgspec.json.decode(body, type=_Body)
     except MALFORMED:
-        told = _Body(message=body[:200].decode("utf-8", "replace"))
+        told = _Body(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
     message = told.message or f"{url} answered {status}"
     if told.reason in _LOG_REASONS:
         return _LOG_REASONS[told.reason](message)
+    if told.reason in _BY_REASON:
+        return _BY_REASON[told.reason](message)
     if told.error in _PLAIN:
         return _PLAIN[told.error](message)
     if told.error == "NotDeterministic":

@@ -9,7 +9,18 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from txlog.client.answers import Doorbell, HoldAnswer, Status, Transaction, Worker, WorkerReport, Write, Written
+from txlog.client.answers import (
+    Doorbell,
+    Found,
+    HoldAnswer,
+    Place,
+    Status,
+    Transaction,
+    Worker,
+    WorkerReport,
+    Write,
+    Written,
+)
 from txlog.client.connection import Connection
 from txlog.client.credentials import Credentials
 from txlog.model.decoding import MALFORMED
@@ -22,6 +33,8 @@ from txlog.wire.pages import MEDIA_TYPE, LogPage, decode_page
 T = TypeVar("T")
 HoldWhy = Literal["", "look", "repair"]
 
+JSON_RESULTS = "application/sparql-results+json"
+UPDATE = "application/sparql-update"
 _JSON = {"Content-Type": "application/json"}
 _LINES = {"Content-Type": "application/x-ndjson", "Accept": "application/x-ndjson"}
 _encode_line = msgspec.json.Encoder().encode
@@ -158,6 +171,57 @@ class MasterClient:
             event = read_line(self.url, line)
             if event is not None:
                 yield event
+
+    # -- the repository
+
+    def query(
+        self, repository: str, text: str, *, accept: str = JSON_RESULTS, at_least: Place | None = None, wait_s: float
+    ) -> Found:
+        """A SPARQL query, answered by a worker that has executed ``at_least`` (:attr:`Written.position`); the whole
+        answer, in the form ``accept``. :class:`Unavailable` when there is no such worker after ``wait_s``."""
+        headers = {"Content-Type": "application/sparql-query", "Accept": accept, "Prefer": f"wait={wait_s:g}"}
+        if at_least is not None:
+            headers["TxLog-Min-Position"] = f"{at_least.epoch}:{at_least.index}:{at_least.hash}"
+        reply = self._connection.request(
+            "POST",
+            f"/repositories/{quote(repository)}",
+            body=text.encode(),
+            headers=headers,
+            timeout_s=wait_s + self._timeout_s,
+        )
+        return Found(reply.body, reply.headers.get("Content-Type", ""), reply.headers.get("TxLog-Worker", ""))
+
+    def write(
+        self,
+        repository: str,
+        body: bytes,
+        media: str,
+        *,
+        graphs: Sequence[str] = (),
+        key: str | None = None,
+        durability: Durability | None = None,
+        wait_s: float,
+    ) -> Written:
+        """One transaction: an update (:data:`UPDATE`), or RDF to add, in ``graphs`` (IRIs without brackets) if there
+        are some. ``durability`` is what was reached within ``wait_s``, None while nobody knows; without ``txid`` it is
+        not even known whether it was taken. Sent again only with a ``key``, or when it surely was not sent.
+        :class:`KeyNotTaken`, :class:`KeyTaken`; :class:`Conflict` when workers refuse it."""
+        headers = {"Content-Type": media, "Prefer": f"wait={wait_s:g}"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        if durability is not None:
+            headers["TxLog-Durability"] = durability.value
+        query = "?" + urlencode([("context", f"<{graph}>") for graph in graphs]) if graphs else ""
+        reply = self._connection.request(
+            "POST",
+            f"/repositories/{quote(repository)}/statements{query}",
+            body=body,
+            headers=headers,
+            timeout_s=wait_s + self._timeout_s,
+            repeatable=key is not None,
+        )
+        told = reply.headers
+        return Written(told.get("TxLog-Transaction"), _place(told.get("TxLog-Position")), told.get("TxLog-Durability"))
 
     # -- transactions
 
@@ -394,6 +458,12 @@ class MasterClient:
             return msgspec.json.decode(reply.body or b"null", type=kind)
         except MALFORMED as wrong:
             raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
+
+
+def _place(told: str | None) -> Place | None:
+    """``epoch:index:hash``."""
+    parts = (told or "").split(":")
+    return Place(int(parts[0]), int(parts[1]), parts[2]) if len(parts) == 3 else None
 
 
 def _hold_path(name: str, why: HoldWhy) -> str:

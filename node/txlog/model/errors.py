@@ -5,10 +5,12 @@
     TxLogError
     ├── BadInput                  the client's: 400, says which part of the input and what to send instead
     │   ├── NotDeterministic      an update that could differ between workers; names the construct
+    │   ├── KeyNotTaken           an Idempotency-Key with what can have none; nothing was done
     │   └── SystemGraphNamed      an update or a query that names a system graph
     ├── Refused                   right input, wrong moment or place; says what to do next
     │   ├── NotFound              404
     │   ├── Conflict              409
+    │   │   ├── KeyTaken          409: an Idempotency-Key came with another body before, and that one counts
     │   │   └── ChangePending     409: a change of the configuration is not in effect yet; one at a time
     │   ├── TooLarge              413
     │   ├── Unsupported           415
@@ -64,6 +66,12 @@ class SystemGraphNamed(BadInput):
     pass
 
 
+class KeyNotTaken(BadInput):
+    """What is fetched or evaluated anew by each master that is asked has no key: no two tries of it are the same."""
+
+    reason: ClassVar[str] = "KeyNotTaken"
+
+
 class Refused(TxLogError):
     status = 409
 
@@ -74,6 +82,17 @@ class NotFound(Refused):
 
 class Conflict(Refused):
     status = 409
+
+
+class KeyTaken(Conflict):
+    """The message ends with the transaction that counts for the key. A body with ``NOW()`` or blank nodes is another
+    one each time that it is sent: what they become is drawn by the master that takes it."""
+
+    reason: ClassVar[str] = "KeyTaken"
+
+    @property
+    def txid(self) -> str:
+        return str(self).rpartition(" ")[2]
 
 
 class ChangePending(Conflict):

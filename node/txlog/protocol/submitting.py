@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txlog.model.entry import KIND_CONFIG, Item
-from txlog.model.errors import Conflict, Refused, Unavailable
+from txlog.model.errors import KeyTaken, Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.protocol.configuring import Configuring
 from txlog.protocol.events import Accepted, Now, Submission
@@ -91,5 +91,5 @@ class Submitting(Configuring):
         if first is None:
             return None
         if first.content != one.content:
-            return Conflict(f"Idempotency-Key {one.key[:80]!r} came with another body before, as {first.txid}")
+            return KeyTaken(f"Idempotency-Key {one.key[:80]!r} came with another body before, as {first.txid}")
         return Accepted(first.txid, repeat=True)

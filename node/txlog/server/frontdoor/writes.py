@@ -11,7 +11,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, NotDeterministic, Refused, Unsupported
+from txlog.model.errors import BadInput, KeyNotTaken, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
@@ -111,7 +111,7 @@ class Writes:
     async def _loaded(self, loads: Loads, text: str, base: str | None, asked: Asked, everywhere: bool) -> Response:
         """An update with ``LOAD``: what it names is fetched now, once, and logged as quads (``loads.py``)."""
         if asked.key:
-            raise BadInput(
+            raise KeyNotTaken(
                 "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
             )
         wanted = loads_of(text, base=base)
@@ -146,7 +146,7 @@ class Writes:
             why = f"{refused.why} (nonDeterministicUpdates of this cluster is refuse)"
             raise NotDeterministic(refused.construct, why)
         if asked.key:
-            raise BadInput(
+            raise KeyNotTaken(
                 f"Idempotency-Key: {refused.construct} makes this update one that is evaluated once, and tried again "
                 "where others come between; such a one has no key. Send it without"
             )
