@@ -1,7 +1,10 @@
-"""Clients that know nothing of TxLog, unchanged, against a running cluster: ``make test-clients``.
+"""Clients that know nothing of TxLog, unchanged, against a running cluster: ``make test-clients``. Each is run against
+a master of each data centre.
 
 The last line of stdout is JSON: ``{"clients": {NAME: "passed" | "failed: why" | "skipped: why"}, "passed", "failed",
-"skipped"}``. Each client works in graphs of its own and leaves nothing behind.
+"skipped"}``; a name ends with its data centre. A client that is skipped is one that was not tested: the exit code is 1
+then, as for one that failed, unless ``--allow-skipped`` is given. Each works in graphs of its own and leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -238,7 +241,10 @@ def curl(url: str, repository: str) -> None:
     check("at the end", run(f"{base}/size?context=%3Curn:curl%3E"), "0")
 
 
-CLIENTS: dict[str, Callable[[str, str], None]] = {
+Client = Callable[[str, str], None]
+"""Takes a master's URL and the repository's id, and raises what went wrong, or :class:`Skipped`."""
+
+CLIENTS: dict[str, Client] = {
     "rdflib SPARQLUpdateStore": rdflib_update_store,
     "rdflib RDF4JClient": rdflib_rdf4j_client,
     "rdflib RDF4JStore": rdflib_rdf4j_store,
@@ -259,25 +265,37 @@ def rdf4j_java(url: str, repository: str) -> None:
         raise Skipped(str(why)) from None
 
 
-OF_CLUSTERS: dict[str, Callable[[str, str], None]] = {**CLIENTS, "RDF4J HTTPRepository (Java)": rdf4j_java}
+OF_CLUSTERS: dict[str, Client] = {**CLIENTS, "RDF4J HTTPRepository (Java)": rdf4j_java}
 """``make test-clients`` has those, too, that are fetched and take long."""
 
 
-def run_all(url: str, repository: str) -> dict[str, Any]:
-    """Every client, one after the other; what went wrong is on stderr in full."""
+def run_all(url: str, repository: str, clients: Mapping[str, Client], where: str = "") -> dict[str, str]:
+    """The verdict on every client, one after the other, by its name and ``where``; what went wrong is on stderr in
+    full."""
     told: dict[str, str] = {}
-    for name, client in OF_CLUSTERS.items():
+    for name, client in clients.items():
+        shown = f"{name} at {where}" if where else name
         try:
             client(url, repository)
-            told[name] = "passed"
+            told[shown] = "passed"
         except Skipped as why:
-            told[name] = f"skipped: {why}"
+            told[shown] = f"skipped: {why}"
         except Exception as wrong:  # noqa: BLE001 - whatever a client raises is its verdict
             traceback.print_exc(file=sys.stderr)
-            told[name] = f"failed: {type(wrong).__name__}: {str(wrong)[:300]}"
-        print(f"{name}: {told[name]}", flush=True)
+            told[shown] = f"failed: {type(wrong).__name__}: {str(wrong)[:300]}"
+        print(f"{shown}: {told[shown]}", flush=True)
+    return told
+
+
+def summary(told: Mapping[str, str]) -> dict[str, Any]:
+    """What the last line says."""
     counts = {word: sum(one.startswith(word) for one in told.values()) for word in ("passed", "failed", "skipped")}
-    return {"clients": told, **counts}
+    return {"clients": dict(told), **counts}
+
+
+def exit_code(counts: Mapping[str, Any], *, skips_are_fine: bool) -> int:
+    """0 when every client was run and passed."""
+    return 1 if counts["failed"] or (counts["skipped"] and not skips_are_fine) or not counts["passed"] else 0
 
 
 def main() -> int:
@@ -285,17 +303,21 @@ def main() -> int:
     parser.add_argument("--url", help="a running master; without it a cluster is started and removed again")
     parser.add_argument("--repository", default="catalogue")
     parser.add_argument("--state", type=Path, default=Path(".txlog-clients"))
+    parser.add_argument("--allow-skipped", action="store_true", help="exit with 0 although clients are not here")
     given = parser.parse_args()
     if given.url:
-        told = run_all(given.url, given.repository)
+        told = run_all(given.url, given.repository, OF_CLUSTERS)
     else:
         from bench.cluster import READY_S, cluster_up
 
+        told = {}
         with cluster_up(given.state) as cluster:
             cluster.wait_applying(READY_S)
-            told = run_all(cluster.masters[0], cluster.repository)
-    print(json.dumps(told))
-    return 1 if told["failed"] else 0
+            for data_center in cluster.topology.data_centers:
+                told |= run_all(cluster.master_of(data_center), cluster.repository, OF_CLUSTERS, data_center)
+    counts = summary(told)
+    print(json.dumps(counts))
+    return exit_code(counts, skips_are_fine=given.allow_skipped)
 
 
 if __name__ == "__main__":
