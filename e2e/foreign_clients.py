@@ -265,7 +265,22 @@ def rdf4j_java(url: str, repository: str) -> None:
         raise Skipped(str(why)) from None
 
 
-OF_CLUSTERS: dict[str, Client] = {**CLIENTS, "RDF4J HTTPRepository (Java)": rdf4j_java}
+def graphdb_js(url: str, repository: str) -> None:
+    """GraphDB's JavaScript client: statements, uploads, queries, namespaces, a transaction at each isolation level."""
+    from e2e.graphdb_js.js_client import run_js_client
+    from txlog.local.faults import CannotRun
+
+    try:
+        check("checks", run_js_client(url, repository) > 40, True)
+    except CannotRun as why:
+        raise Skipped(str(why)) from None
+
+
+OF_CLUSTERS: dict[str, Client] = {
+    **CLIENTS,
+    "RDF4J HTTPRepository (Java)": rdf4j_java,
+    "graphdb.js": graphdb_js,
+}
 """``make test-clients`` has those, too, that are fetched and take long."""
 
 

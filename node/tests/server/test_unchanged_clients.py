@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 import pytest
 from worker_driver import Served
 
-from e2e.foreign_clients import CLIENTS, Skipped
+from e2e.foreign_clients import CLIENTS, OF_CLUSTERS, Skipped
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -18,3 +19,13 @@ async def test_an_unchanged_client_works(served: Served, name: str) -> None:
         pytest.skip(str(why))
     left = [line for line in await served.quads() if "urn:" in line]
     assert left == []
+
+
+async def test_graphdb_s_javascript_client_works(served: Served) -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    try:
+        await asyncio.to_thread(OF_CLUSTERS["graphdb.js"], served.cluster.url(0), "demo")
+    except Skipped as why:
+        pytest.skip(str(why))
+    assert [line for line in await served.quads() if "urn:" in line] == []
