@@ -49,7 +49,7 @@ async def test_attributes_are_read_in_all_its_ways(three: Cluster) -> None:
     assert set(listed["attr"]) == set(whole)
     written = {name for name, one in listed["attr"].items() if one["rw"]}
     assert written == {"SplitRecovery", "MaxPeerLag", "Mode", "ReadOnly"}
-    assert set(listed["op"]) == {"addSyncPeer", "removeSyncPeer"}
+    assert set(listed["op"]) == {"addSyncPeer", "removeSyncPeer", "removeClusterNode"}
     for path in ("/jolokia", "/jolokia/version"):
         assert (await three.get(0, path))["value"]["info"] == {"product": "txlog"}
 
@@ -138,7 +138,11 @@ async def test_read_only_is_muted(three: Cluster) -> None:
         ({"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": []}, 400, "expected a text"),
         ({"type": "write", "mbean": BEAN, "attribute": "MaxPeerLag", "value": True}, 400, "expected a text"),
         ({"type": "write", "mbean": BEAN, "attribute": "Mode", "value": "LOUD"}, 400, "NORMAL or MUTE"),
-        ({"type": "exec", "mbean": BEAN, "operation": "backup"}, 404, "no operation backup; ask txlog backup create"),
+        (
+            {"type": "exec", "mbean": BEAN, "operation": "backup"},
+            404,
+            "no operation backup; a master makes none: ask txlog backup create",
+        ),
         ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": ["us-1"]}, 400, "2 arguments"),
         ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": [1, 2]}, 400, "are text"),
         ({"type": "exec", "mbean": BEAN, "operation": "addSyncPeer", "arguments": ["x", "http://h"]}, 400, "node id"),
@@ -169,3 +173,29 @@ async def test_a_page_of_another_site_changes_nothing_by_a_link(one: Cluster) ->
         async with one.session.request(method, one.url(0, path), headers=headers) as answer:
             assert answer.status == 403, (method, headers)
     assert (await post(one, read("MaxPeerLag")))["value"] == "1m"
+
+
+async def test_a_worker_is_taken_out_by_its_url(one: Cluster) -> None:
+    def remove(*arguments: Any) -> dict[str, Any]:
+        return {"type": "exec", "mbean": BEAN, "operation": "removeClusterNode", "arguments": list(arguments)}
+
+    for at in (1, 2, 3):
+        worker = {"name": f"w-{at}", "url": f"http://127.0.0.1:{at}", "engine": "oxigraph"}
+        await one.post(0, "/txlog/workers", None, 200, json=worker)
+    before = [w["name"] for w in (await one.get(0, "/txlog/workers"))["workers"]]
+    unknown, prefix, none = await post(one, [remove("http://127.0.0.1:22"), remove("http://127.0.0.1"), remove()])
+    assert [unknown["status"], prefix["status"], none["status"]] == [404, 404, 400]
+    assert "http://127.0.0.1:3" in unknown["error"]
+    (done,) = await post(one, [remove("http://127.0.0.1:2/repositories/worker1")])
+    assert (done["status"], done["value"]) == (200, None)
+    path = "/jolokia/exec/ReplicationCluster:name=ClusterInfo/removeClusterNode/http:!/!/127.0.0.1:1!/"
+    assert (await one.get(0, path))["status"] == 200
+    left = [w["name"] for w in (await one.get(0, "/txlog/workers"))["workers"]]
+    assert left == [name for name in before if name not in ("w-1", "w-2")]
+    assert [url for url in (await post(one, [read("NodeStatus")]))[0]["value"] if url.endswith(":3")]
+    for worker in left[:-1]:
+        async with one.session.delete(one.url(0, f"/txlog/workers/{worker}?timeout=0")) as answer:
+            assert answer.status == 200
+    (last,) = await post(one, [remove("http://127.0.0.1:3")])
+    assert last["status"] == 409
+    assert "the last worker" in last["error"]

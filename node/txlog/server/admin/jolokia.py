@@ -21,7 +21,7 @@ from txlog.config.preferences import read_changes
 from txlog.config.values import quantity_text
 from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decoding import MALFORMED
-from txlog.model.errors import BadInput, Forbidden, NotFound, TxLogError, Unavailable
+from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, TxLogError, Unavailable
 from txlog.runtime.registry import Tally
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, json_answer, read_body
@@ -43,8 +43,7 @@ NO_COUNTERPART: Final = {
     "ProtectSingleWorker": "a backup of a worker stops neither it nor its writes",
     "MasterReplicationPort": "backups go to a folder or to S3, not through a port of the master",
     "addClusterNode": "workers come by txlog worker add",
-    "removeClusterNode": "workers go by txlog worker remove",
-    "backup": "ask txlog backup create",
+    "backup": "a master makes none: ask txlog backup create, or spec.backup of the manifest",
     "incrementalBackup": "backups are whole: txlog backup create",
     "restoreFromImage": "ask txlog restore",
     "changeSystemTransactionPassword": "masters know each other by the peer token and certificates, which are files",
@@ -114,6 +113,11 @@ class Jolokia:
                 self._add,
             ),
             "removeSyncPeer": (["id"], "take a master out for good, once it has brought in what it has", self._remove),
+            "removeClusterNode": (
+                ["nodeURI"],
+                "nothing is read from this worker, and it is waited for no more, at this master while it runs",
+                self._remove_worker,
+            ),
         }
 
     @property
@@ -375,6 +379,18 @@ class Jolokia:
 
     async def _remove(self, arguments: list[Any]) -> None:
         await self._configuring.remove_master(arguments[0], lost=False)
+
+    async def _remove_worker(self, arguments: list[Any]) -> None:
+        """By the URL that ``NodeStatus`` shows, or that of a repository below it. The last one stays: without a worker
+        nothing could be read, and no write of the default level would be answered in time."""
+        url, registry = str(arguments[0]).rstrip("/"), self._site.registry
+        name = next((w.name for w in registry.workers.values() if f"{url}/".startswith(f"{w.url.rstrip('/')}/")), None)
+        if name is None:
+            there = ", ".join(worker.url for worker in registry.workers.values())
+            raise NotFound(f"no worker at {url[:200]}; there are {there}")
+        if len(registry.workers) == 1:
+            raise Conflict(f"{name} is the last worker of {registry.data_center}; add another one first")
+        registry.remove(name)
 
 
 def _text(asked: dict[str, Any], name: str) -> str:
