@@ -5,6 +5,7 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import org.eclipse.rdf4j.common.transaction.IsolationLevel;
 import org.eclipse.rdf4j.common.transaction.IsolationLevels;
+import org.eclipse.rdf4j.model.BNode;
 import org.eclipse.rdf4j.model.IRI;
 import org.eclipse.rdf4j.model.Literal;
 import org.eclipse.rdf4j.model.Model;
@@ -52,6 +53,7 @@ public class Client {
             for (IsolationLevel level : IsolationLevels.values()) {
                 transaction(repository, level);
             }
+            nodes(repository);
         } finally {
             repository.shutDown();
         }
@@ -140,6 +142,39 @@ public class Client {
         } catch (RepositoryException wrong) {
             throw new IllegalStateException(level + ": " + wrong.getMessage(), wrong);
         }
+    }
+
+    private static void nodes(HTTPRepository repository) {
+        BNode node = MAKE.createBNode();
+        BNode other = MAKE.createBNode();
+        try (RepositoryConnection connection = repository.getConnection()) {
+            connection.begin();
+            connection.add(node, P, number(1), GRAPH);
+            connection.prepareUpdate("INSERT DATA { GRAPH <urn:java:graph> { <urn:java:s> <urn:java:q> 1 } }").execute();
+            connection.add(node, P, number(2), GRAPH);
+            connection.add(other, Q, node, GRAPH);
+            same("a node in a transaction", 1, nodesWithBoth(connection));
+            connection.commit();
+            same("a node of a transaction", 1, nodesWithBoth(connection));
+            connection.add(node, P, number(3), GRAPH);
+            same("its values", Set.of(number(1), number(2), number(3)), QueryResults
+                    .asModel(connection.getStatements(node, P, null, false, GRAPH)).objects());
+            same("what it is called", true, connection.hasStatement(other, Q, node, false, GRAPH));
+            same("and no other", false, connection.hasStatement(other, P, null, false, GRAPH));
+            connection.remove(node, P, number(1), GRAPH);
+            same("after a removal", 0, nodesWithBoth(connection));
+            connection.clear(GRAPH);
+            same("no node is left", 0L, connection.size(GRAPH));
+        }
+    }
+
+    private static Literal number(int value) {
+        return MAKE.createLiteral(BigInteger.valueOf(value));
+    }
+
+    private static int nodesWithBoth(RepositoryConnection connection) {
+        return (int) connection.prepareTupleQuery("SELECT ?b { GRAPH <urn:java:graph> { ?b <urn:java:p> 1, 2 } }")
+                .evaluate().stream().count();
     }
 
     private static void same(String what, Object wanted, Object found) {

@@ -1,12 +1,15 @@
 """Blank nodes have an IRI in stores and a label at the door, and each tells the other."""
 
+from itertools import count
+
+import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput
 from txlog.sparql import prepare_lines, prepare_rdf, prepare_removal
-from txlog.sparql.blank import blank_lines, blank_terms, iri_of, label_of, named, named_lines
+from txlog.sparql.blank import blank_lines, blank_terms, hexed, iri_of, label_of, named, named_lines, node_of
 from txlog.sparql.parameters import parse_binding
 
 HEX = "0123456789abcdef" * 2
@@ -19,19 +22,57 @@ def test_each_tells_the_other() -> None:
         assert iri_of(f"txlog-{HEX}-{rest}") == f"urn:txlog:bnode:{HEX}:{rest}"
         assert label_of(f"urn:txlog:bnode:{HEX}:{rest}") == f"txlog-{HEX}-{rest}"
     assert named(f"_:{LABEL}") == f"<{IRI}>"
-    for other in ("b0", f"txlog-{HEX}", f"txlog-{HEX.upper()}-7", f"txlog-{HEX}-", f"x{LABEL}"):
-        assert iri_of(other) is None
-        assert named(f"_:{other}") == f"_:{other}"
-    assert label_of("urn:txlog:bnode:00:1") is None
-    assert label_of(f"{IRI}.") is None
+    for other in ("b0", f"txlog-{HEX}", f"txlog-{HEX.upper()}-7", f"x{LABEL}", "genid-1_2.3", "0", "_"):
+        assert iri_of(other) == f"urn:txlog:bnode:kept:{other}"
+        assert named(f"_:{other}") == f"<urn:txlog:bnode:kept:{other}>"
+    for none in ("urn:txlog:bnode:00:1", f"{IRI}.", "urn:txlog:bnode:kept:", "urn:txlog:bnode:kept:a.", "urn:a"):
+        assert label_of(none) is None
+    assert named('"_:b0"') == '"_:b0"'
+
+
+LABELS = st.one_of(
+    st.from_regex(r"[0-9A-Za-z_][0-9A-Za-z_-]*", fullmatch=True),
+    st.sampled_from(["é", "x-61", "x-", "a.b", "a·", "x-zz", "X-61", "漢字", "x-x", "hex-", "hex-6", "hex-ff"]),
+)
+
+
+@given(st.lists(LABELS, min_size=2, max_size=2, unique=True))
+def test_a_kept_label_comes_back_and_no_two_labels_are_one_node(labels: list[str]) -> None:
+    iris = [iri_of(label) for label in labels]
+    assert [label_of(iri) for iri in iris] == labels
+    assert len(set(iris)) == 2
+    for iri in iris:
+        assert str(ox.NamedNode(iri)) == f"<{iri}>"
+        assert iri.isascii()
+
+
+@given(st.one_of(LABELS, st.text(max_size=5), st.sampled_from(["hex-61", "hex-", LABEL, "a:b", "a.", "", "x-61"])))
+def test_any_text_names_a_node_by_a_label_that_every_form_takes(text: str) -> None:
+    label = node_of(text).value
+    shown = label_of(iri_of(label))
+    assert shown is not None
+    assert iri_of(shown) == iri_of(label)
+    if not text.startswith("hex-"):
+        assert iri_of(hexed(text)) == iri_of(label)
+    assert next(iter(ox.parse(f"_:{shown} <urn:p> 1 .", ox.RdfFormat.TURTLE))).subject == ox.BlankNode(shown)
+
+
+@pytest.mark.parametrize("rest", ["x-6", "x-zz", "x-22", "x-612e", "x-ff", "x-20", "x-61", "hex-61", "x-6865782d3631"])
+def test_an_iri_that_no_label_has_is_shown_as_a_label_all_the_same(rest: str) -> None:
+    """An update's IRI() may build one."""
+    label = label_of(f"urn:txlog:bnode:kept:{rest}")
+    assert label is not None
+    assert ox.BlankNode(label).value == label
 
 
 def test_strings_and_predicates_stay() -> None:
     line = f'<{IRI}> <{IRI}> "<{IRI}> \\" <{IRI}>"@en <{IRI}> .\n'.encode()
     assert blank_lines(line) == f'_:{LABEL} <{IRI}> "<{IRI}> \\" <{IRI}>"@en _:{LABEL} .\n'.encode()
     assert blank_terms(f'"<{IRI}>"\t<{IRI}>\t<{IRI}x/>\n'.encode()) == f'"<{IRI}>"\t_:{LABEL}\t<{IRI}x/>\n'.encode()
-    back = f'_:{LABEL} <urn:p> "_:{LABEL} " _:{LABEL} .\n_:b <urn:p> _:{LABEL}.x .\n'.encode()
-    assert named_lines(back) == f'<{IRI}> <urn:p> "_:{LABEL} " <{IRI}> .\n_:b <urn:p> _:{LABEL}.x .\n'.encode()
+    back = f'_:{LABEL} <urn:p> "_:{LABEL} " _:{LABEL} .\n_:b <urn:_:b> _:{LABEL}.x .\n'.encode()
+    kept = f"<urn:txlog:bnode:kept:b> <urn:_:b> <urn:txlog:bnode:kept:{LABEL}.x> .\n"
+    assert named_lines(back) == f'<{IRI}> <urn:p> "_:{LABEL} " <{IRI}> .\n{kept}'.encode()
+    assert blank_lines(kept.encode()) == f"_:b <urn:_:b> _:{LABEL}.x .\n".encode()
 
 
 TERMS = st.sampled_from([f"<{IRI}>", "<urn:a>", f'"<{IRI}>"', f'"\\"<{IRI}>\\\\"@en', f'"_:{LABEL} "'])
@@ -45,11 +86,14 @@ def test_there_and_back(pairs: list[tuple[str, str]]) -> None:
 
 def test_an_upload_has_new_nodes_unless_it_means_the_same() -> None:
     body = f"_:{LABEL} <urn:p> _:other .".encode()
-    draw = lambda: 5  # noqa: E731
+    draw = count(5).__next__
     new = prepare_rdf(body, "text/turtle", base=None, contexts=[], draw=draw)
     assert IRI.encode() not in new.payload
     same = prepare_rdf(body, "text/turtle", base=None, contexts=[], draw=draw, same_nodes=True)
-    assert f"<{IRI}> <urn:p> <urn:txlog:bnode:{5:032x}:0> .".encode() in same.payload
+    assert f"<{IRI}> <urn:p> <urn:txlog:bnode:kept:other> .".encode() in same.payload
+    again = prepare_rdf(body, "text/turtle", base=None, contexts=[], draw=draw, same_nodes=True)
+    assert again == same
+    assert prepare_rdf(body, "text/turtle", base=None, contexts=[], draw=draw) != new
 
 
 def test_what_goes_is_named_by_its_label() -> None:
@@ -58,7 +102,10 @@ def test_what_goes_is_named_by_its_label() -> None:
     removed = prepare_removal(f"_:{LABEL} <urn:p> <urn:o> .".encode(), "application/n-triples", base=None, graphs=[""])
     assert f"<{IRI}> <urn:p> <urn:o>".encode() in removed.payload
     assert parse_binding("x", f"_:{LABEL}") == f"<{IRI}>"
-    with pytest.raises(BadInput, match="names nothing"):
-        prepare_lines("", "_:b <urn:p> <urn:o> .", draw=lambda: 5)
-    with pytest.raises(BadInput, match="an IRI in <>"):
-        parse_binding("x", "_:b")
+    kept = b"D <urn:txlog:bnode:kept:b> <urn:p> <urn:o> .\n"
+    assert prepare_lines("", "_:b <urn:p> <urn:o> .", draw=lambda: 5).payload == kept
+    removed = prepare_removal(b"_:b <urn:p> <urn:o> .", "application/n-triples", base=None, graphs=[""])
+    assert removed.payload == kept
+    assert parse_binding("x", "_:b") == "<urn:txlog:bnode:kept:b>"
+    with pytest.raises(BadInput, match="a term in N-Triples"):
+        parse_binding("x", "_:")

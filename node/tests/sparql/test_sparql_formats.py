@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable
 
 import pyoxigraph as ox
@@ -166,3 +167,21 @@ def test_entities_of_xml_unfold_only_so_far() -> None:
         of_xml(f"<!ENTITY a 'urn:{'a' * 10_000}'>", "&a;" * 2_000)
     with pytest.raises(BadInput, match="MALFORMED DATA"):
         of_xml('<!ENTITY a SYSTEM "file:///etc/passwd">', "&a;")
+
+
+@pytest.mark.parametrize("label", ["b0", "8062b2-98_f", "a b", "é", ""])
+def test_a_blank_node_is_called_alike_in_all_of_our_own_forms(label: str) -> None:
+    """Where any text may be a name: the label itself, where it is one."""
+    code = label.encode("utf-16-be")
+    binary = b"BRDF\0\0\0\x01\x01\x02" + (len(code) // 2).to_bytes(4, "big") + code
+    binary += b"\x01\0\0\0\x03\0u\0:\0p\x01\0\0\0\x03\0u\0:\0p\0\x7f"
+    as_json = {f"_:{label}": {"u:p": [{"type": "uri", "value": "u:p"}]}}
+    trix = f"<TriX xmlns='http://www.w3.org/2004/03/trix/trix-1/'><graph><triple><id>{label}</id><uri>u:p</uri>"
+    found = {
+        *read_rdf(binary),
+        *read_rdf_json(json.dumps(as_json).encode()),
+        *read_trix(f"{trix}<uri>u:p</uri></triple></graph></TriX>".encode()),
+    }
+    assert len(found) == 1
+    name = f"hex-{label.encode().hex()}" if label in ("a b", "") else label
+    assert found.pop().subject == ox.BlankNode(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
@@ -15,7 +17,7 @@ S, P, V = "<uri>urn:s</uri>", "<uri>urn:p</uri>", "<literal>o</literal>"
 
 def prepared(inside: str) -> Prepared:
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<transaction>\n{inside}\n</transaction>'
-    return prepare_rdf_transaction(body.encode(), now=NOW, draw=lambda: 7)
+    return prepare_rdf_transaction(body.encode(), now=NOW, draw=count(7).__next__)
 
 
 def test_what_is_added_is_quads() -> None:
@@ -29,7 +31,35 @@ def test_what_is_added_is_quads() -> None:
         'A <urn:s> <urn:p> "o" .',
         'A <urn:s> <urn:p> "a < b"@en <urn:g> .',
         'A <urn:s> <urn:p> "a < b"@en .',
-        f'A <urn:txlog:bnode:{7:032x}:0> <urn:p> "w"^^<urn:t> .',
+        'A <urn:txlog:bnode:kept:x> <urn:p> "w"^^<urn:t> .',
+    ]
+
+
+def test_a_label_is_one_node_in_all_operations_and_another_label_is_another() -> None:
+    inside = "".join(
+        f"<add><bnode>{label}</bnode>{P}<bnode>{other}</bnode></add>" for label, other in ("xy", "xx", "yz")
+    )
+    made = prepared(f"{inside}<add>{S}{P}{V}<contexts><bnode>x</bnode></contexts></add>")
+    node = "<urn:txlog:bnode:kept:%s>"
+    x, y, z = (node % label for label in "xyz")
+    assert made.payload.decode().splitlines() == [
+        f"A {x} <urn:p> {y} .",
+        f"A {x} <urn:p> {x} .",
+        f"A {y} <urn:p> {z} .",
+        f'A <urn:s> <urn:p> "o" {x} .',
+    ]
+    removed = prepared(f"<remove><bnode>x</bnode>{P}<null/></remove>")
+    assert removed.payload.decode().startswith(f"DELETE WHERE {{ {x} <urn:p> ?o }}")
+
+
+def test_a_label_of_an_update_is_its_own() -> None:
+    """As in RDF4J: what INSERT DATA names is new each time."""
+    update = "<sparql><updateString>INSERT DATA { _:x &lt;urn:p> 1 }</updateString></sparql>"
+    lines = prepared(f"<add><bnode>x</bnode>{P}{V}</add>{update}{update}").payload.decode().splitlines()
+    assert [line.split(" ")[1] for line in lines] == [
+        "<urn:txlog:bnode:kept:x>",
+        f"<urn:txlog:bnode:{7:032x}:0>",
+        f"<urn:txlog:bnode:{8:032x}:0>",
     ]
 
 
@@ -62,6 +92,11 @@ def test_an_update_with_all_that_it_may_have() -> None:
     text = made.payload.decode()
     for part in ("GRAPH <urn:h>", "USING <urn:g>", 'VALUES (?o ?s) { ("v"@en <urn:s>) }'):
         assert part in text
+    made = prepared(
+        "<sparql><updateString>DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }</updateString>"
+        '<bindings><binding_bnode name="s">x</binding_bnode></bindings></sparql>'
+    )
+    assert "VALUES (?s) { (<urn:txlog:bnode:kept:x>) }" in made.payload.decode()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +108,8 @@ def test_an_update_with_all_that_it_may_have() -> None:
         (f"<add><uri>rel</uri>{P}{V}</add>", "MALFORMED DATA"),
         (f"<add><uri>urn:txlog:system:x</uri>{P}{V}</add>", "belong to TxLog"),
         (f'<add>{S}{P}<literal encoding="base64">?</literal></add>', "MALFORMED DATA"),
-        (f"<remove><bnode>b</bnode>{P}{V}</remove>", "a blank node names nothing"),
+        (f"<remove><bnode>b c</bnode>{P}{V}</remove>", "MALFORMED DATA"),
+        ('<sparql><updateString>DROP ALL</updateString><bindings><null name="x"/></bindings></sparql>', "a term"),
         ('<setNamespace prefix="a" name="urn:a:"/>', "/namespaces"),
         ("<jump/>", "no operation"),
         ("<sparql/>", "updateString"),

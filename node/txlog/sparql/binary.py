@@ -16,6 +16,8 @@ from typing import IO, Final
 
 import pyoxigraph as ox
 
+from txlog.sparql.blank import node_of
+
 _INT = Struct(">i")
 _RDF: Final = b"BRDF"
 _TABLE: Final = b"BRTR"
@@ -124,7 +126,7 @@ class _Reader:
             if kind == _IRI:
                 return ox.NamedNode(text)
             if kind == _BLANK:
-                return ox.BlankNode(f"b{text.encode().hex()}")  # any text may be a name there
+                return node_of(text)
             if kind == _PLAIN:
                 return ox.Literal(text)
             if kind == _LANGUAGE:

@@ -1,8 +1,11 @@
 """What a blank node is called: in stores an IRI, the same in all of them and after every restore; at the door a blank
 node again, whose label says which IRI that is. So a client that sends blank nodes gets blank nodes back, and one that
-names one by the label that it was given means that very node.
+names one by its label means that very node.
 
-``urn:txlog:bnode:<32 hexadecimal digits>:<rest>`` ↔ ``_:txlog-<32 hexadecimal digits>-<rest>``.
+A node that is new has a drawn name: ``urn:txlog:bnode:<32 hexadecimal digits>:<rest>`` ↔
+``_:txlog-<32 hexadecimal digits>-<rest>``. One whose label a client keeps (``preserveNodeId=true``) is called by it:
+``urn:txlog:bnode:kept:<label>`` ↔ ``_:<label>``; a label that an IRI could not hold stands there as ``x-`` and its
+bytes in hexadecimal. Where a form cannot hold a label it is written as ``hex-`` and its bytes, which is the same label.
 """
 
 from __future__ import annotations
@@ -10,47 +13,102 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import pyoxigraph
+
 STEM: Final = "urn:txlog:bnode:"
 MARK: Final = STEM.encode()
-IRI: Final = MARK + rb"([0-9a-f]{32}):([0-9A-Za-z-]++)"
-LABEL: Final = rb"txlog-\1-\2"
-_KNOWN: Final = b"_:txlog-"
+IRI: Final = MARK + rb"([0-9a-f]{32}:[0-9A-Za-z-]++|kept:[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?)"
+"""Its group is what :func:`label_in` takes."""
 _IRI = re.compile(IRI.decode())
-_LABEL = re.compile(r"txlog-([0-9a-f]{32})-([0-9A-Za-z-]++)")
+_DRAWN = re.compile(r"txlog-([0-9a-f]{32})-([0-9A-Za-z-]++)")
+_PLAIN = re.compile(r"(?!x-|hex-)[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?")
+_HEXED = re.compile(r"hex-((?:[0-9a-f]{2})*)")
 _TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<' + IRI + rb">")
-_LABELS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|_:txlog-([0-9a-f]{32})-([0-9A-Za-z-]++)(?= )')
+_LABELS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:([^ \n]++)')
 
 
-def iri_of(label: str) -> str | None:
-    """The IRI of the node with this label (without ``_:``); None when it is a label that a client made."""
-    found = _LABEL.fullmatch(label)
-    return f"{STEM}{found[1]}:{found[2]}" if found else None
+def iri_of(label: str) -> str:
+    """The IRI of the node with this label (without ``_:``): a drawn one, else the one for which it is kept."""
+    hexed = _HEXED.fullmatch(label)
+    text = label if hexed is None else _unhexed(hexed[1], label)
+    found = _DRAWN.fullmatch(text)
+    if found is not None:
+        return f"{STEM}{found[1]}:{found[2]}"
+    return f"{STEM}kept:{text if _PLAIN.fullmatch(text) else 'x-' + text.encode().hex()}"
+
+
+def _unhexed(digits: str, otherwise: str) -> str:
+    try:
+        return bytes.fromhex(digits).decode()
+    except ValueError:
+        return otherwise
+
+
+def label_in(name: str) -> str:
+    """The label under which a client sees a node; ``name``: its IRI without the stem."""
+    first, _, rest = name.partition(":")
+    if first != "kept":
+        return f"txlog-{first}-{rest}"
+    if _PLAIN.fullmatch(rest):
+        return rest
+    text = _unhexed(rest[2:], rest)
+    return text if _is_label(text) and iri_of(text) == f"{STEM}{name}" else hexed(text)
+
+
+def _is_label(text: str) -> bool:
+    """Whether every form takes it; N-Triples alone allows a colon."""
+    try:
+        return ":" not in pyoxigraph.BlankNode(text).value
+    except ValueError:
+        return False
+
+
+def hexed(label: str) -> str:
+    """Another way to write this label, of letters and digits that every form takes."""
+    return f"hex-{label.encode().hex()}"
 
 
 def label_of(iri: str) -> str | None:
     """The label under which a client sees this IRI; None when it is no blank node's."""
     found = _IRI.fullmatch(iri)
-    return f"txlog-{found[1]}-{found[2]}" if found else None
+    return label_in(found[1]) if found else None
+
+
+def node_of(text: str) -> pyoxigraph.BlankNode:
+    """A blank node of a form in which any text may be its name."""
+    return pyoxigraph.BlankNode(text if _is_label(text) else hexed(text))
 
 
 def named(term: str) -> str:
-    """A term in canonical N-Triples; a blank node with a label of ours as its IRI."""
-    iri = iri_of(term[2:]) if term.startswith("_:") else None
-    return term if iri is None else f"<{iri}>"
+    """A term in canonical N-Triples; a blank node as its IRI."""
+    return f"<{iri_of(term[2:])}>" if term.startswith("_:") else term
 
 
 def named_lines(nquads: bytes) -> bytes:
-    """Canonical N-Quads with each blank node that has a label of ours as its IRI."""
-    if _KNOWN not in nquads:
+    """Canonical N-Quads, whole lines, with each blank node as its IRI."""
+    if b"_:" not in nquads:
         return nquads
-    return _LABELS.sub(lambda m: m[0] if m[1] is None else b"<%s%s:%s>" % (MARK, m[1], m[2]), nquads)
+
+    def name(found: re.Match[bytes]) -> bytes:
+        return found[0] if found[1] is None else b"<%s>" % iri_of(found[1].decode()).encode()
+
+    lines = nquads.split(b"\n")
+    for at, line in enumerate(lines):
+        if b"_:" in line:
+            lines[at] = _LABELS.sub(name, line)
+    return b"\n".join(lines)
 
 
 def blank_terms(text: bytes) -> bytes:
     """Terms as N-Triples and SPARQL's TSV write them, with each such IRI outside of strings as a blank node."""
     if MARK not in text:
         return text
-    return _TERMS.sub(lambda m: m[0] if m[1] is None else b"_:" + m.expand(LABEL), text)
+    return _TERMS.sub(lambda m: m[0] if m[1] is None else b"_:" + label_bytes(m[1]), text)
+
+
+def label_bytes(name: bytes) -> bytes:
+    """:func:`label_in` of text as it is sent."""
+    return label_in(name.decode()).encode()
 
 
 def blank_lines(nquads: bytes) -> bytes:

@@ -9,7 +9,7 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import decode_quads, split_graph
 from txlog.sparql.blank import named_lines
 from txlog.sparql.prepared import Prepared
-from txlog.sparql.rdf import lines_of, nquads_of, quads, refuse_blank_deletes
+from txlog.sparql.rdf import lines_of, nquads_of, quads
 from txlog.sparql.update import data_text
 
 JOIN = " ;\n"
@@ -98,12 +98,9 @@ _TRIPLE = re.compile(rb'(<[^>]*>) (<[^>]*>) (<[^>]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-
 
 def prepare_removal(body: bytes, media_type: str, *, base: str | None, graphs: Sequence[str] | None) -> Prepared:
     """RDF as what goes: each statement from ``graphs`` (``<iri>``, "" for the default graph); without any, from the
-    graph that it names, or from all when it names none. ``sesame:wildcard`` stands for any term, as in RDF4J.
-
-    Raises what :func:`prepare_rdf` does; a blank node without a label of ours is refused, for it names nothing that
-    could be removed."""
+    graph that it names, or from all when it names none. ``sesame:wildcard`` stands for any term, and a blank node is
+    the one that its label names, as in RDF4J. Raises what :func:`prepare_rdf` does."""
     nquads = named_lines(nquads_of(body, media_type, base))
-    refuse_blank_deletes(nquads, "MALFORMED DATA")
     parts: list[Prepared] = []
     for line in lines_of(nquads):
         triple, graph = split_graph(line)

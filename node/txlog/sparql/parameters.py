@@ -22,17 +22,16 @@ _OPEN: Final = {"{": "}", "(": ")", "[": "]"}
 
 
 def parse_binding(name: str, text: str) -> str:
-    """The value of ``$name``, a term in N-Triples, as SPARQL. BadInput when it is none, or a blank node that is none of
-    the repository's."""
+    """The value of ``$name``, a term in N-Triples, as SPARQL. BadInput when it is none."""
     try:
         [quad] = pyoxigraph.parse(f"<x:s> <x:p> {text} .", pyoxigraph.RdfFormat.N_TRIPLES)
         term = quad.object
     except (SyntaxError, ValueError):
         term = None
-    if isinstance(term, pyoxigraph.BlankNode) and (iri := iri_of(term.value)) is not None:
-        return f"<{iri}>"
+    if isinstance(term, pyoxigraph.BlankNode):
+        return f"<{iri_of(term.value)}>"
     if not isinstance(term, pyoxigraph.NamedNode | pyoxigraph.Literal):
-        raise BadInput(f"${name[:40]}={text[:80]}: an IRI in <> or a literal in N-Triples")
+        raise BadInput(f"${name[:40]}={text[:80]}: a term in N-Triples, such as <http://example.org/a>")
     return str(term)
 
 

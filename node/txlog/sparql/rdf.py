@@ -284,8 +284,6 @@ def _long_plain(body: bytes, media_type: str, give_way: Callable[[], None] | Non
 def _context(term: str) -> bytes:
     if term == "null":
         return b""
-    if term.startswith("_:"):
-        raise BadInput(f"context {term[:200]}: no blank node of this repository; use an IRI in <>")
     if not (term.startswith("<") and term.endswith(">")):
         raise BadInput(f"context {term[:200]!r} is neither an N-Triples IRI in <> nor null")
     refuse_system(term[1:-1])
@@ -309,8 +307,8 @@ def prepare_rdf(
 
     ``contexts`` are N-Triples IRIs or ``null`` (the default graph); when there are any, every statement goes to each of
     them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes. Those
-    are new ones, as RDF says; with ``same_nodes`` those with a label of ours are what they were. ``give_way()`` is
-    called about once a millisecond while a long body is looked at in pieces.
+    are new ones, as RDF says; with ``same_nodes`` each is the one that its label names (``blank.py``). ``give_way()``
+    is called about once a millisecond while a long body is looked at in pieces.
 
     Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
     ``SystemGraphNamed``, ``TooLarge`` (it unfolds to more than a transaction may hold). Source: RDF4J REST protocol,
@@ -326,7 +324,7 @@ def prepare_rdf(
             return prepared
     graphs = [_context(context) for context in contexts]
     nquads = nquads_of(body, media_type, base)
-    nquads, _ = Skolem(draw).body(named_lines(nquads) if same_nodes else nquads)
+    nquads = named_lines(nquads) if same_nodes else Skolem(draw).body(nquads)[0]
     lines: Iterable[bytes] = lines_of(nquads)
     # Names of blank nodes and of several graphs are longer than what they stand for.
     unfolded = len(nquads)
@@ -377,8 +375,7 @@ def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
 def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) -> Prepared:
     """N-Quads to add and to delete as one transaction; a quad in both is added (deletes come first).
 
-    Blank nodes in ``adds`` get names; in ``deletes`` those with a label of ours are meant, others are refused, for they
-    name nothing. Raises ``BadInput`` and
+    Blank nodes in ``adds`` are new ones; in ``deletes`` each is the one that its label names. Raises ``BadInput`` and
     ``SystemGraphNamed``.
     """
     added = _bytes(adds)
@@ -394,7 +391,6 @@ def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: Draw) 
     if removed:
         check_terms(removed)
         removed = named_lines(removed)
-        refuse_blank_deletes(removed, "MALFORMED DATA")
     adding = dict.fromkeys(lines_of(added))
     return quads((line for line in lines_of(removed) if line not in adding), adding)
 
@@ -408,7 +404,7 @@ def _bytes(text: str | bytes) -> bytes:
         raise BadInput(f"MALFORMED DATA: half a surrogate pair at character {error.start} is no character") from None
 
 
-def refuse_blank_deletes(nquads: bytes, kind: str) -> None:
-    """BadInput when a quad to delete holds a blank node."""
+def refuse_blank_deletes(nquads: bytes) -> None:
+    """BadInput when a quad of DELETE DATA holds a blank node."""
     if b"_:" in nquads and any(term.startswith(b"_:") for term in _TERMS.findall(nquads)):
-        raise BadInput(f"{kind}: a blank node names nothing that could be deleted; use its IRI or a pattern")
+        raise BadInput("MALFORMED QUERY: a blank node names nothing that could be deleted; use its IRI or a pattern")

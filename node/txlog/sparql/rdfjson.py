@@ -12,6 +12,7 @@ import msgspec
 import pyoxigraph as ox
 
 from txlog.model.decoding import MALFORMED
+from txlog.sparql.blank import node_of
 
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 
@@ -76,7 +77,7 @@ def read_rdf_json(data: bytes) -> list[ox.Quad]:
 
 
 def _node(text: str) -> ox.NamedNode | ox.BlankNode:
-    return ox.BlankNode(f"b{text[2:].encode().hex()}") if text.startswith("_:") else ox.NamedNode(text)
+    return node_of(text[2:]) if text.startswith("_:") else ox.NamedNode(text)
 
 
 def _term(one: _Value) -> ox.NamedNode | ox.BlankNode | ox.Literal:

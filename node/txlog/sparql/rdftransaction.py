@@ -1,6 +1,7 @@
 """``application/x-rdftransaction``: RDF4J's older way to send several changes as one transaction, in XML.
 
 Source: RDF4J's ``TransactionReader`` (tags and their order); a document type declaration is refused.
+A blank node is the one that its label names (``blank.py``), as in RDF4J: clients send nodes that they know.
 """
 
 from __future__ import annotations
@@ -100,8 +101,6 @@ def _operation(element: _Element, now: str, draw: Callable[[], int]) -> Prepared
         subject, predicate, value = (_term(each) for each in element.inside[:3])
         graphs = _contexts(element)
         if name == "remove":
-            if any(term is not None and term.startswith("_:") for term in (subject, predicate, value)):
-                raise _wrong("a blank node names nothing that could be removed; use its IRI")
             return remove(subject, predicate, value, graphs or None)
         if subject is None or predicate is None or value is None:
             raise _wrong("<add> needs three terms")
@@ -155,9 +154,9 @@ def _update(element: _Element, now: str, draw: Callable[[], int]) -> Prepared:
     bindings: dict[str, str] = {}
     for each in getattr(element.one("bindings"), "inside", ()):
         kind = each.name.removeprefix("binding_")
-        value = _term(_Element("uri" if kind == "uri" else kind, {**each.attributes, **_language(each)}, each.pieces))
-        if value is None or value.startswith("_:"):
-            raise _wrong("a binding is an IRI or a literal")
+        value = _term(_Element(kind, {**each.attributes, **_language(each)}, each.pieces))
+        if value is None:
+            raise _wrong("a binding is a term")
         bindings[each.attributes.get("name", "")] = value
     graphs = UpdateGraphs(*(_graphs(element.one("dataset"), name) for name in _GRAPHS))
     update = with_parameters(text.text, bindings, graphs) if bindings or graphs else text.text

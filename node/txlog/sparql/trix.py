@@ -12,6 +12,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pyoxigraph as ox
 
+from txlog.sparql.blank import node_of
+
 NAMESPACE: Final = "http://www.w3.org/2004/03/trix/trix-1/"
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 _XML_LANGUAGE: Final = "http://www.w3.org/XML/1998/namespace lang"
@@ -121,7 +123,7 @@ class _Reader:
         if local == "uri":
             return ox.NamedNode(text.strip())
         if local == "id":
-            return ox.BlankNode(f"b{text.strip().encode().hex()}")
+            return node_of(text.strip())
         if local == "typedLiteral":
             datatype = self._attributes.get("datatype")
             if datatype is None:

@@ -263,7 +263,7 @@ class _Update:
                 )
             self.labels |= labels
         else:
-            refuse_blank_deletes(nquads, "MALFORMED QUERY")
+            refuse_blank_deletes(nquads)
         self.unfolded += len(nquads)
         check_unfolded(self.unfolded, self.limit)
         lines = lines_of(nquads)

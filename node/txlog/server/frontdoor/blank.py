@@ -13,7 +13,7 @@ import pyoxigraph as ox
 
 from txlog.server.frontdoor.forms import N_QUADS, N_TRIPLES, RESULTS_JSON
 from txlog.server.frontdoor.through import ending
-from txlog.sparql.blank import IRI, LABEL, MARK, blank_lines, blank_terms, label_of
+from txlog.sparql.blank import IRI, MARK, blank_lines, blank_terms, label_bytes, label_of
 
 T = TypeVar("T")
 _JSON = re.compile(rb'"type"(\s*+:\s*+)"uri"(\s*+,\s*+)"value"(\s*+:\s*+)"' + IRI + rb'"')
@@ -22,11 +22,11 @@ _XML = re.compile(rb"<uri>" + IRI + rb"</uri>")
 
 def _json(text: bytes) -> bytes:
     # In a string these quotes have a backslash before them.
-    return _JSON.sub(rb'"type"\1"bnode"\2"value"\3"txlog-\4-\5"', text)
+    return _JSON.sub(lambda m: b'"type"%s"bnode"%s"value"%s"%s"' % (m[1], m[2], m[3], label_bytes(m[4])), text)
 
 
 def _xml(text: bytes) -> bytes:
-    return _XML.sub(rb"<bnode>" + LABEL + rb"</bnode>", text)
+    return _XML.sub(lambda m: b"<bnode>%s</bnode>" % label_bytes(m[1]), text)
 
 
 class _Form(NamedTuple):

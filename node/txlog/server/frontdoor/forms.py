@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Final, NamedTuple
+from typing import IO, Final, NamedTuple, TypeVar
 
 import pyoxigraph as ox
 
 from txlog.server.frontdoor.through import Convert
 from txlog.sparql.binary import write_rdf, write_table
+from txlog.sparql.blank import hexed, label_of
 from txlog.sparql.rdfjson import write_rdf_json
 from txlog.sparql.trix import write_trix
 
+T = TypeVar("T")
 Write = Callable[[Iterable[ox.Quad], IO[bytes]], None]
 
 
@@ -29,6 +31,18 @@ def _by_oxigraph(form: ox.RdfFormat, *, quads: bool) -> Write:
         ox.serialize(statements if quads else (one.triple for one in statements), out, format=form)
 
     return write
+
+
+def _write_xml(statements: Iterable[ox.Quad], out: IO[bytes]) -> None:
+    """A label is an XML name there, which begins with no digit."""
+    named = (ox.Triple(_xml_name(one.subject), one.predicate, _xml_name(one.object)) for one in statements)
+    ox.serialize(named, out, format=ox.RdfFormat.RDF_XML)
+
+
+def _xml_name(term: T) -> T | ox.BlankNode:
+    if isinstance(term, ox.BlankNode) and term.value[0].isdecimal():
+        return ox.BlankNode(hexed(term.value))
+    return term
 
 
 def _form(media: str, extension: str, form: ox.RdfFormat, *, quads: bool = False) -> Form:
@@ -49,7 +63,7 @@ FORMS: Final = {
         _form("application/trig", "trig", ox.RdfFormat.TRIG, quads=True),
         _form("text/turtle", "ttl", ox.RdfFormat.TURTLE),
         _form(N_TRIPLES, "nt", ox.RdfFormat.N_TRIPLES),
-        _form("application/rdf+xml", "rdf", ox.RdfFormat.RDF_XML),
+        Form("application/rdf+xml", "rdf", False, _write_xml),
         _form("text/n3", "n3", ox.RdfFormat.N3),
         _form("application/ld+json", "jsonld", ox.RdfFormat.JSON_LD, quads=True),
         Form("application/trix", "xml", True, write_trix),
@@ -80,7 +94,8 @@ TABLE_ALIASES: Final = {
 
 def converter(form: Form, graph: str = "") -> Convert:
     """From N-Triples or N-Quads to this form. ``graph`` (``<iri>``): where the statements of triples stand."""
-    name = ox.NamedNode(graph[1:-1]) if graph else None
+    label = label_of(graph[1:-1])
+    name = None if not graph else ox.NamedNode(graph[1:-1]) if label is None else ox.BlankNode(label)
 
     def placed(quads: Iterable[ox.Quad]) -> Iterator[ox.Quad]:
         for quad in quads:

@@ -44,10 +44,7 @@ def term_of(request: Request, name: str) -> str | None:
     term = str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
     if term.startswith("<"):
         refuse_system(term[1:-1])
-    term = named(term)
-    if term.startswith("_:"):
-        raise BadInput(f"{name}={text[:80]}: no blank node of this repository; they are called _:txlog-...")
-    return term
+    return named(term)
 
 
 def graph_iri(text: str, name: str) -> str:
@@ -72,13 +69,20 @@ def contexts_of(request: Request) -> list[str] | None:
     for text in (part for one in given for part in _split(one)):
         if text == "null":
             graphs.append("")
-        elif (iri := iri_of(text[2:]) if text.startswith("_:") else None) is not None:
-            graphs.append(f"<{iri}>")
+        elif text.startswith("_:"):
+            graphs.append(_blank_graph(text))
         elif text.startswith("<") and text.endswith(">"):
             graphs.append(f"<{graph_iri(text, 'context')}>")
         else:
-            raise BadInput(f"context={text[:80]}: an IRI in <>, a blank node of this repository, or null")
+            raise BadInput(f"context={text[:80]}: an IRI in <>, a blank node, or null")
     return graphs
+
+
+def _blank_graph(text: str) -> str:
+    try:
+        return f"<{iri_of(pyoxigraph.BlankNode(text[2:]).value)}>"
+    except ValueError:
+        raise BadInput(f"context={text[:80]}: this is no label of a blank node") from None
 
 
 def _split(text: str) -> list[str]:
