@@ -25,6 +25,7 @@ _READER: Final = (
     ("GET", "/repositories"),
     ("GET", _ONE),
     ("POST", _ONE),
+    ("GET", f"{_ONE}/config"),
     ("GET", f"{_ONE}/size"),
     ("GET", f"{_ONE}/contexts"),
     ("GET", f"{_ONE}/statements"),
@@ -40,6 +41,8 @@ _READER: Final = (
     ("GET", "/txlog/transactions/{txid}"),
 )
 _WRITER: Final = (
+    # Makes nothing: a client that makes its repository where it is missing learns that it is there.
+    ("PUT", _ONE),
     *((method, f"{_ONE}/statements") for method in ("POST", "PUT", "DELETE")),
     *((method, f"{_ONE}/rdf-graphs/service") for method in ("POST", "PUT", "DELETE")),
     *((method, f"{_ONE}/rdf-graphs/{{graph}}") for method in ("POST", "PUT", "DELETE")),
@@ -51,6 +54,8 @@ _WRITER: Final = (
     ("POST", "/txlog/transactions"),
 )
 _ADMIN: Final = (
+    ("DELETE", _ONE),
+    ("POST", f"{_ONE}/config"),
     # The log holds what was deleted, too: who reads a repository need not see it.
     ("GET", "/txlog/log"),
     ("GET", "/txlog/watch"),

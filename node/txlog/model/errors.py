@@ -127,6 +127,18 @@ class Forbidden(Refused):
     status = 403
 
 
+class OneRepository(Refused):
+    """A repository would have to be made, removed or configured; a cluster has the one that its manifest names.
+    ``allow``: the methods that there are in this place."""
+
+    status = 405
+    reason: ClassVar[str] = "OneRepository"
+
+    def __init__(self, message: str, allow: str) -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
 class LogDiverged(Refused):
     """The caller's hash at its position is not the log's. Nothing may be applied; going back is a duty."""
 

@@ -23,6 +23,7 @@ from txlog.model.errors import (
     BadInput,
     Forbidden,
     NotFound,
+    OneRepository,
     PeerFault,
     TooLarge,
     TxLogError,
@@ -153,6 +154,8 @@ def error_answer(error: TxLogError, *, plain: bool) -> Response:
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Basic realm="TxLog", charset="UTF-8"'
+    if isinstance(error, OneRepository):
+        headers["Allow"] = error.allow
     if reason:
         headers["TxLog-Error"] = reason
     if plain:

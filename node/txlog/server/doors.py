@@ -31,6 +31,7 @@ from txlog.server.frontdoor.lines import Lines
 from txlog.server.frontdoor.loads import Loads
 from txlog.server.frontdoor.namespaces import Namespaces
 from txlog.server.frontdoor.reads import Reads
+from txlog.server.frontdoor.repositories import Repositories
 from txlog.server.frontdoor.statements import Statements
 from txlog.server.frontdoor.transactions import OpenTransactions
 from txlog.server.frontdoor.writes import Writes, draw_blank_name
@@ -69,6 +70,7 @@ class Doors:
             self.reads,
             Lines(site),
             Namespaces(site, self.writes),
+            Repositories(site),
             Statements(site, self.writes, self.reads),
             self.transactions,
             pages,

@@ -1,0 +1,77 @@
+"""Repositories as such: a cluster has the one that its manifest names, so none is made or removed through the door.
+
+A client that makes its repository where it is missing is told that it exists, as by RDF4J, and goes on.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+import pyoxigraph as ox
+
+from txlog.model.errors import BadInput, Conflict, OneRepository
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, bytes_answer, read_body
+from txlog.server.frontdoor.forms import LIKED
+from txlog.server.frontdoor.reads import form_of
+from txlog.server.frontdoor.repository import check_repository, under
+
+BODY_BYTES_MAX: Final = 1 << 20
+_REPOSITORY: Final = "http://www.openrdf.org/config/repository#"
+_URL: Final = "http://www.openrdf.org/config/repository/http#repositoryURL"
+_TYPE: Final = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
+_LABEL: Final = ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
+
+
+class Repositories:
+    """``PUT``, ``DELETE`` and ``/config`` of ``/repositories/{id}``."""
+
+    def __init__(self, site: Site) -> None:
+        self._repository = site.config.repository
+
+    def routes(self) -> list[Route]:
+        return [*under("", PUT=self.create, DELETE=self.remove), *under("/config", GET=self.config, POST=self.change)]
+
+    async def create(self, request: Request, names: Mapping[str, str]) -> Response:
+        """:class:`Conflict`, in the protocol's words, for the repository that there is; it is looked at no further."""
+        await read_body(request, BODY_BYTES_MAX)
+        if names["id"] == self._repository:
+            raise Conflict(f"REPOSITORY EXISTS: repository already exists: {self._repository}")
+        self._refuse(f"{names['id'][:80]} cannot be made", "")
+
+    async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
+        if "query" in request.query:
+            raise BadInput("Repository delete error: query supplied with request")
+        check_repository(names, self._repository)
+        self._refuse("it cannot be removed; DELETE its /statements to empty it", "GET, HEAD, POST")
+
+    async def change(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        await read_body(request, BODY_BYTES_MAX)
+        self._refuse("its configuration is the cluster's, at /txlog/configuration", "GET, HEAD")
+
+    def _refuse(self, why: str, allow: str) -> NoReturn:
+        told = f"this cluster has one repository, {self._repository}, which its manifest names: {why}"
+        raise OneRepository(told, allow)
+
+    async def config(self, request: Request, names: Mapping[str, str]) -> Response:
+        """The configuration with which an RDF4J server or manager reaches it: as a repository behind HTTP."""
+        check_repository(names, self._repository)
+        form = form_of(request, LIKED)
+        here = str(request.url.with_query(None))
+        one, way = ox.NamedNode(f"{here}#{self._repository}"), ox.BlankNode()
+        out = io.BytesIO()
+        form.write(
+            [
+                ox.Quad(one, _TYPE, ox.NamedNode(f"{_REPOSITORY}Repository")),
+                ox.Quad(one, ox.NamedNode(f"{_REPOSITORY}repositoryID"), ox.Literal(self._repository)),
+                ox.Quad(one, _LABEL, ox.Literal(f"TxLog cluster {self._repository}")),
+                ox.Quad(one, ox.NamedNode(f"{_REPOSITORY}repositoryImpl"), way),
+                ox.Quad(way, ox.NamedNode(f"{_REPOSITORY}repositoryType"), ox.Literal("openrdf:HTTPRepository")),
+                ox.Quad(way, ox.NamedNode(_URL), ox.NamedNode(here.removesuffix("/config"))),
+            ],
+            out,
+        )
+        return bytes_answer(out.getvalue(), form.media)
