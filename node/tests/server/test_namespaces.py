@@ -137,3 +137,59 @@ def test_a_change_reads_as_it_was_written(changes: list[Change]) -> None:
             if one.name is not None:
                 table[one.prefix] = one.name
     assert fold(["uk-1.00c0ffee00c0ffee.7", *keys]) == table
+
+
+TRANSACTION = "application/x-rdftransaction"
+ADD = "<add><uri>urn:s</uri><uri>urn:p</uri><literal>1</literal></add>"
+
+
+async def test_a_transaction_in_xml_changes_namespaces_and_data(served: Served) -> None:
+    cluster = served.cluster
+    await change(cluster, 0, "PUT", f"{PATH}/old", "urn:old:")
+    await change(cluster, 0, "PUT", f"{PATH}/gone", "urn:gone:")
+    first = cluster.app(0).loop.stable.value
+    changes = (
+        '<setNamespace prefix="a" name="urn:1:"/><removeNamespace prefix="gone"/>'
+        f'{ADD}<setNamespace prefix="a" name="urn:a:"/><removeNamespace prefix="never"/>'
+    )
+    where = "/repositories/demo/statements"
+    body = f"<transaction>{changes}</transaction>"
+    done = await change(cluster, 0, "POST", where, body, Content_Type=TRANSACTION)
+    assert done.status == 204
+    assert await table(cluster, 0, done) == {"old": "urn:old:", "a": "urn:a:"}
+    assert await served.quads() == ['<urn:s> <urn:p> "1" .']
+    # What each prefix is in the end, and the data behind it.
+    assert int(done.headers["TxLog-Position"].split(":")[1]) == cluster.app(0).loop.stable.value == first + 4
+    only = (
+        '<transaction><setNamespace prefix="x" name="urn:x:"/><clearNamespaces/>'
+        '<setNamespace prefix="b" name="urn:b:"/></transaction>'
+    )
+    cleared = await change(cluster, 0, "POST", where, only, Content_Type=TRANSACTION)
+    assert cleared.status == 204
+    assert await table(cluster, 0, cleared) == {"b": "urn:b:"}
+    assert cluster.app(0).loop.stable.value == first + 6
+    for wrong, status, headers in (
+        (f'<transaction>{ADD}<setNamespace prefix="a" name="rel"/></transaction>', 400, {}),
+        (f'<transaction>{ADD}<setNamespace prefix="a b" name="urn:a:"/></transaction>', 400, {}),
+        (f'<transaction>{ADD}<setNamespace prefix="a"/></transaction>', 400, {}),
+        (only, 400, {"Idempotency_Key": "k"}),
+        (
+            "<transaction>"
+            + "".join(f'<setNamespace prefix="p{n}" name="urn:a:"/>' for n in range(1001))
+            + "</transaction>",
+            413,
+            {},
+        ),
+    ):
+        refused = await change(cluster, 0, "POST", where, wrong, Content_Type=TRANSACTION, **headers)
+        assert refused.status == status
+    assert cluster.app(0).loop.stable.value == first + 6, "nothing of it is taken"
+
+
+async def test_all_masters_agree_on_namespaces_of_a_transaction(three: Cluster) -> None:
+    body = f'<transaction><setNamespace prefix="a" name="urn:a:"/>{ADD}</transaction>'
+    where = "/repositories/demo/statements"
+    done = await change(three, 1, "POST", where, body, Content_Type=TRANSACTION)
+    assert done.status == 204
+    for at in range(3):
+        assert await table(three, at, done) == {"a": "urn:a:"}

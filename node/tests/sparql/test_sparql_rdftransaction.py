@@ -9,15 +9,28 @@ import pytest
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import TxLogError
 from txlog.sparql import Prepared
-from txlog.sparql.rdftransaction import prepare_rdf_transaction
+from txlog.sparql.rdftransaction import RdfTransaction, prepare_rdf_transaction
 
 NOW = "2026-01-01T00:00:00Z"
 S, P, V = "<uri>urn:s</uri>", "<uri>urn:p</uri>", "<literal>o</literal>"
 
 
 def prepared(inside: str) -> Prepared:
+    return read(inside).prepared
+
+
+def read(inside: str) -> RdfTransaction:
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<transaction>\n{inside}\n</transaction>'
     return prepare_rdf_transaction(body.encode(), now=NOW, draw=count(7).__next__)
+
+
+def test_changes_of_namespaces_stand_beside_the_data() -> None:
+    made = read(
+        f'<setNamespace prefix="a" name="urn:a:"/><add>{S}{P}{V}</add><removeNamespace prefix="b" name="x"/>'
+        '<clearNamespaces/><setNamespace prefix="" name="urn:c:"></setNamespace>'
+    )
+    assert made.prepared.changes == 1
+    assert made.namespaces == [("a", "urn:a:"), ("b", None), (None, None), ("", "urn:c:")]
 
 
 def test_what_is_added_is_quads() -> None:
@@ -110,7 +123,10 @@ def test_an_update_with_all_that_it_may_have() -> None:
         (f'<add>{S}{P}<literal encoding="base64">?</literal></add>', "MALFORMED DATA"),
         (f"<remove><bnode>b c</bnode>{P}{V}</remove>", "MALFORMED DATA"),
         ('<sparql><updateString>DROP ALL</updateString><bindings><null name="x"/></bindings></sparql>', "a term"),
-        ('<setNamespace prefix="a" name="urn:a:"/>', "/namespaces"),
+        ('<setNamespace prefix="a"/>', "needs a prefix"),
+        ('<setNamespace name="urn:a:"/>', "needs a prefix"),
+        ("<removeNamespace/>", "needs a prefix"),
+        ("<clearNamespace/>", "no operation"),
         ("<jump/>", "no operation"),
         ("<sparql/>", "updateString"),
         ("<sparql><updateString>INSERT</updateString></sparql>", "MALFORMED QUERY"),

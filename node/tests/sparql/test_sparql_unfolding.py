@@ -72,7 +72,9 @@ FLOODS = {
     "binary RDF": lambda n: upload(_binary(n), "application/x-binary-rdf"),
     "RDF/JSON": lambda n: upload(_json(n), "application/rdf+json"),
     "TriX": lambda n: upload(_trix(n), "application/trix"),
-    "a transaction in XML": lambda n: len(prepare_rdf_transaction(_transaction(n), now=NOW, draw=draw).payload),
+    "a transaction in XML": lambda n: len(
+        prepare_rdf_transaction(_transaction(n), now=NOW, draw=draw).prepared.payload
+    ),
     "INSERT DATA": lambda n: update(f"INSERT DATA {{ <{LONG}> <urn:p> {_objects(n)} }}"),
     "INSERT DATA twice": lambda n: update(
         f"PREFIX p: <{LONG}> " + ";".join(f"INSERT DATA {{ p:{i} <urn:p> 1 }}" for i in range(n))

@@ -10,12 +10,13 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from xml.parsers import expat
 
 import pyoxigraph as ox
 
 from txlog.model.errors import BadInput
+from txlog.model.namespaces import Change
 from txlog.sparql.blank import named
 from txlog.sparql.joined import drop, join, remove
 from txlog.sparql.parameters import UpdateGraphs, with_parameters
@@ -43,19 +44,44 @@ class _Element:
         return next((each for each in self.inside if each.name == name), None)
 
 
-def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -> Prepared:
-    """All its changes as one transaction. ``BadInput`` (``MALFORMED DATA``) says what is wrong; changes of namespaces
-    are refused, for they are no part of a transaction here. ``TooLarge`` when it unfolds to a flood."""
+class RdfTransaction(NamedTuple):
+    """``prepared``: its data; ``namespaces``: what it changes of them, in order, as it says it."""
+
+    prepared: Prepared
+    namespaces: list[Change]
+
+
+def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -> RdfTransaction:
+    """All its changes of data as one transaction. ``BadInput`` (``MALFORMED DATA``) says what is wrong, ``TooLarge``
+    that it unfolds to a flood."""
     root = _parse(body)
     if root.name != "transaction":
         raise _wrong(f"<{root.name[:40]}> where <transaction> is expected")
     parts: list[Prepared] = []
+    namespaces: list[Change] = []
     size, limit = 0, limit_of(len(body))
     for each in root.inside:
+        if each.name in _NAMESPACES:
+            namespaces.append(_namespace(each))
+            continue
         parts.append(_operation(each, now, draw))
         size += len(parts[-1].payload)
         check_unfolded(size, limit)
-    return join(parts)
+    return RdfTransaction(join(parts), namespaces)
+
+
+_NAMESPACES: Final = ("setNamespace", "removeNamespace", "clearNamespaces")
+
+
+def _namespace(element: _Element) -> Change:
+    if element.name == "clearNamespaces":
+        return Change(None, None)
+    told = [element.attributes.get(name) for name in ("prefix", "name")]
+    if element.name == "removeNamespace":
+        told[1] = None
+    if told[0] is None or (element.name == "setNamespace" and told[1] is None):
+        raise _wrong(f"<{element.name}> needs a prefix, and setNamespace a name, as attributes")
+    return Change(*told)
 
 
 def _wrong(why: str) -> BadInput:
@@ -111,9 +137,8 @@ def _operation(element: _Element, now: str, draw: Callable[[], int]) -> Prepared
         return drop(_contexts(element) or None)
     if name == "sparql":
         return _update(element, now, draw)
-    if "amespace" in name:
-        raise BadInput(f"<{name[:40]}>: namespaces are changed at /namespaces, not inside a transaction")
-    raise _wrong(f"<{name[:40]}> is no operation; there are add, remove, clear and sparql")
+    known = ", ".join(("add", "remove", "clear", "sparql", *_NAMESPACES))
+    raise _wrong(f"<{name[:40]}> is no operation; there are {known}")
 
 
 def _contexts(element: _Element) -> list[str]:

@@ -13,9 +13,9 @@ from txlog.runtime.loop import Loop, Write
 
 
 def plain_success(write: Write, reached: bool) -> Txid | None:
-    """The transaction of the usual case: it is no repeat, was not refused, and has reached the level asked."""
+    """The last transaction in the usual case: it is no repeat, was not refused, and has reached the level asked."""
     if reached and write.answers:
-        answer = write.answers[0]
+        answer = write.answers[-1]
         if isinstance(answer, Accepted) and not answer.repeat:
             return answer.txid
     return None

@@ -7,33 +7,21 @@ something drawn for it (or the client's Idempotency-Key), so that a change count
 
 from __future__ import annotations
 
-import re
-import secrets
 from collections.abc import Mapping
 
-import pyoxigraph
-
-from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import BadInput, Conflict, NotFound
-from txlog.model.hashes import content_hash
 from txlog.model.namespaces import MARK, Change, change_key, fold
 from txlog.protocol.agreement import Agreement
-from txlog.protocol.events import Submission
 from txlog.runtime.asked import asked_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, read_body, text_answer
+from txlog.server.frontdoor.prefixes import PREFIX_MAX, check_name, check_prefix, entry_of
 from txlog.server.frontdoor.repository import check_repository, under
 from txlog.server.frontdoor.stores import await_stable
 from txlog.server.frontdoor.tables import accept_of, table_answer
 from txlog.server.frontdoor.writes import Writes
-from txlog.sparql.terms import refuse_system
-from txlog.sparql.tokens import PNAME
 
 BODY_BYTES_MAX = 8 << 10
-PREFIX_MAX = 100
-NAME_MAX = 2000
-"""Characters of a namespace. Both stay in the memory of every master."""
-_PREFIX = re.compile(PNAME)
 
 
 class Namespaces:
@@ -107,12 +95,7 @@ class Namespaces:
         asked = asked_of(request, self._level, self._seconds)
         if asked.key:
             self._refuse_other(asked.key, change)
-        return await self._writes.write(self.submission(change, asked.key), asked)
-
-    def submission(self, change: Change, key: str = "") -> Submission:
-        """The entry that says it. ``key``: the client's Idempotency-Key."""
-        name = change_key(change, f"key:{key}" if key else secrets.token_hex(12))
-        return Submission(KIND_SKIP, name, b"", content_hash(KIND_SKIP, name, b""))
+        return await self._writes.write(entry_of(change, asked.key), asked)
 
     def _refuse_other(self, key: str, change: Change) -> None:
         agreement = self._loop.agreement
@@ -127,19 +110,10 @@ def _placed(agreement: Agreement) -> list[tuple[int, str]]:
 
 
 def _prefix(names: Mapping[str, str]) -> str:
-    prefix = names.get("prefix", "")
-    if len(prefix) > PREFIX_MAX or not _PREFIX.fullmatch(f"{prefix}:"):
-        raise BadInput(f"Invalid prefix: {prefix[:PREFIX_MAX]}")
-    return prefix
+    return check_prefix(names.get("prefix", ""))
 
 
 def _name(text: str) -> str:
     if not text:
         raise BadInput("No namespace name found in request body")
-    refuse_system(text)
-    try:
-        if len(text) > NAME_MAX or any(c.isspace() for c in text):
-            raise ValueError
-        return pyoxigraph.NamedNode(text).value
-    except ValueError:
-        raise BadInput(f"Invalid namespace: {text[:200]}: an absolute IRI of at most {NAME_MAX} characters") from None
+    return check_name(text)

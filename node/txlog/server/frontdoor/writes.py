@@ -24,6 +24,7 @@ from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer
 from txlog.server.frontdoor.answers import Answers, plain_success
 from txlog.server.frontdoor.effects import Effects
 from txlog.server.frontdoor.loads import Loads
+from txlog.server.frontdoor.prefixes import entries_of
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
 from txlog.sparql import (
     Prepared,
@@ -92,8 +93,10 @@ class Writes:
                 if refused.construct == "LOAD" and self._loads is not None:
                     return await self._loaded(self._loads, text, base, asked, everywhere)
                 return await self._once(request, text, base, asked, refused, everywhere)
+        elif media == _TRANSACTION:
+            return await self._rdf_transaction(request, asked)
         else:
-            prepared = await self._prepare(request, media)
+            prepared = await self.rdf(request, contexts_of(request) or [])
         content = await _off_loop(
             len(prepared.payload), lambda: content_hash(prepared.kind, asked.key, prepared.payload)
         )
@@ -169,8 +172,24 @@ class Writes:
         told = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
         return RawResponse(202, headers.encode(), told.encode())
 
-    async def write(self, submission: Submission, asked: Asked) -> Response:
-        """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked."""
+    async def _rdf_transaction(self, request: Request, asked: Asked) -> Response:
+        """``x-rdftransaction``. Changes of namespaces are entries of their own, directly before that of the data; all
+        are taken together, or none."""
+        body = await read_body(request, self.bytes_max)
+        told = await _off_loop(len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_name))
+        prepared = self._fit(told.prepared)
+        before = entries_of(told.namespaces)
+        if before and asked.key:
+            raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
+        content = content_hash(prepared.kind, asked.key, prepared.payload)
+        data = Submission(prepared.kind, asked.key, prepared.payload, content)
+        if before and not prepared.payload:
+            *before, data = before
+        return await self.write(data, asked, before)
+
+    async def write(self, submission: Submission, asked: Asked, before: Sequence[Submission] = ()) -> Response:
+        """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked.
+        ``before``: what goes with it, with smaller places in the log; none of it may be a repeat."""
         loop = self._loop
         if len(submission.payload) >= LARGE_BYTES and self._site.ahead is not None:
             loop.in_flight += 1
@@ -178,7 +197,7 @@ class Writes:
                 await self._site.ahead.spread(submission.kind, submission.key, submission.payload, submission.content)
             finally:
                 loop.in_flight -= 1
-        write = loop.write([submission], asked.level)
+        write = loop.write([*before, submission], asked.level)
         loop.in_flight += 1
         try:
             reached = await loop.within(write.reached, asked.seconds)
@@ -195,7 +214,7 @@ class Writes:
         """The answer of every other case. Raises what the core refused it with."""
         if not write.answers:
             return _late()
-        answer = write.answers[0]
+        answer = write.answers[-1]
         if isinstance(answer, Refused):
             raise answer
         txid = answer.txid
@@ -230,14 +249,6 @@ class Writes:
             raise BadInput("MALFORMED QUERY: the update is empty")
         now, everywhere = now_text(), self._all_graphs
         return self._fit(prepare_update(text, base=None, now=now, draw=draw_blank_name, everywhere=everywhere))
-
-    async def _prepare(self, request: Request, media: str) -> Prepared:
-        if media == _TRANSACTION:
-            body = await read_body(request, self.bytes_max)
-            return self._fit(
-                await _off_loop(len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_name))
-            )
-        return await self.rdf(request, contexts_of(request) or [])
 
     def _fit(self, prepared: Prepared) -> Prepared:
         return refuse_unportable(prepared) if self._site.config.mixed_engines else prepared
