@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
+import pyoxigraph as ox
 import pytest
 
 from e2e.rdf4j.differences import LISTED, Said, difference, listed, unlisted
 from e2e.rdf4j.script import STEPS
+from e2e.rdf4j.tables import read_table
 from e2e.w3c.results import JSON
+from txlog.sparql.binary import write_table
 
 
 def ok(body: str, media: str = "text/plain") -> Said:
@@ -35,6 +40,24 @@ def test_graphs_are_compared_by_what_they_say() -> None:
     other = ok("<urn:a> <urn:b> _:x . _:x <urn:c> 1 .", "text/turtle")
     assert difference(turtle, other) == ""
     assert difference(turtle, ok("<urn:a> <urn:b> _:x . _:y <urn:c> 1 .", "text/turtle")) == "body"
+
+
+def test_a_binary_table_says_what_the_same_in_json_says() -> None:
+    cell, name, one = ox.Literal("v", language="en"), ox.NamedNode("urn:x"), ox.Literal("1")
+    rows: list[list[object]] = [[name, None], [name, cell], [None, None], [one, cell]]
+    out = io.BytesIO()
+    write_table(["a", "b"], rows, out)
+    found = read_table(out.getvalue())
+    assert found.variables == {"a", "b"}
+    assert [dict(row) for row in found.rows] == [
+        {"a": name},
+        {"a": name, "b": cell},
+        {},
+        {"a": one, "b": cell},
+    ]
+    for end in range(len(out.getvalue())):
+        with pytest.raises(ValueError, match=r"cut|no table"):
+            read_table(out.getvalue()[:end])
 
 
 def test_of_errors_the_kind_counts_and_not_the_words() -> None:

@@ -70,9 +70,10 @@ _TRANSACTION: Final = (
     b"<uri>urn:g</uri><null/></contexts></add><remove><null/><uri>urn:p</uri><null/></remove><clear><contexts><null/>"
     b"</contexts></clear><sparql baseURI='urn:b'><updateString>INSERT { ?x ?y ?z } WHERE { ?x ?y ?z }</updateString>"
     b"<dataset><defaultGraphs><graph>urn:g</graph></defaultGraphs></dataset><includeInferred>true</includeInferred>"
-    b"<bindings><binding_uri name='x'>urn:s</binding_uri><binding_literal name='z' dataType='urn:t' "
+    b"<bindings><binding_bnode name='x'>b</binding_bnode><binding_literal name='z' dataType='urn:t' "
     b"encoding='base64'>"
-    b"eA==</binding_literal></bindings></sparql><add><bnode>b</bnode><uri>urn:p</uri><bnode>b</bnode></add></transaction>"
+    b"eA==</binding_literal></bindings></sparql><setNamespace prefix='p' name='urn:p:'/><removeNamespace prefix='p'/>"
+    b"<clearNamespaces/><add><bnode>b</bnode><uri>urn:p</uri><bnode>b</bnode></add></transaction>"
 )
 _QUERIES: Final = (
     b"PREFIX ex: <urn:> SELECT DISTINCT ?s (COUNT(?o) AS ?n) FROM <urn:g> FROM NAMED ex:h WHERE { GRAPH ?g { ?s "

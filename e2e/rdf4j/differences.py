@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,10 +24,14 @@ import pyoxigraph as ox
 from bench.masters import REPOSITORY, CannotMeasure
 from bench.report import Report, show, table
 from e2e.door import TIMEOUT_S, Door, Kind, door
-from e2e.rdf4j.script import STEPS, Step
+from e2e.rdf4j.script import BINARY, BINARY_TABLE, STEPS, Step
 from e2e.rdf4j.server import PATH, rdf4j_server
+from e2e.rdf4j.tables import read_table
 from e2e.w3c.results import CSV, JSON, TSV, XML, Found, read_answer, said, same, statements_of
 from txlog.local.faults import CannotRun
+from txlog.sparql.binary import read_rdf
+from txlog.sparql.rdfjson import read_rdf_json
+from txlog.sparql.trix import read_trix
 
 LISTED: Final = Path(__file__).parents[2] / "docs" / "rdf4j-differences.md"
 _RDF: Final = {
@@ -38,6 +42,13 @@ _RDF: Final = {
     "application/trig": ox.RdfFormat.TRIG,
     "application/x-trig": ox.RdfFormat.TRIG,
     "application/rdf+xml": ox.RdfFormat.RDF_XML,
+    "text/n3": ox.RdfFormat.N3,
+    "application/ld+json": ox.RdfFormat.JSON_LD,
+}
+_OWN: Final[dict[str, Callable[[bytes], Iterable[ox.Quad]]]] = {
+    "application/trix": read_trix,
+    "application/rdf+json": read_rdf_json,
+    BINARY: read_rdf,
 }
 _KIND: Final = re.compile(r"[A-Z]{3,}(?: [A-Z]{2,})+(?=:)")
 
@@ -60,6 +71,10 @@ class Said(NamedTuple):
             return read_answer(self.body, self.media)
         if self.media in _RDF:
             return statements_of(ox.parse(self.body, _RDF[self.media], base_iri="urn:base:"))
+        if self.media in _OWN:
+            return statements_of(_OWN[self.media](self.body))
+        if self.media == BINARY_TABLE:
+            return read_table(self.body)
         return self.body.decode("utf-8", "replace").strip()
 
     def told(self) -> str:

@@ -3,10 +3,15 @@ next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
+
+import pyoxigraph as ox
+
+from txlog.sparql.binary import write_rdf
 
 JSON: Final = "application/sparql-results+json"
 UPDATE: Final = "application/sparql-update"
@@ -16,6 +21,9 @@ TURTLE: Final = "text/turtle"
 N_QUADS: Final = "application/n-quads"
 N_TRIPLES: Final = "application/n-triples"
 TRIG: Final = "application/trig"
+XML: Final = "application/x-rdftransaction"
+BINARY: Final = "application/x-binary-rdf"
+BINARY_TABLE: Final = "application/x-binary-rdf-results-table"
 ISOLATION: Final = "transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel"
 
 
@@ -51,6 +59,148 @@ GRAPHS: Final = (
 SELECT: Final = "SELECT ?s ?o { ?s <urn:ex:p> ?o }"
 CONSTRUCT: Final = "CONSTRUCT { ?s <urn:made> ?o } WHERE { ?s <urn:ex:p> ?o }"
 
+CONFIG: Final = """@prefix rep: <http://www.openrdf.org/config/repository#> .
+@prefix sr: <http://www.openrdf.org/config/repository/sail#> . @prefix sail: <http://www.openrdf.org/config/sail#> .
+[] a rep:Repository ; rep:repositoryID "another" ; rep:repositoryImpl [ rep:repositoryType "openrdf:SailRepository" ;
+   sr:sailImpl [ sail:sailType "openrdf:MemoryStore" ] ] ."""
+
+
+def _binary() -> bytes:
+    out = io.BytesIO()
+    node = ox.BlankNode("8062b")
+    write_rdf(
+        [ox.Quad(node, ox.NamedNode("urn:p"), ox.Literal("x\U0001d11e", language="en")),
+         ox.Quad(node, ox.NamedNode("urn:q"), node, ox.NamedNode("urn:f"))],
+        out,
+    )  # fmt: skip
+    return out.getvalue()
+
+
+FORMS: Final[dict[str, tuple[str, str | bytes]]] = {
+    "N3": ("text/n3", "@prefix ex: <urn:ex:> . [] ex:p ( 1 'a' ) ; = ex:a ."),
+    "TriX": (
+        "application/trix",
+        "<TriX xmlns='http://www.w3.org/2004/03/trix/trix-1/'><graph><triple><id>n1</id><uri>urn:p</uri>"
+        "<plainLiteral xml:lang='en'>v</plainLiteral></triple><triple><uri>urn:s</uri><uri>urn:p</uri>"
+        "<typedLiteral datatype='urn:t'>w</typedLiteral></triple></graph></TriX>",
+    ),
+    "RDF/JSON": (
+        "application/rdf+json",
+        '{"_:n1":{"urn:p":[{"type":"literal","value":"v","lang":"en"},{"type":"bnode","value":"_:n1"},'
+        '{"type":"literal","value":"w","datatype":"urn:t"},{"type":"uri","value":"urn:o"}]}}',
+    ),
+    "JSON-LD": (
+        "application/ld+json",
+        '{"@context":{"ex":"urn:ex:"},"@id":"urn:s","ex:p":[1,{"@id":"_:n1"},{"@list":["a"]}],"ex:q":{"ex:r":true}}',
+    ),
+    "binary RDF": (BINARY, _binary()),
+    "RDF/XML": (
+        "application/rdf+xml",
+        "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns:ex='urn:ex:'>"
+        "<rdf:Description rdf:about='urn:s'><ex:p rdf:parseType='Resource'><ex:q>v</ex:q></ex:p></rdf:Description>"
+        "</rdf:RDF>",
+    ),
+}
+"""By name, media type and a document."""
+F: Final = quote("<urn:f>", safe="")
+
+
+def _in_each_form() -> Iterator[Step]:
+    """What each form brings, in and out."""
+    for name, (media, body) in FORMS.items():
+        yield _send(f"add {name}", "PUT", f"@/statements?context={F}", media, body)
+        yield _get(f"what {name} brought", f"@/statements?context={F}", N_QUADS)
+        yield _get(f"the same as {name}", f"@/statements?context={F}", media)
+        yield _send(f"add malformed {name}", "POST", f"@/statements?context={F}", media, body[: len(body) // 2])
+    yield Step("remove what came so", "DELETE", f"@/statements?context={F}")
+
+
+def _add_xml(*labels: str) -> str:
+    return "".join(
+        f"<add><bnode>{label}</bnode><uri>urn:p</uri><literal>{n}</literal></add>" for n, label in enumerate(labels)
+    )
+
+
+KEPT: Final = "preserveNodeId=true"
+_NODES: Final = (
+    _send("keep a label", "POST", f"@/statements?{KEPT}", TURTLE, "_:x <urn:p> 1 ; <urn:q> _:y ."),
+    _send("keep it again", "POST", f"@/statements?{KEPT}", TURTLE, "_:x <urn:p> 2 ."),
+    _send("do not keep it", "POST", "@/statements", TURTLE, "_:x <urn:p> 3 . _:x <urn:p> 4 ."),
+    _send("a label in INSERT DATA", "POST", "@/statements", UPDATE, "INSERT DATA { _:x <urn:p> 5 }"),
+    _send("keep a label in binary", "POST", f"@/statements?{KEPT}", BINARY, _binary()),
+    _send("labels in XML", "POST", "@/statements", XML, f"<transaction>{_add_xml('x', 'z', 'x')}</transaction>"),
+    _get("nodes after all that", "@/statements", N_QUADS),
+    _ask("labels as JSON", "SELECT ?s { ?s <urn:p> 2 }"),
+    _get("by a label", "@/statements?subj=_:x", "text/plain"),
+    _get("by a label that nobody has", "@/statements?subj=_:nobody", N_QUADS),
+    _get("by the label of a graph that nobody has", "@/statements?context=_:nobody", N_QUADS),
+    _ask("a variable bound to a label", "SELECT ?o { ?s <urn:p> ?o }", **{"$s": "_:x"}),
+    Step("begin with nodes", "POST", "@/transactions"),
+    _send("ADD a kept label", "PUT", f"@tx?action=ADD&{KEPT}", TURTLE, "_:x <urn:t> 1 . _:w <urn:t> 7 ."),
+    _send("its label in an UPDATE", "PUT", "@tx?action=UPDATE", UPDATE, "INSERT DATA { _:w <urn:t> 2 }"),
+    _send("ADD it again", "PUT", f"@tx?action=ADD&{KEPT}", TURTLE, "_:x <urn:t> 3 . _:w <urn:t> 4 ."),
+    _send("ADD it and do not keep it", "PUT", "@tx?action=ADD", TURTLE, "_:x <urn:t> 5 ."),
+    _send("DELETE by a label", "PUT", "@tx?action=DELETE", TURTLE, "_:x <urn:p> 2 ."),
+    _send("DELETE by a kept label", "PUT", f"@tx?action=DELETE&{KEPT}", TURTLE, "_:x <urn:p> 1 . _:nobody <urn:p> 9 ."),
+    Step("nodes inside", "PUT", "@tx?action=GET", headers={"Accept": N_QUADS}),
+    Step("PREPARE", "PUT", "@tx?action=PREPARE"),
+    Step("COMMIT of nodes", "PUT", "@tx?action=COMMIT"),
+    _get("nodes after the commit", "@/statements", N_QUADS),
+    _send(
+        "remove by a label in XML",
+        "POST",
+        "@/statements",
+        XML,
+        "<transaction><remove><bnode>x</bnode><uri>urn:p</uri><null/></remove></transaction>",
+    ),
+    _get("nodes after the removal", "@/statements", N_QUADS),
+)
+_XML: Final = (
+    _send(
+        "namespaces and data in XML",
+        "POST",
+        "@/statements",
+        XML,
+        "<transaction><setNamespace prefix='old' name='urn:old:'/><clearNamespaces/><setNamespace prefix='a' "
+        "name='urn:a:'/><add><uri>urn:s</uri><uri>urn:p</uri><literal>v</literal><contexts><uri>urn:g</uri><null/>"
+        "</contexts></add><removeNamespace prefix='zz'/></transaction>",
+    ),
+    _get("namespaces after XML", "@/namespaces", JSON),
+    _get("data after XML", f"@/statements?subj={quote('<urn:s>')}", N_QUADS),
+    _send(
+        "clear and an update in XML",
+        "POST",
+        "@/statements",
+        XML,
+        "<transaction><clear><contexts><uri>urn:g</uri></contexts></clear><sparql><updateString>DELETE { ?s &lt;urn:p>"
+        " ?o } INSERT { ?s &lt;urn:q> ?o } WHERE { ?s &lt;urn:p> ?o }</updateString><bindings><binding_uri name='s'>"
+        "urn:s</binding_uri></bindings></sparql></transaction>",
+    ),
+    _get("data after the update in XML", f"@/statements?subj={quote('<urn:s>')}", N_QUADS),
+    _send("malformed XML", "POST", "@/statements", XML, "<transaction><add>"),
+    _send("no operation in XML", "POST", "@/statements", XML, "<transaction><nothing/></transaction>"),
+    _send("too few terms in XML", "POST", "@/statements", XML,
+          "<transaction><add><uri>urn:s</uri></add></transaction>"),
+    _send("a relative namespace in XML", "POST", "@/statements", XML,
+          "<transaction><setNamespace prefix='r' name='rel'/></transaction>"),
+    _send("a namespace without prefix in XML", "POST", "@/statements", XML,
+          "<transaction><setNamespace name='urn:r:'/></transaction>"),
+)  # fmt: skip
+_REPOSITORIES: Final = (
+    _send("make what is there", "PUT", "@", TURTLE, CONFIG),
+    _send("make what is there of nonsense", "PUT", "@", TURTLE, "nonsense"),
+    _send("make another of nonsense", "PUT", "/repositories/another", TURTLE, "nonsense"),
+    _send("make another", "PUT", "/repositories/another", TURTLE, CONFIG),
+    Step("remove another", "DELETE", "/repositories/another"),
+    Step("remove it twice", "DELETE", "/repositories/another"),
+    Step("remove with a query", "DELETE", "@?query=ASK%20%7B%7D"),
+    _get("the configuration", "@/config", TURTLE),
+    _get("the configuration in no known form", "@/config", "application/x-nothing"),
+    _get("the configuration of an unknown repository", "/repositories/nobody/config", TURTLE),
+    Step("the configuration by HEAD", "HEAD", "@/config", headers={"Accept": TURTLE}),
+    _send("configure an unknown repository", "POST", "/repositories/nobody/config", TURTLE, CONFIG),
+)
+
 STEPS: Final = (
     _get("protocol", "/protocol"),
     _get("repositories", "/repositories", JSON),
@@ -77,6 +227,11 @@ STEPS: Final = (
     _get("all as Turtle", "@/statements", TURTLE),
     _get("all as RDF/XML", "@/statements", "application/rdf+xml"),
     _get("all as N-Triples", "@/statements", N_TRIPLES),
+    _get("all as N3", "@/statements", "text/n3"),
+    _get("all as TriX", "@/statements", "application/trix"),
+    _get("all as RDF/JSON", "@/statements", "application/rdf+json"),
+    _get("all as JSON-LD", "@/statements", "application/ld+json"),
+    _get("all as binary RDF", "@/statements", BINARY),
     _get("a graph", f"@/statements?context={G}", N_QUADS),
     _get("no graph", "@/statements?context=null", N_QUADS),
     _get("by subject", f"@/statements?subj={quote('<urn:ex:a>')}", N_QUADS),
@@ -90,6 +245,12 @@ STEPS: Final = (
     _ask("SELECT as XML", SELECT, "application/sparql-results+xml"),
     _ask("SELECT as CSV", SELECT, "text/csv"),
     _ask("SELECT as TSV", SELECT, "text/tab-separated-values"),
+    _ask("SELECT in binary", SELECT, BINARY_TABLE),
+    _ask("SELECT of nothing in binary", "SELECT ?s ?o { ?s <urn:nothing> ?o }", BINARY_TABLE),
+    _ask("CONSTRUCT in binary", CONSTRUCT, BINARY),
+    _ask("a query within its time", SELECT, timeout="30"),
+    _ask("a query without limit of time", SELECT, timeout="0"),
+    _ask("a time that is none", SELECT, timeout="nonsense"),
     _ask("SELECT in any form", "SELECT ?o { <urn:ex:d> <urn:ex:p> ?o }", "*/*"),
     _ask("ASK as JSON", "ASK { ?s <urn:ex:p> 4 }"),
     _ask("ASK as text", "ASK { ?s <urn:ex:p> 4 }", "text/boolean"),
@@ -133,6 +294,7 @@ STEPS: Final = (
         urlencode({"update": "INSERT DATA { GRAPH <urn:g> { <urn:u> <urn:ex:u> 2 } }"}),
     ),
     _send("a malformed update", "POST", "@/statements", UPDATE, "INSERT DATA { <urn:u>"),
+    _send("an update within its time", "POST", "@/statements?timeout=30", UPDATE, "DROP SILENT GRAPH <urn:missing>"),
     _send("an empty update", "POST", "@/statements", UPDATE, ""),
     _send("a form without update", "POST", "@/statements", FORM, "x=y"),
     _send("DELETE WHERE a graph", "POST", "@/statements", UPDATE, "DELETE WHERE { GRAPH <urn:g> { <urn:u> ?p ?o } }"),
@@ -222,5 +384,10 @@ STEPS: Final = (
     _send("replace all", "PUT", "@/statements", TURTLE, "<urn:new> <urn:p> 1 ."),
     _get("all replaced", "@/statements", N_QUADS),
     Step("remove all", "DELETE", "@/statements"),
+    *_in_each_form(),
+    *_NODES,
+    *_XML,
+    Step("remove all of that", "DELETE", "@/statements"),
+    *_REPOSITORIES,
     _get("size at the end", "@/size"),
 )
