@@ -1,4 +1,4 @@
-"""What an update may look at: the predicates of all its triple patterns and templates.
+"""What an update or a query may look at: the predicates of all its triple patterns and templates.
 
 A reader of the grammar of patterns, as far as predicates need it. Whatever it does not know, and whatever may match a
 triple of any predicate (a variable, ``!``, a path of length zero, a graph's mere existence), is *everything*: that is
@@ -9,10 +9,10 @@ Source: SPARQL 1.1 Query Language, section 19.8 (productions 53 to 109).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from txlog.sparql.terms import DEFAULT_PREFIXES
+from txlog.sparql.terms import ABSOLUTE, DEFAULT_PREFIXES, local_text
 from txlog.sparql.tokens import Token, tokens
 from txlog.sparql.walk import significant
 
@@ -35,12 +35,79 @@ def predicates_of(operation: str) -> frozenset[str]:
     return frozenset(reader.found)
 
 
+def predicates_of_update(text: str) -> frozenset[str]:
+    """The same of several normalised operations, data among them."""
+    found: set[str] = set()
+    operation: list[Token] = []
+    depth = 0
+    for token in (*significant(tokens(text)), _NEXT):
+        if token.kind == "MARK":
+            depth += {"{": 1, "}": -1}.get(token.text, 0)
+            if token.text == ";" and not depth:
+                reader = _Reader(operation)
+                if operation:
+                    reader.operation()
+                found |= reader.found
+                operation = []
+                continue
+        operation.append(token)
+    return frozenset(found)
+
+
+def predicates_of_query(text: str) -> frozenset[str]:
+    """The same of a query as a client sends it, prefixes and all. Of DESCRIBE and of relative IRIs: *everything*."""
+    toks = significant(tokens(text))
+    prefixes = dict(DEFAULT_PREFIXES)
+    at = 0
+    while at + 2 < len(toks) and toks[at].text.upper() == "PREFIX" and toks[at + 1].kind == "PNAME":
+        prefixes[toks[at + 1].text[:-1]] = _absolute(toks[at + 2].text)
+        at += 3
+    body = [_in_full(token, prefixes) for token in toks[at:]]
+    if not body or body[0].text.upper() not in ("SELECT", "ASK", "CONSTRUCT"):
+        raise Everything
+    reader = _Reader([_OPENED, body[0]._replace(text="SELECT"), *body[1:], _CLOSED])
+    if body[0].text.upper() == "CONSTRUCT" and len(body) > 1 and body[1].text == "{":
+        behind = reader.group(2)
+        reader.rest([_OPENED, body[0]._replace(text="SELECT"), *body[behind - 1 :], _CLOSED])
+    reader.group(0)
+    return frozenset(reader.found)
+
+
+def _absolute(token: str) -> str:
+    if not ABSOLUTE.match(token[1:]) or "\\" in token:
+        raise Everything
+    return token[1:-1]
+
+
+def _in_full(token: Token, prefixes: Mapping[str, str]) -> Token:
+    if token.kind == "IRI":
+        _absolute(token.text)
+    if token.kind != "PNAME":
+        return token
+    prefix, _, local = token.text.partition(":")
+    if prefix not in prefixes:
+        raise Everything
+    return token._replace(kind="IRI", text=f"<{prefixes[prefix]}{local_text(local)}>")
+
+
+_OPENED: Final = Token("MARK", "{", -1)
+_CLOSED: Final = Token("MARK", "}", -1)
+_NEXT: Final = Token("MARK", ";", -1)
+
+
 class _Reader:
     """Each method reads what begins at an index, and returns the index behind it."""
 
     def __init__(self, toks: Sequence[Token]) -> None:
         self._toks = toks
         self.found: set[str] = set()
+
+    def group(self, at: int) -> int:
+        return self._group(at)
+
+    def rest(self, toks: Sequence[Token]) -> None:
+        """Go on with these; what was found stays."""
+        self._toks = toks
 
     def _at(self, at: int) -> Token:
         return self._toks[at] if at < len(self._toks) else _END
@@ -65,7 +132,7 @@ class _Reader:
         while at < len(self._toks):
             if self._mark(at) == "{":
                 at = self._group(at)
-            elif self._word(at) in ("WITH", "INSERT", "DELETE", "USING", "NAMED", "WHERE") or (
+            elif self._word(at) in ("WITH", "INSERT", "DELETE", "DATA", "USING", "NAMED", "WHERE") or (
                 self._at(at).kind == "IRI" and self._word(at - 1) in ("WITH", "USING", "NAMED")
             ):
                 at += 1

@@ -28,6 +28,14 @@ class Effect(NamedTuple):
     sums: Sums
 
 
+def sums_in(store: ox.Store, looks_at: Sequence[str] | None) -> Sums:
+    """Of the quads with these predicates, or of all."""
+    found = store.query(sums_query(looks_at))
+    assert isinstance(found, ox.QuerySolutions)
+    [row] = list(found)
+    return Sums(*(_integer(row[name]) for name in ("n", "a", "b")))
+
+
 class Copy:
     """``quads`` as they are after the entry at ``position``."""
 
@@ -54,10 +62,7 @@ class Copy:
 
     def sums(self, looks_at: Sequence[str] | None) -> Sums:
         """Of the quads with these predicates, or of all."""
-        found = self._store.query(sums_query(looks_at))
-        assert isinstance(found, ox.QuerySolutions)
-        [row] = list(found)
-        return Sums(*(_integer(row[name]) for name in ("n", "a", "b")))
+        return sums_in(self._store, looks_at)
 
     def evaluate(self, update: Evaluated, draw: Draw, bytes_max: int) -> Effect:
         """Carry the update out, see what changed, and undo it. ``draw`` gives 128 random bits for the names of blank

@@ -37,7 +37,7 @@ from txlog.runtime.site import Site
 from txlog.runtime.web import Request
 from txlog.server.frontdoor.copy import Copy, Effect, copied
 from txlog.server.frontdoor.stores import RETRY_S, Store, Stores
-from txlog.sparql import Draw, Evaluated
+from txlog.sparql import Draw, Evaluated, Sums
 from txlog.wire.pages import PageEntry
 from txlog.workers.base import Operation
 
@@ -81,8 +81,11 @@ class Effects:
         self._pool = ThreadPoolExecutor(1, "effects")
         self._stuck: asyncio.Future[Any] | None = None
 
-    async def logged(self, request: Request, update: Evaluated, asked: Asked) -> tuple[Write, bool]:
+    async def logged(
+        self, request: Request, update: Evaluated, asked: Asked, seen: Sums | None = None
+    ) -> tuple[Write, bool]:
         """The write with its effect, and whether it is known that it took effect: False when the time was over before.
+        ``seen``: what the update looks at must sum up to this where it takes effect, else it is not tried again.
 
         :class:`BadInput`: it fails; :class:`TooLarge`: its effect is; :class:`Conflict`: the data is too much to copy
         or to look at, or others changed that each time; :class:`Unavailable`: no worker to copy, no turn in time."""
@@ -98,7 +101,7 @@ class Effects:
         finally:
             self._waiting -= 1
         try:
-            return await self._tried(request, update, deadline)
+            return await self._tried(request, update, deadline, seen)
         except (BadInput, TooLarge, Conflict):
             raise  # the copy is as it was
         except BaseException:
@@ -108,11 +111,15 @@ class Effects:
             self._turn.release()
             self._keep_for_a_while()
 
-    async def _tried(self, request: Request, update: Evaluated, deadline: float) -> tuple[Write, bool]:
+    async def _tried(
+        self, request: Request, update: Evaluated, deadline: float, seen: Sums | None
+    ) -> tuple[Write, bool]:
         if self._stuck is not None and not self._stuck.done():
             raise _busy("an update that takes too long is still being evaluated")
         for _ in range(TRIES_MAX):
             copy = await self._current(request)
+            if seen is not None and await self._step(partial(copy.sums, update.looks_at)) != seen:
+                raise Conflict(_OVERTAKEN)
             effect = await self._step(partial(copy.evaluate, update, self._draw, self._bytes_max))
             kind, payload = effect.prepared.kind, effect.prepared.payload
             write = self._loop.write(
@@ -121,6 +128,8 @@ class Effects:
             stands = await self._stands(copy, write, update, effect, deadline)
             if stands is None or stands:
                 return write, stands is not None
+            if seen is not None:
+                raise Conflict(_OVERTAKEN)
             if asyncio.get_running_loop().time() >= deadline:
                 break
         raise Conflict(
@@ -244,6 +253,12 @@ class Effects:
             return await asyncio.wait_for(asyncio.shield(step), SECONDS_MAX)
         except TimeoutError:
             raise Unavailable("QueryTimeout", "the update took longer than it may; let it do less", 1) from None
+
+
+_OVERTAKEN: Final = (
+    "Transaction handling error: other transactions have changed what this one has looked at since it began to read; "
+    "it has changed nothing. Roll it back and begin again"
+)
 
 
 def _busy(why: str) -> Unavailable:

@@ -1,4 +1,5 @@
-"""What an open transaction sees once it has written: a copy of the data in memory with its own changes in it.
+"""What an open transaction sees once it has written, or from its first read on where its isolation level says so: a
+copy of the data in memory with its own changes in it.
 
 SPARQL over changes that stand nowhere yet cannot be asked of a worker, and workers have no transactions to ask in. So
 the first such read copies everything from a worker, as of one moment, and the changes are carried out on the copy as
@@ -18,6 +19,7 @@ import pyoxigraph as ox
 from txlog.model.errors import BadInput, Conflict, NotAcceptable, Unavailable
 from txlog.runtime.web import Request, Response, bytes_answer
 from txlog.server.frontdoor.blank import blank_again, blank_quad, blank_term
+from txlog.server.frontdoor.copy import sums_in
 from txlog.server.frontdoor.forms import (
     BINARY_TABLE,
     BOOLEAN,
@@ -30,7 +32,7 @@ from txlog.server.frontdoor.forms import (
 )
 from txlog.server.frontdoor.reads import Question, Reads
 from txlog.server.frontdoor.tables import accepted
-from txlog.sparql import Prepared
+from txlog.sparql import Prepared, Sums
 from txlog.sparql.binary import write_table
 from txlog.workers.base import Operation
 from txlog.workers.netting import JOIN, update_texts
@@ -56,26 +58,31 @@ T = TypeVar("T")
 class Overlay:
     """One transaction's copy. Used by one request at a time."""
 
-    def __init__(self, store: ox.Store) -> None:
+    def __init__(self, store: ox.Store, before: bytes) -> None:
         self._store = store
+        self._before = before
         self._done = 0
 
     @classmethod
-    async def copy(cls, reads: Reads, request: Request) -> Overlay:
-        """Everything that a worker holds now. :class:`Conflict` when it is too much for memory."""
+    async def copy(cls, reads: Reads, request: Request, *, keep: bool = False, advice: str) -> Overlay:
+        """Everything that a worker holds now. ``keep``: for :meth:`sums_before`. :class:`Conflict`, with the
+        ``advice``, when it is too much for memory."""
         pieces: list[bytes] = []
         size = 0
         async for piece in reads.everything(request):
             size += len(piece)
             if size > COPY_BYTES_MAX:
                 raise Conflict(
-                    "Transaction handling error: to read what it has written, a transaction copies the repository, and "
-                    f"this one is larger than {COPY_BYTES_MAX >> 20} MiB of N-Quads; read before writing"
+                    "Transaction handling error: this transaction reads a copy of the repository, and "
+                    f"this one is larger than {COPY_BYTES_MAX >> 20} MiB of N-Quads; {advice}"
                 )
             pieces.append(piece)
-        store = ox.Store()
-        await _in_thread(lambda: store.load(b"".join(pieces), ox.RdfFormat.N_QUADS))
-        return cls(store)
+        whole = b"".join(pieces)
+        return cls(await _in_thread(lambda: _stored(whole)), whole if keep else b"")
+
+    async def sums_before(self, looks_at: Sequence[str] | None) -> Sums:
+        """Of the quads with these predicates, or of all, without the transaction's own changes."""
+        return await _in_thread(lambda: sums_in(_stored(self._before), looks_at))
 
     async def follow(self, parts: Sequence[Prepared]) -> None:
         """Carry out what has been written since the last time."""
@@ -109,6 +116,12 @@ class Overlay:
     async def size(self, graphs: Sequence[str] | None) -> int:
         """The number of statements in these graphs, or in all."""
         return await _in_thread(lambda: sum(1 for _ in _matching(self._store, (None, None, None), graphs)))
+
+
+def _stored(nquads: bytes) -> ox.Store:
+    store = ox.Store()
+    store.load(nquads, ox.RdfFormat.N_QUADS)
+    return store
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

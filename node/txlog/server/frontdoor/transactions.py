@@ -13,13 +13,14 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from txlog.model.errors import BadInput, Refused, TooLarge, Unavailable
+from txlog.model.errors import BadInput, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
-from txlog.runtime.asked import asked_of
+from txlog.runtime.asked import Asked, asked_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import RawResponse, Request, Response, Route, bytes_answer, read_body, text_answer
 from txlog.server.frontdoor.forms import FORMS
+from txlog.server.frontdoor.looked import Looked
 from txlog.server.frontdoor.overlay import COPIES_MAX, Overlay
 from txlog.server.frontdoor.reads import Reads, form_of
 from txlog.server.frontdoor.repository import check_repository, contexts_of, term_of, under
@@ -39,12 +40,18 @@ _LEVEL_PARAMETERS: Final = (
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
+_ON_SNAPSHOT: Final = ("SNAPSHOT", "SERIALIZABLE")
+"""They read one copy from their first read on. RDF4J's SNAPSHOT_READ wants one for each read, which a worker gives."""
+
+
 class Open:
     """``parts``: what it has written, ``size`` in bytes. ``committing``: it was handed to the log, and its fate is not
-    known yet: it may only be committed again, under the same key."""
+    known yet: it may only be committed again, under the same key. ``looked``: what it has read, where that counts."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, level: str) -> None:
         self.name = name
+        self.on_snapshot = level in _ON_SNAPSHOT
+        self.looked: Looked | None = Looked() if level == "SERIALIZABLE" else None
         self.parts: list[Prepared] = []
         self.size = 0
         self.used = time.monotonic()
@@ -96,15 +103,18 @@ class OpenTransactions:
         parameters = dict(request.query)
         if body and request.headers.get("Content-Type", "").lower().startswith(_FORM):
             parameters |= dict(parse_qsl(body.decode("utf-8", "replace")))
+        level = ""
         for name in _LEVEL_PARAMETERS:
-            level = parameters.get(name)
-            if level is not None and re.split("[#/]", level)[-1].upper() not in LEVELS:
-                raise BadInput(f"{name}={level[:80]}: one of {', '.join(LEVELS)}")
+            given = parameters.get(name)
+            if given is not None:
+                level = re.split("[#/]", given)[-1].upper()
+                if level not in LEVELS:
+                    raise BadInput(f"{name}={given[:80]}: one of {', '.join(LEVELS)}")
         if self._site.closing:
             raise Unavailable("Closing", "this master is stopping; begin at another one")
         if len(self.open) >= self.open_max:
             raise Unavailable("TransactionsOpen", f"{len(self.open)} transactions are open here; commit some first")
-        one = Open(str(uuid.uuid4()))
+        one = Open(str(uuid.uuid4()), level)
         self.open[one.name] = one
         self._look()
         location = f"{request.url.with_query(None)}/{one.name}"
@@ -196,35 +206,46 @@ class OpenTransactions:
 
     # Reading
 
+    def _has_own_view(self, one: Open) -> bool:
+        return one.on_snapshot or bool(one.parts)
+
     async def _seen(self, request: Request, one: Open) -> Overlay:
-        """The transaction's own view; there is one only where it has written."""
+        """The transaction's own view; there is one where it has written, or reads one snapshot."""
         if one.overlay is None:
             if sum(other.overlay is not None for other in self.open.values()) >= COPIES_MAX:
                 raise Unavailable(
-                    "TransactionsOpen", f"{COPIES_MAX} transactions read what they have written; commit some first"
+                    "TransactionsOpen", f"{COPIES_MAX} transactions read copies of their own; commit some first"
                 )
-            one.overlay = await Overlay.copy(self._reads, request)
+            advice = "begin it at READ_COMMITTED" if one.on_snapshot else "read before writing"
+            one.overlay = await Overlay.copy(self._reads, request, keep=one.looked is not None, advice=advice)
         await one.overlay.follow(one.parts)
         return one.overlay
 
     async def _query(self, request: Request, one: Open) -> Response:
-        if not one.parts:
+        if not self._has_own_view(one):
             return await self._reads.query(request, {"id": self._repository})
-        return await (await self._seen(request, one)).query(await self._reads.question(request))
+        asked = await self._reads.question(request)
+        if one.looked is not None:
+            one.looked.at_query(asked.text)
+        return await (await self._seen(request, one)).query(asked)
 
     async def _get(self, request: Request, one: Open) -> Response:
-        if not one.parts:
+        if not self._has_own_view(one):
             return await self._reads.statements(request, {"id": self._repository})
         form = form_of(request, tuple(FORMS))
         terms = [term_of(request, name) for name in ("subj", "pred", "obj")]
         graphs = contexts_of(request)
+        if one.looked is not None:
+            one.looked.at_predicate(terms[1])
         body, _ = await (await self._seen(request, one)).statements(terms, graphs, form)
         return bytes_answer(body, form.media)
 
     async def _size(self, request: Request, one: Open) -> Response:
-        if not one.parts:
+        if not self._has_own_view(one):
             return await self._reads.size(request, {"id": self._repository})
         graphs = contexts_of(request)
+        if one.looked is not None:
+            one.looked.at_predicate(None)
         return text_answer(str(await (await self._seen(request, one)).size(graphs)))
 
     async def _ping(self, request: Request, one: Open) -> Response:
@@ -243,6 +264,8 @@ class OpenTransactions:
         if not prepared.payload:
             self._end(one, "it was committed, and had written nothing")
             return web.Response()
+        if one.looked is not None and one.looked and one.overlay is not None:
+            return await self._serialised(request, one, one.looked, one.overlay, asked)
         key = asked.key or f"transaction:{one.name}"
         submission = Submission(
             prepared.kind, key, prepared.payload, content_hash(prepared.kind, key, prepared.payload)
@@ -256,6 +279,27 @@ class OpenTransactions:
         if answer.status == 202:
             return answer
         self._end(one, "it was committed")
+        if isinstance(answer, RawResponse) and answer.status == 204:
+            return answer.as_status(200)
+        return answer
+
+    async def _serialised(
+        self, request: Request, one: Open, looked: Looked, overlay: Overlay, asked: Asked
+    ) -> Response:
+        """A commit that counts only if all that the transaction has looked at, to read or to write, is as it was when
+        it began to read."""
+        update = await asyncio.to_thread(looked.update_of, one.parts)
+        seen = await overlay.sums_before(update.looks_at)
+        one.committing = True
+        try:
+            answer = await self._writes.serialised(request, update, seen, asked)
+        except TxLogError:
+            one.committing = False
+            raise
+        except BaseException:
+            self._end(one, "its commit broke off, and it is not known whether it counts: look at the data")
+            raise
+        self._end(one, "it was committed" if answer.status != 202 else "it is not known whether it counts")
         if isinstance(answer, RawResponse) and answer.status == 204:
             return answer.as_status(200)
         return answer

@@ -11,7 +11,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput, KeyNotTaken, NotDeterministic, Refused, Unsupported
+from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
@@ -27,7 +27,9 @@ from txlog.server.frontdoor.loads import Loads
 from txlog.server.frontdoor.prefixes import entries_of
 from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri
 from txlog.sparql import (
+    Evaluated,
     Prepared,
+    Sums,
     loads_of,
     prepare_evaluated,
     prepare_loaded,
@@ -157,9 +159,25 @@ class Writes:
             len(text),
             lambda: prepare_evaluated(text, base=base, now=now_text(), draw=draw_blank_name, everywhere=everywhere),
         )
+        return await self._evaluated(self._effects, request, update, asked, None)
+
+    async def serialised(self, request: Request, update: Evaluated, seen: Sums, asked: Asked) -> Response:
+        """An update that counts only if what it looks at still sums up to ``seen`` where it takes effect."""
+        if self._effects is None:
+            raise Conflict(
+                "Transaction handling error: what this transaction has read cannot be compared at its commit, since "
+                "nonDeterministicUpdates of this cluster is refuse; begin it as SNAPSHOT"
+            )
+        if asked.key:
+            raise BadInput("Idempotency-Key: the commit of a SERIALIZABLE transaction that has read takes none")
+        return await self._evaluated(self._effects, request, update, asked, seen)
+
+    async def _evaluated(
+        self, effects: Effects, request: Request, update: Evaluated, asked: Asked, seen: Sums | None
+    ) -> Response:
         self._loop.in_flight += 1
         try:
-            write, known = await self._effects.logged(request, update, asked)
+            write, known = await effects.logged(request, update, asked, seen)
             return await self.answer(write, asked, True) if known else self._undecided(write)
         finally:
             self._loop.in_flight -= 1

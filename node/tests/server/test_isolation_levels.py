@@ -1,0 +1,170 @@
+"""What each isolation level of RDF4J gives, as docs/front-door.md says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from master_cluster import Cluster
+from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
+from worker_driver import Driver, OxigraphProcess, Served
+
+from txlog.server.frontdoor import copy, overlay
+from txlog.server.frontdoor.transactions import LEVELS
+
+LOWER = [level for level in LEVELS if level not in ("SNAPSHOT", "SERIALIZABLE")]
+KEY = "transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel"
+
+
+async def at(cluster: Cluster, level: str) -> str:
+    return await begin(cluster, data={KEY: level})
+
+
+async def values(cluster: Cluster, url: str, predicate: str) -> list[str]:
+    query = f"PREFIX x: <urn:> SELECT ?o WHERE {{ ?s x:{predicate} ?o }} ORDER BY ?o"
+    text = await act(cluster, url, "QUERY&query=" + quote(query), Accept=RESULTS)
+    return [row["o"]["value"] for row in json.loads(text)["results"]["bindings"]]
+
+
+async def put(served: Served, predicate: str, value: str, subject: str = "s") -> None:
+    await served.send("POST", "/statements", f'<urn:{subject}> <urn:{predicate}> "{value}" .', Content_Type=QUADS)
+
+
+@pytest.mark.parametrize("level", [*LOWER, ""])
+async def test_lower_levels_read_what_is_committed(served: Served, level: str) -> None:
+    await put(served, "p", "1")
+    url = await (at(served.cluster, level) if level else begin(served.cluster))
+    assert await values(served.cluster, url, "p") == ["1"]
+    await put(served, "p", "2")
+    assert await values(served.cluster, url, "p") == ["1", "2"]
+    assert await act(served.cluster, url, "SIZE") == "2"
+    await act(served.cluster, url, "UPDATE", 'INSERT DATA { <urn:s> <urn:p> "3" }', 204, Content_Type=UPDATE)
+    assert await values(served.cluster, url, "p") == ["1", "2", "3"]
+    await put(served, "p", "4")
+    assert await values(served.cluster, url, "p") == ["1", "2", "3"], "from then on it reads a copy"
+    await act(served.cluster, url, "COMMIT")
+    assert len(await served.quads()) == 4
+
+
+@pytest.mark.parametrize("level", ["SNAPSHOT", "SERIALIZABLE"])
+async def test_higher_levels_read_one_snapshot(served: Served, level: str) -> None:
+    await put(served, "p", "1")
+    url = await at(served.cluster, f"http://www.openrdf.org/schema/sesame#{level}")
+    assert await values(served.cluster, url, "p") == ["1"]
+    await put(served, "p", "2")
+    assert await values(served.cluster, url, "p") == ["1"]
+    assert await act(served.cluster, url, "SIZE") == "1"
+    assert len((await act(served.cluster, url, "GET", Accept=QUADS)).splitlines()) == 1
+    await act(served.cluster, url, "COMMIT")  # it has written nothing: it stands where it read
+    assert len(await served.quads()) == 2
+
+
+async def test_two_snapshots_that_overwrite_each_other_both_count(served: Served) -> None:
+    await put(served, "p", "0")
+    urls = [await at(served.cluster, "SNAPSHOT") for _ in range(2)]
+    for number, url in enumerate(urls):
+        assert await values(served.cluster, url, "p") == ["0"]
+        update = f'DELETE {{ ?s <urn:p> ?o }} INSERT {{ ?s <urn:p> "{number}" }} WHERE {{ ?s <urn:p> ?o }}'
+        await act(served.cluster, url, "UPDATE", update, 204, Content_Type=UPDATE)
+    for url in urls:
+        await act(served.cluster, url, "COMMIT")
+    assert await served.quads() == ['<urn:s> <urn:p> "1" .']
+
+
+UPDATES = {
+    "data": 'INSERT DATA { <urn:t> <urn:%s> "%s" }',
+    "a pattern": 'DELETE { ?s <urn:nothing> ?o } INSERT { <urn:t> <urn:%s> "%s" } WHERE { ?x <urn:p> ?y }',
+    "a graph": 'DROP GRAPH <urn:g> ; INSERT DATA { <urn:t> <urn:%s> "%s" }',
+}
+
+
+@pytest.mark.parametrize("form", UPDATES)
+async def test_serializable_refuses_a_write_skew(served: Served, form: str) -> None:
+    """Each reads what the other writes: one after the other, the second would have read it."""
+    await put(served, "p", "0")
+    await put(served, "q", "0")
+    one, two = [await at(served.cluster, "SERIALIZABLE") for _ in range(2)]
+    assert await values(served.cluster, one, "p") == await values(served.cluster, two, "q") == ["0"]
+    await act(served.cluster, one, "UPDATE", UPDATES[form] % ("q", "1"), 204, Content_Type=UPDATE)
+    await act(served.cluster, two, "UPDATE", UPDATES[form] % ("p", "1"), 204, Content_Type=UPDATE)
+    assert await values(served.cluster, two, "p") == ["0", "1"], "it sees its own"
+    await act(served.cluster, one, "COMMIT")
+    text = await act(served.cluster, two, "COMMIT", status=409)
+    assert "have changed what this one has looked at" in text
+    await act(served.cluster, two, "COMMIT", status=409)
+    await act(served.cluster, two, "ROLLBACK", status=204)
+    assert [line for line in await served.quads() if '"1"' in line] == ['<urn:t> <urn:q> "1" .']
+
+
+@pytest.mark.parametrize(
+    "action", [f"GET&pred={quote('<urn:p>')}", "GET", "SIZE", "QUERY&query=DESCRIBE%20%3Curn:s%3E"]
+)
+async def test_every_read_counts(served: Served, action: str) -> None:
+    await put(served, "p", "0")
+    url = await at(served.cluster, "SERIALIZABLE")
+    await act(served.cluster, url, "ADD", '<urn:s> <urn:q> "mine" .', Content_Type=QUADS)
+    await act(served.cluster, url, action)
+    await put(served, "p", "1", "other")
+    await act(served.cluster, url, "COMMIT", status=409)
+
+
+async def test_serializable_lets_pass_what_it_has_not_looked_at(served: Served) -> None:
+    await put(served, "p", "0")
+    url = await at(served.cluster, "SERIALIZABLE")
+    assert await values(served.cluster, url, "p") == ["0"]
+    await act(served.cluster, url, "ADD", "_:b <urn:q> _:b <urn:g> .", Content_Type=QUADS)
+    await act(served.cluster, url, "DELETE", '<urn:s> <urn:p> "0" .', Content_Type=QUADS)
+    await put(served, "other", "1")
+    assert "takes none" in await act(served.cluster, url, "COMMIT", status=400, Idempotency_Key="k")
+    await act(served.cluster, url, "COMMIT")
+    lines = await served.quads()
+    assert sorted(line.split(" ")[1] for line in lines) == ["<urn:other>", "<urn:q>"]
+    assert "it was committed" in await act(served.cluster, url, "COMMIT", status=400)
+
+
+async def test_serializable_without_a_read_is_ordered_by_the_log(served: Served) -> None:
+    await put(served, "p", "0")
+    url = await at(served.cluster, "SERIALIZABLE")
+    update = 'DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:p> "2" } WHERE { ?s <urn:p> ?o }'
+    await act(served.cluster, url, "UPDATE", update, 204, Content_Type=UPDATE)
+    await put(served, "p", "1")
+    await act(served.cluster, url, "COMMIT")
+    assert await served.quads() == ['<urn:s> <urn:p> "2" .']
+
+
+async def test_bounds_of_copies_are_said(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        await put(served, "p", f"{number}{'x' * 50}")
+    url = await at(served.cluster, "SERIALIZABLE")
+    assert len(await values(served.cluster, url, "p")) == 3
+    await act(served.cluster, url, "ADD", '<urn:s> <urn:q> "1" .', Content_Type=QUADS)
+    monkeypatch.setattr(copy, "LOOKS_MAX", 2)
+    assert "2 are possible" in await act(served.cluster, url, "COMMIT", status=409)
+    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 100)
+    url = await at(served.cluster, "SNAPSHOT")
+    text = await act(served.cluster, url, "SIZE", status=409)
+    assert "begin it at READ_COMMITTED" in text
+
+
+async def test_where_nothing_is_evaluated_a_read_cannot_be_compared(
+    clusters: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    store = OxigraphProcess(tmp_path / "store")
+    workers = [{"name": "w-1", "url": store.url}]
+    cluster = clusters(1, workers=workers, durability="applied", non_deterministic_updates="refuse")
+    await cluster.start()
+    served = Served(cluster, store, Driver(cluster.url(0), "w-1", store))
+    try:
+        await put(served, "p", "0")
+        url = await at(cluster, "SERIALIZABLE")
+        assert await values(cluster, url, "p") == ["0"]
+        await act(cluster, url, "ADD", '<urn:s> <urn:q> "1" .', Content_Type=QUADS)
+        assert "begin it as SNAPSHOT" in await act(cluster, url, "COMMIT", status=409)
+        assert len(await served.quads()) == 1
+    finally:
+        await asyncio.to_thread(served.driver.close)
+        store.kill()
