@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
+import json
 
 import pyoxigraph as ox
 import pytest
 
 from e2e.rdf4j.differences import LISTED, Said, difference, listed, unlisted
+from e2e.rdf4j.forms import binary_document, read_binary, read_rdf_json, read_trix
 from e2e.rdf4j.script import STEPS
 from e2e.rdf4j.tables import read_table
 from e2e.w3c.results import JSON
-from txlog.sparql.binary import write_table
 
 
 def ok(body: str, media: str = "text/plain") -> Said:
@@ -42,22 +42,51 @@ def test_graphs_are_compared_by_what_they_say() -> None:
     assert difference(turtle, ok("<urn:a> <urn:b> _:x . _:y <urn:c> 1 .", "text/turtle")) == "body"
 
 
-def test_a_binary_table_says_what_the_same_in_json_says() -> None:
-    cell, name, one = ox.Literal("v", language="en"), ox.NamedNode("urn:x"), ox.Literal("1")
-    rows: list[list[object]] = [[name, None], [name, cell], [None, None], [one, cell]]
-    out = io.BytesIO()
-    write_table(["a", "b"], rows, out)
-    found = read_table(out.getvalue())
+_TABLE = (
+    b"BRTR\0\0\0\x04\0\0\0\x02\0\0\0\x01a\0\0\0\x01b"
+    b"\x04\0\0\0\x05urn:x\0"
+    b"\x01\x07\0\0\0\x01v\0\0\0\x02en"
+    b"\x09"
+    b"\x02\0\0\0\x01\0\0\0\x04urn:\x08\0\0\0\x011\x03\0\0\0\x01\0\0\0\x01t\x06\0\0\0\x01w"
+    b"\x7f"
+)
+
+
+def test_a_binary_table_is_read_as_rdf4j_writes_it() -> None:
+    found = read_table(_TABLE)
     assert found.variables == {"a", "b"}
     assert [dict(row) for row in found.rows] == [
-        {"a": name},
-        {"a": name, "b": cell},
+        {"a": ox.NamedNode("urn:x")},
+        {"a": ox.NamedNode("urn:x"), "b": ox.Literal("v", language="en")},
         {},
-        {"a": one, "b": cell},
+        {"a": ox.Literal("1", datatype=ox.NamedNode("urn:t")), "b": ox.Literal("w")},
     ]
-    for end in range(len(out.getvalue())):
+    for end in range(len(_TABLE)):
         with pytest.raises(ValueError, match=r"cut|no table"):
-            read_table(out.getvalue()[:end])
+            read_table(_TABLE[:end])
+
+
+def test_the_forms_that_only_rdf4j_has_are_read() -> None:
+    node = ox.BlankNode("b6e31")
+    p, q, f = (ox.NamedNode(f"urn:{letter}") for letter in "pqf")
+    wanted = {ox.Quad(node, p, ox.Literal("x\U0001d11e", language="en")), ox.Quad(node, q, node, f)}
+    assert set(read_binary(binary_document("n1"))) == wanted
+    version_2 = (
+        b"BRDF\0\0\0\x02\x05UTF-8\0\x01e\x05urn:e\x02\x02hi\x03\x81\x01\x02\x02n1"
+        b"\x01\x06\x81\x01\x01\x05urn:p\x04\x05x\xf0\x9d\x84\x9e\x02en\0\x01\x06\x81\x01\x01\x05urn:q\x06\x81\x01\x01\x05urn:f\x7f"
+    )
+    assert set(read_binary(version_2)) == wanted
+    with pytest.raises(AssertionError, match="cut"):
+        list(read_binary(binary_document("n1")[:-1]))
+    told = {"_:n1": {"urn:p": [{"type": "literal", "value": "x\U0001d11e", "lang": "en"}],
+                     "urn:q": [{"type": "bnode", "value": "_:n1", "graphs": ["urn:f"]}]}}  # fmt: skip
+    assert set(read_rdf_json(json.dumps(told).encode())) == wanted
+    trix = (
+        "<TriX xmlns='http://www.w3.org/2004/03/trix/trix-1/'><graph><triple><id>n1</id><uri>urn:p</uri>"
+        "<plainLiteral xml:lang='en'>x\U0001d11e</plainLiteral></triple></graph><graph><uri>urn:f</uri><triple>"
+        "<id>n1</id><uri>urn:q</uri><id>n1</id></triple></graph></TriX>"
+    )
+    assert set(read_trix(trix.encode())) == wanted
 
 
 def test_of_errors_the_kind_counts_and_not_the_words() -> None:

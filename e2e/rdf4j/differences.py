@@ -24,14 +24,12 @@ import pyoxigraph as ox
 from bench.masters import REPOSITORY, CannotMeasure
 from bench.report import Report, show, table
 from e2e.door import TIMEOUT_S, Door, Kind, door
+from e2e.rdf4j.forms import read_binary, read_rdf_json, read_trix
 from e2e.rdf4j.script import BINARY, BINARY_TABLE, STEPS, Step
 from e2e.rdf4j.server import PATH, rdf4j_server
 from e2e.rdf4j.tables import read_table
 from e2e.w3c.results import CSV, JSON, TSV, XML, Found, read_answer, said, same, statements_of
 from txlog.local.faults import CannotRun
-from txlog.sparql.binary import read_rdf
-from txlog.sparql.rdfjson import read_rdf_json
-from txlog.sparql.trix import read_trix
 
 LISTED: Final = Path(__file__).parents[2] / "docs" / "rdf4j-differences.md"
 _RDF: Final = {
@@ -48,7 +46,7 @@ _RDF: Final = {
 _OWN: Final[dict[str, Callable[[bytes], Iterable[ox.Quad]]]] = {
     "application/trix": read_trix,
     "application/rdf+json": read_rdf_json,
-    BINARY: read_rdf,
+    BINARY: read_binary,
 }
 _KIND: Final = re.compile(r"[A-Z]{3,}(?: [A-Z]{2,})+(?=:)")
 

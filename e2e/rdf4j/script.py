@@ -3,15 +3,12 @@ next."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-import pyoxigraph as ox
-
-from txlog.sparql.binary import write_rdf
+from e2e.rdf4j.forms import binary_document
 
 JSON: Final = "application/sparql-results+json"
 UPDATE: Final = "application/sparql-update"
@@ -65,17 +62,6 @@ CONFIG: Final = """@prefix rep: <http://www.openrdf.org/config/repository#> .
    sr:sailImpl [ sail:sailType "openrdf:MemoryStore" ] ] ."""
 
 
-def _binary() -> bytes:
-    out = io.BytesIO()
-    node = ox.BlankNode("8062b")
-    write_rdf(
-        [ox.Quad(node, ox.NamedNode("urn:p"), ox.Literal("x\U0001d11e", language="en")),
-         ox.Quad(node, ox.NamedNode("urn:q"), node, ox.NamedNode("urn:f"))],
-        out,
-    )  # fmt: skip
-    return out.getvalue()
-
-
 FORMS: Final[dict[str, tuple[str, str | bytes]]] = {
     "N3": ("text/n3", "@prefix ex: <urn:ex:> . [] ex:p ( 1 'a' ) ; = ex:a ."),
     "TriX": (
@@ -93,7 +79,7 @@ FORMS: Final[dict[str, tuple[str, str | bytes]]] = {
         "application/ld+json",
         '{"@context":{"ex":"urn:ex:"},"@id":"urn:s","ex:p":[1,{"@id":"_:n1"},{"@list":["a"]}],"ex:q":{"ex:r":true}}',
     ),
-    "binary RDF": (BINARY, _binary()),
+    "binary RDF": (BINARY, binary_document("8062b")),
     "RDF/XML": (
         "application/rdf+xml",
         "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns:ex='urn:ex:'>"
@@ -127,7 +113,7 @@ _NODES: Final = (
     _send("keep it again", "POST", f"@/statements?{KEPT}", TURTLE, "_:x <urn:p> 2 ."),
     _send("do not keep it", "POST", "@/statements", TURTLE, "_:x <urn:p> 3 . _:x <urn:p> 4 ."),
     _send("a label in INSERT DATA", "POST", "@/statements", UPDATE, "INSERT DATA { _:x <urn:p> 5 }"),
-    _send("keep a label in binary", "POST", f"@/statements?{KEPT}", BINARY, _binary()),
+    _send("keep a label in binary", "POST", f"@/statements?{KEPT}", BINARY, binary_document("8062b")),
     _send("labels in XML", "POST", "@/statements", XML, f"<transaction>{_add_xml('x', 'z', 'x')}</transaction>"),
     _get("nodes after all that", "@/statements", N_QUADS),
     _ask("labels as JSON", "SELECT ?s { ?s <urn:p> 2 }"),
