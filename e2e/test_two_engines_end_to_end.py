@@ -4,6 +4,8 @@ engine, and each of them answers clients."""
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,8 +13,11 @@ import pytest
 
 from bench.cluster import Cluster, Prober, cluster_up, get, txlog, write_one
 from txlog.cli.verifying import verify
+from txlog.client import Divergence, MasterClient
 from txlog.local.fuseki import find_fuseki
 from txlog.local.rdf4j import find_rdf4j
+from txlog.workers import ADAPTERS
+from txlog.workers.transport import HttpTransport
 
 ROOT = Path(__file__).parent.parent
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -54,6 +59,38 @@ def test_an_oxigraph_and_another_engine_in_one_cluster(engine: str, example: str
         assert {each.digest.quads for each in verdict.workers if each.digest} == {9}
         told = json.loads(txlog("verify", "--state", folder, "--json"))
         assert told["equal"] is True
+        _a_quad_that_one_of_them_has_alone_is_found(cluster, uk, us)
+
+
+def _a_quad_that_one_of_them_has_alone_is_found(cluster: Cluster, uk: str, us: str) -> None:
+    """Nobody but the Oxigraph of the other data centre can contradict it: by the next write it stands at a position at
+    which it was not seen before."""
+    place = next(worker for worker in cluster.topology.workers if worker.name == "us-worker-1")
+    adapter, planted = ADAPTERS[place.engine], b"<urn:e2e:planted> <urn:e2e:name> <urn:e2e:a> <urn:e2e:g> ."
+    with HttpTransport(place.url, 60.0) as transport:
+        assert transport.send(adapter.load(planted + b"\n")).ok
+        write_one(uk, cluster.repository, "INSERT DATA { <urn:e2e:c> <urn:e2e:name> 1 }", "applied-all")
+        found = _await_divergence(us, "us-worker-1", lambda known: known is not None)
+        assert found is not None
+        assert found.graphs == ["urn:e2e:g"]
+        if not found.wrong:  # a look between the planting and the write is the other way to know it
+            other = _await_divergence(uk, "uk-worker-1", lambda known: known is not None)
+            assert other is not None
+            assert (other.wrong, other.graphs) == (False, ["urn:e2e:g"])
+        assert transport.send(adapter.erase([planted], [])).ok
+    for master, name in ((uk, "uk-worker-1"), (us, "us-worker-1")):
+        _await_divergence(master, name, lambda known: known is None)
+
+
+def _await_divergence(master: str, name: str, wanted: Callable[[Divergence | None], bool]) -> Divergence | None:
+    until = time.monotonic() + 60
+    with MasterClient(master, 10.0) as client:
+        while time.monotonic() < until:
+            known = next(worker for worker in client.workers() if worker.name == name).divergence
+            if wanted(known):
+                return known
+            time.sleep(0.1)
+    raise AssertionError(f"{name}: {known}")
 
 
 def fetched(folder: Path, engine: str) -> None:

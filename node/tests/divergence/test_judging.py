@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from txlog.divergence.judging import PLACES_KEPT, Finding, Findings, Subject, merged, remember
-from txlog.model.look import GRAPHS_MAX, Look, differing, look_of
+from txlog.model.look import GRAPHS_MAX, KINDS, Look, differing, look_of
 
 RIGHT: dict[str, tuple[int, int | None]] = {"": (2, None), "urn:a": (10, None), "urn:b": (20, None)}
 WRONG: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:b": (19, None)}
@@ -93,9 +95,34 @@ def test_positions_that_are_not_equal_and_hashes_that_are_not_prove_nothing() ->
     }
 
 
-def test_engines_are_not_compared_with_each_other() -> None:
-    found = judged(subject("a", look(RIGHT)), subject("b", look(WRONG), engine="jena"))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["fuseki", "rdf4j"])
+def test_engines_whose_quads_are_the_same_are_compared_with_each_other(engine: str, kind: str) -> None:
+    def told(graphs: dict[str, tuple[int, int | None]]) -> Look:
+        return look({name: (n, n if kind == "sums" else None) for name, (n, _) in graphs.items()}, kind=kind)
+
+    alike = judged(subject("a", told(RIGHT)), subject("b", told(RIGHT), engine=engine))
+    assert alike == {"a": None, "b": None}
+    pair = judged(subject("a", told(RIGHT)), subject("b", told(WRONG), engine=engine))
+    assert {name: f and (f.kind, f.wrong, f.graphs) for name, f in pair.items()} == dict.fromkeys(
+        "ab", (kind, False, ["urn:b"])
+    )
+    three = [subject("a", told(RIGHT)), subject("b", told(WRONG), engine=engine), subject("c", told(RIGHT))]
+    found = judged(*three)["b"]
+    assert found is not None
+    assert (found.wrong, found.graphs, found.right) == (True, ["urn:b"], []), "nobody of its engine to copy from"
+    assert found.why == "2 of 3 workers hold the same there"
+    found = judged(*three, subject("d", told(RIGHT), engine=engine))["b"]
+    assert found is not None
+    assert found.right == ["uk/d"]
+
+
+@pytest.mark.parametrize("engine", ["virtuoso", "one-that-nobody-knows"])
+def test_engines_whose_quads_are_others_are_compared_among_themselves(engine: str) -> None:
+    found = judged(subject("a", look(RIGHT)), subject("b", look(WRONG), engine=engine))
     assert found == {"a": None, "b": None}
+    own = judged(subject("a", look(RIGHT), engine=engine), subject("b", look(WRONG), engine=engine))
+    assert all(each is not None for each in own.values())
 
 
 def test_equal_counts_say_nothing_about_sums() -> None:

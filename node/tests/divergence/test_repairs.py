@@ -30,7 +30,7 @@ CASES: list[tuple[Seen, str, str]] = [
     (Seen(finding(kind="sums")), "Due", ""),
     (Seen(finding(kind="refusal")), "ByHand", "rebuild NAME --live"),
     (Seen(finding(wrong=False, right=[])), "Undecided", "--source OTHER"),
-    (Seen(finding(right=[])), "Undecided", "no worker that is right"),
+    (Seen(finding(right=[])), "Undecided", "no worker of its engine that is right"),
     (Seen(finding(), obstacle="uk-1 is Suspected"), "Waiting", "uk-1 is Suspected"),
     (Seen(finding(), running=True, obstacle="it is held"), "Running", ""),
     (Seen(finding(), failure=Failure(1, "no", NOW - 5)), "Waiting", "again in 10 s: no"),

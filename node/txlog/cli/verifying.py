@@ -17,8 +17,8 @@ from txlog.apply import Digest, digest
 from txlog.backup.standing import hold, lift
 from txlog.client import MasterClient, Worker
 from txlog.model.errors import Refused, TxLogError, Unavailable
-from txlog.workers import ADAPTERS, CAPABILITIES
-from txlog.workers.base import MarkerPosition
+from txlog.workers import ADAPTERS
+from txlog.workers.base import MarkerPosition, comparable
 from txlog.workers.digest import statements
 from txlog.workers.transport import HttpTransport
 
@@ -170,17 +170,12 @@ def _open(each: Held, index: int, until: float, closing: ExitStack) -> Iterator[
     return chunks
 
 
-def _comparable(engine: str) -> str:
-    """The same for engines of which digests are compared."""
-    return "canonical" if CAPABILITIES[engine or "oxigraph"].digest else engine
-
-
 def _compare(held: list[Held]) -> bool:
     first: dict[str, Digest] = {}
     equal = len({each.position.position.hash for each in held if each.position}) <= 1
     for each in held:
         assert each.digest is not None
-        reference = first.setdefault(_comparable(each.worker.engine), each.digest)
+        reference = first.setdefault(comparable(each.worker.engine), each.digest)
         each.differs = each.digest.differs_from(reference)
         equal = equal and not each.differs
     return equal

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from txlog.model.look import KINDS, Look, differing
+from txlog.workers.base import comparable
 
 PLACES_KEPT: Final = 3
 """Positions at which looks of a worker are remembered, for each kind: data centres look at different moments."""
@@ -31,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     """A worker that holds something else than others, or than it should. ``kind``: of the looks, or ``refusal``.
     ``wrong``: it is known to be this one that is wrong; False: undecided. ``graphs``: at most :data:`NAMED`, the empty
     name being the default graph; ``graph_count`` None: not known which. ``first_index``: the first position at which it
-    was seen; ``index``, ``hash``: the last. ``right``: workers to copy from."""
+    was seen; ``index``, ``hash``: the last. ``right``: workers to copy from, of its own engine."""
 
     kind: str
     wrong: bool
@@ -72,6 +73,7 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Finding] = {}
+        self._engines: dict[str, str] = {}
 
     def of(self, worker: str) -> Finding | None:
         """The gravest of a worker."""
@@ -87,8 +89,9 @@ class Findings:
             gone = name not in known or (kind != "refusal" and fences.get(name, finding.fence) != finding.fence)
             if gone:
                 del self._found[key]
-        for engine in dict.fromkeys(subject.engine for subject in subjects):
-            group = [subject for subject in subjects if subject.engine == engine]
+        self._engines = {subject.name: subject.engine for subject in subjects}
+        for alike in dict.fromkeys(comparable(subject.engine) for subject in subjects):
+            group = [subject for subject in subjects if comparable(subject.engine) == alike]
             for kind in KINDS:
                 self._compare(kind, {s.name: [look for look in s.looks if look.kind == kind] for s in group})
         self._refusals(subjects)
@@ -163,7 +166,7 @@ class Findings:
             look.index,
             look.hash,
             look.fence,
-            list(sources),
+            [source for source in sources if self._engines[source] == self._engines[name]],
         )
 
     def _refusals(self, subjects: Sequence[Subject]) -> None:

@@ -87,7 +87,7 @@ def _judged(
     if not finding.wrong:
         return "Undecided", "say which worker is right: txlog worker repair NAME --source OTHER"
     if not finding.right:
-        return "Undecided", "no worker that is right was seen at the same position"
+        return "Undecided", "no worker of its engine that is right was seen at the same position"
     if not by_itself:
         return "ByHand", "workerRepair is manual: txlog worker repair NAME"
     if last is not None and last.fence > finding.fence:

@@ -178,7 +178,9 @@ class Capabilities:
     ``snapshot``: the whole data set can be read as of one moment while updates go on.
     ``bulk_load``: N-Quads can be loaded faster than by updates (not atomically).
     ``digest``: the N-Quads that it gives out, :meth:`~Adapter.cleaned`, are canonical, so that digests of two workers
-    compare, also with another engine that has this.
+    compare.
+    ``terms``: quads whose terms differ are two quads to it, whatever their values are, so that digests and counts
+    compare with those of another engine that has this, too (:func:`comparable`).
     ``keeps_empty_graphs``: a named graph without quads can exist.
     ``hidden_marker``: what it gives out, and what queries see, holds nothing of ours. Otherwise its snapshots are
     :meth:`~Adapter.cleaned`, and queries go through ``sparql.hide_marker``.
@@ -192,6 +194,7 @@ class Capabilities:
     snapshot: bool
     bulk_load: bool
     digest: bool
+    terms: bool
     keeps_empty_graphs: bool
     hidden_marker: bool
     union_of: tuple[str, ...]
@@ -205,6 +208,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         snapshot=True,
         bulk_load=True,
         digest=True,
+        terms=True,
         keeps_empty_graphs=True,
         hidden_marker=True,
         union_of=(),
@@ -216,6 +220,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         snapshot=True,
         bulk_load=True,
         digest=True,
+        terms=True,
         keeps_empty_graphs=False,
         hidden_marker=False,
         union_of=("urn:x-arq:DefaultGraph", "urn:x-arq:UnionGraph"),
@@ -227,6 +232,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         snapshot=True,
         bulk_load=True,
         digest=True,
+        terms=True,
         keeps_empty_graphs=False,
         hidden_marker=False,
         union_of=(),
@@ -238,11 +244,19 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         snapshot=True,
         bulk_load=True,
         digest=True,
+        terms=False,
         keeps_empty_graphs=False,
         hidden_marker=True,
         union_of=(),
     ),
 }
+
+
+def comparable(engine: str) -> str:
+    """The same word for engines that hold the same quads after the same log, digest for digest. ``engine`` may be one
+    that nobody knows (it is alike to itself alone) or empty: an Oxigraph."""
+    known = CAPABILITIES.get(engine or "oxigraph")
+    return "canonical" if known is not None and known.digest and known.terms else engine
 
 
 class Verdict(Enum):
