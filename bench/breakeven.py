@@ -79,6 +79,7 @@ def _one(folder: Path, masters: Masters, port: int, batch_from: int) -> float:
             "batch_from": batch_from,
             "compare_s": 0,
             "compare_sums_s": 0,
+            "compare_pieces_s": 0,
         }
         config.write_text(json.dumps(told))
         with (folder / "application.log").open("wb") as said:

@@ -2,8 +2,8 @@
 is found and named, and that it is repaired, by itself, by copying only that graph.
 
 One data centre with three workers and a large database. Quads are taken out, put in, and (the same number) put in the
-place of others, each once while nothing is written and once while writes go on. The last is not seen by counting, so no
-time of its finding is measured: ``txlog worker repair --all`` reads both workers whole, finds and repairs it by hand.
+place of others, each once while nothing is written and once while writes go on. The last is not seen by counting: it is
+met by a fingerprint of a piece of the store and named by sums, later, which is ``exchanged_found_s``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from bench.cluster import Cluster, cluster_up, txlog, write_one
 from bench.masters import CannotMeasure
@@ -46,8 +44,10 @@ BEGINNING: Final = MarkerPosition(Position(0, 0, NO_HASH), 0)
 PLANTED: Final = 5
 KINDS: Final = ("taken out", "put in", "exchanged")
 FOUND_S: Final = 10.0
+EXCHANGED_S: Final = 240.0
+"""For a million quads: all fingerprints at a tenth of the time, and then all sums (docs/limits.md)."""
 DEAD_S: Final = 10.0
-WAIT_S: Final = 120.0
+WAIT_S: Final = 300.0
 START_S: Final = 900.0
 PATIENCE_S: Final = 1800.0
 MANIFEST: Final = """apiVersion: txlog.io/v1alpha1
@@ -62,7 +62,7 @@ spec:
   workers: {replicas: 3, engine: oxigraph}
   pipeline: {mode: local}
 """
-WORKERS: Final = {"taken out": "uk-worker-2", "put in": "uk-worker-3", "exchanged": "uk-worker-2"}
+WORKERS: Final = {"taken out": "uk-worker-2", "put in": "uk-worker-3", "exchanged": "uk-worker-1"}
 """By kind: one that is repaired by itself too often is left to people."""
 DEAD: Final = "uk-worker-2"
 
@@ -220,7 +220,7 @@ def measure(cluster: Cluster, quads: int, graphs: int, kinds: Sequence[str], rep
     console.print("starting to apply ...")
     cluster.wait_applying(PATIENCE_S)
     rows: list[list[Figure]] = []
-    slowest, longest, copied_most = 0.0, 0.0, 0
+    slowest, longest, copied_most = dict.fromkeys((False, True), 0.0), 0.0, 0
     for at, (kind, on) in enumerate((kind, on) for kind in kinds for on in (False, True)):
         graph = (7 * at + 3) % graphs
         name = WORKERS[kind]
@@ -229,26 +229,20 @@ def measure(cluster: Cluster, quads: int, graphs: int, kinds: Sequence[str], rep
             time.sleep(1.0)  # the writes are under way
             before, _ = repair_of(cluster, name)
             plant(cluster, kind, graph, graphs)
-            found_s: float | None = None
             began = time.monotonic()
-            if kind == "exchanged":
-                command = ("worker", "repair", name, "--all", "--json", "--state", cluster.state.root)
-                done: dict[str, Any] = msgspec.json.decode(txlog(*command, timeout_s=900.0))
-                copied = list(done["graphs"]) if done["way"] == "repair" else []
-            else:
-                found_s, found = await_finding(cluster)
-                named = found.get(name)
-                right = named is not None and named.wrong and named.graphs == [graph_of(graph)] and len(found) == 1
-                report.must(f"{kind}{', writing' if on else ''}: named, and nobody else", right)
-                if found_s is None:
-                    raise CannotMeasure(f"{kind}: not found within {WAIT_S:g} s")
-                slowest = max(slowest, found_s)
-                copied = await_repair(cluster, name, before)
+            found_s, found = await_finding(cluster)
+            named = found.get(name)
+            right = named is not None and named.wrong and named.graphs == [graph_of(graph)] and len(found) == 1
+            report.must(f"{kind}{', writing' if on else ''}: named, and nobody else", right)
+            if found_s is None:
+                raise CannotMeasure(f"{kind}: not found within {WAIT_S:g} s")
+            exchanged = kind == "exchanged"
+            slowest[exchanged] = max(slowest[exchanged], found_s)
+            copied = await_repair(cluster, name, before)
             repair_s = time.monotonic() - began
             report.must(f"{kind}{', writing' if on else ''}: that graph only is copied", copied == [graph_of(graph)])
             copied_most = max(copied_most, len(copied))
-            if kind != "exchanged":
-                longest = max(longest, repair_s)
+            longest = max(longest, repair_s)
             report.must(f"{kind}{', writing' if on else ''}: equal again", await_none(cluster))
         rows.append([kind, "yes" if on else "no", found_s, repair_s, len(copied)])
     cluster.wait_settled(PATIENCE_S)
@@ -256,7 +250,10 @@ def measure(cluster: Cluster, quads: int, graphs: int, kinds: Sequence[str], rep
     cluster.wait_settled(PATIENCE_S)
     txlog("verify", "--state", cluster.state.root, timeout_s=900.0)
     show(table(f"{quads:,} quads in {graphs} graphs", ("planted", "writes", "found s", "repaired s", "graphs"), rows))
-    report.at_most("found_s", slowest, FOUND_S)
+    if set(kinds) - {"exchanged"}:
+        report.at_most("found_s", slowest[False], FOUND_S)
+    if "exchanged" in kinds:
+        report.at_most("exchanged_found_s", slowest[True], EXCHANGED_S * max(1.0, quads / QUADS))
     report.equal("graphs_copied", copied_most, 1)
     report.figure("repaired_s", longest)
     report.at_most("dead_found_s", dead_s, DEAD_S)

@@ -72,23 +72,27 @@ class Worker:
         [self.port] = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.adapter = ADAPTERS[_ENGINES.get(kind, "oxigraph")]
+        self._kind, self._folder = kind, folder
+        self.url += {Kind.FUSEKI: f"/{DATASET}", Kind.RDF4J: PATH}.get(kind, "")
+        self._command = self._prepared()
+        self._log = log
+        self.marker: MarkerPosition | None = None
+        self._start()
+
+    def _prepared(self) -> list[str]:
+        """With a new folder, where the store has one of another engine."""
+        kind, folder = self._kind, self._folder
         if kind in _ENGINES:
             # TDB2 waits for the disk some twenty times in a commit; what is compared is what it holds, in memory too.
             self._files = tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else folder.parent)
             java, files = find_java_home(folder.parent / "java"), Path(self._files.name)
         if kind is Kind.FUSEKI:
-            self.url += f"/{DATASET}"
-            self._command = [*fuseki_command(find_fuseki(), java, files, self.port)]
-        elif kind is Kind.RDF4J:
-            self.url += PATH
+            return [*fuseki_command(find_fuseki(), java, files, self.port)]
+        if kind is Kind.RDF4J:
             prepare_rdf4j(files)
-            self._command = [*rdf4j_command(find_rdf4j(folder.parent / "rdf4j"), java, files, self.port)]
-        else:
-            place = ["-l", str(folder)] if kind is Kind.DISK else []
-            self._command = [str(OXIGRAPH), "serve", *place, "-b", f"127.0.0.1:{self.port}"]
-        self._log = log
-        self.marker: MarkerPosition | None = None
-        self._start()
+            return [*rdf4j_command(find_rdf4j(folder.parent / "rdf4j"), java, files, self.port)]
+        place = ["-l", str(folder)] if kind is Kind.DISK else []
+        return [str(OXIGRAPH), "serve", *place, "-b", f"127.0.0.1:{self.port}"]
 
     def _start(self) -> None:
         with self._log.open("ab") as log:
@@ -105,8 +109,10 @@ class Worker:
         stop([self._process])
 
     def again(self) -> None:
-        """Another process on the same port; what was in memory is gone."""
+        """Another process on the same port, and what it held is gone; not of an Oxigraph on disk."""
         self.close()
+        if self._kind in _ENGINES:
+            self._command = self._prepared()
         self.marker = None
         self._start()
 
@@ -115,6 +121,10 @@ class Worker:
         if not answer.ok:
             raise CannotMeasure(f"{self.url}{request.path} answered {answer.status}: {answer.text}")
         return answer
+
+    def said(self) -> str:
+        """The end of what its process wrote."""
+        return self._log.read_text(errors="replace")[-500:]
 
     def digest(self) -> Digest:
         return digest_of_worker(self.adapter, self.transport)
@@ -125,7 +135,9 @@ class Worker:
         return sorted(line for line in cleaned.split(b"\n") if line)
 
     def graphs(self) -> list[str]:
-        """The named graphs, empty ones too, as ``<iri>``; none of ours."""
+        """The named graphs, empty ones too, as ``<iri>``; none of ours. Of an Oxigraph: others know no empty ones."""
+        if not self.adapter.capabilities.keeps_empty_graphs:
+            return []
         headers = {"Content-Type": "application/sparql-query", "Accept": "text/tab-separated-values"}
         text = b'SELECT ?g { GRAPH ?g {} FILTER(!STRSTARTS(STR(?g),"urn:txlog:system")) }'
         rows = self.send(WorkerRequest("POST", "/query", headers, text)).body.decode().splitlines()
@@ -200,7 +212,7 @@ class Door:
                 )
                 store.marker = outcome.position
                 if outcome.state is not State.WORKING:
-                    raise Blocked(f"{name}: {outcome.state}: {outcome.error}")
+                    raise Blocked(f"{name}: {outcome.state}: {outcome.error}; it said last: {store.said()}")
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")
             self.report(name)

@@ -70,10 +70,10 @@ def test_random_updates_are_the_same_everywhere_and_a_difference_is_seen(at: Doo
 
     # Somebody else's quad in one store.
     sent = {"Content-Type": "application/n-quads"}
-    at.stores["memory"].send(WorkerRequest("POST", "/store", sent, b"<urn:x> <urn:y> <urn:z> .\n"))
+    at.stores["second"].send(WorkerRequest("POST", "/store", sent, b"<urn:x> <urn:y> <urn:z> .\n"))
     run.update("INSERT DATA { <urn:a> <urn:b> 3 }")
     assert len(run.unequal) == 1
-    assert "only memory: <urn:x> <urn:y> <urn:z> ." in run.unequal[0]
+    assert "only second: <urn:x> <urn:y> <urn:z> ." in run.unequal[0]
     run.update("INSERT DATA { <urn:a> <urn:b> 4 }")
     run.merge()
     assert len(run.unequal) == 1, "one difference counts once"
@@ -87,6 +87,6 @@ def test_a_store_that_refuses_and_a_master_that_is_gone_are_no_success(at: Door)
     at.update("INSERT DATA { <urn:a> <urn:b> 1 }")
     with pytest.raises(CannotMeasure, match="404"):
         at.write("POST", "/nowhere", b"", "text/turtle")
-    at.stores["memory"].close()
-    with pytest.raises(Blocked, match="memory: Unreachable"):
+    at.stores["second"].close()
+    with pytest.raises(Blocked, match="second: Unreachable"):
         at.update("INSERT DATA { <urn:a> <urn:b> 2 }")

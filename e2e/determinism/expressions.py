@@ -12,7 +12,11 @@ LITERALS: Final = (
     *("'2020-01-02'^^xsd:date", "'2020-01-02T03:04:05Z'^^xsd:dateTime", "'2020-01-02T03:04:05+01:00'^^xsd:dateTime"),
     *("'10'^^xsd:integer", "'z'^^xsd:integer", "'1999'^^xsd:gYear", "'P1D'^^xsd:duration", "'x'^^xsd:string"),
 )
-DOUBLES: Final = ("1e0", "2.5e-3", "'NaN'^^xsd:double", "'INF'^^xsd:double", "'1'^^xsd:float")
+DOUBLES: Final = (
+    *("1e0", "2.5e-3", "1e16", "-1e16", "0.1e0", "0.2e0", "0.3e0", "1e-9", "'NaN'^^xsd:double", "'INF'^^xsd:double"),
+    *("'1'^^xsd:float", "'0.1'^^xsd:float", "16777216e0", "3e0"),
+)
+"""Sums of them depend on the order of the members; some are equal to literals written otherwise."""
 NAMES: Final = ("<urn:n0>", "<urn:n1>", "<urn:g0>", "ex:n2")
 DRAWN: Final = ("RAND()", "UUID()", "STRUUID()", "BNODE()", "STR(UUID())", "BNODE('b')")
 ONE: Final = (
@@ -27,8 +31,8 @@ AGGREGATES: Final = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
 
 def literal(chance: random.Random) -> str:
-    """A literal; a double now and then."""
-    return chance.choice(DOUBLES) if chance.random() < 0.05 else chance.choice(LITERALS)
+    """A literal; a double often enough that some meet in one sum."""
+    return chance.choice(DOUBLES) if chance.random() < 0.25 else chance.choice(LITERALS)
 
 
 def constant_iri(chance: random.Random) -> str:
@@ -127,6 +131,8 @@ class Expressions:
         if name == "COUNT":
             return f"COUNT({distinct}{self._chance.choice(('*', self._variable()))})"
         if name in ("SUM", "AVG"):
-            # Cast away doubles: their sums depend on the order of the members.
-            return f"{name}({distinct}xsd:decimal({self._variable()}))"
+            cast = self._chance.choice(("xsd:decimal", "xsd:double", "xsd:integer", "", "STRLEN"))
+            self._used.add(f"{name} of {cast or 'values'}")
+            variable = self._variable()
+            return f"{name}({distinct}{f'{cast}({variable})' if cast else variable})"
         return f"{name}({distinct}{self._variable()})"

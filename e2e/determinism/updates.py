@@ -2,8 +2,8 @@
 
 Every form of the grammar comes: data, templates, all graph patterns, expressions, aggregates, sub-selects, paths,
 datasets, graph management, several operations in a request; also what differs each time (``UUID()``, ``LIMIT``, ...),
-which a master must refuse or evaluate once. Not here: sums and averages of doubles, whose last digit depends on the
-order of the members (docs/limits.md).
+which a master must refuse or evaluate once; sums and averages of doubles, whose last digit depends on the order of the
+members; MIN and MAX over values that are equal and written differently.
 """
 
 from __future__ import annotations

@@ -144,6 +144,21 @@ def test_equal_counts_say_nothing_about_sums() -> None:
     assert found.kind == "sums"
 
 
+def test_what_sums_have_found_is_lifted_by_a_repair_before_anything_is_summed_again() -> None:
+    one: dict[str, tuple[int, int | None]] = {"urn:a": (1, 7)}
+    two: dict[str, tuple[int, int | None]] = {"urn:a": (1, 8)}
+    count: dict[str, tuple[int, int | None]] = {"urn:a": (1, None)}
+    a, c = (subject(name, look(one, kind="sums"), look(count)) for name in "ac")
+    findings = Findings()
+    assert judged(a, subject("b", look(two, kind="sums"), look(count)), c, findings=findings)["b"] is not None
+    repaired = subject("b", look(two, kind="sums"), look(count), look(count, fence=1))
+    assert judged(a, repaired, c, findings=findings)["b"] is None
+    again = subject("b", look(count, fence=1), look(two, fence=1, kind="sums"))
+    found = judged(a, again, c, findings=findings)["b"]
+    assert found is not None
+    assert found.fence == 1
+
+
 def test_a_change_that_is_taken_back_is_lifted() -> None:
     findings = Findings()
     assert judged(subject("b", look(RIGHT), look(WRONG)), findings=findings)["b"] is not None

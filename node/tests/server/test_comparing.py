@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
-from txlog.pipeline.comparing import PACED_BY, Comparing, Pacing
-from txlog.workers.base import MarkerPosition, Operation
+from txlog.pipeline.comparing import PACED_BY, PIECE, Comparing, Pacing, Pieces
+from txlog.workers.base import MarkerPosition, Operation, Piece, SystemGraphs
 
 DATA = Operation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
 MORE = Operation(KIND_UPDATE, b"INSERT DATA { GRAPH <urn:h> { <urn:s> <urn:p> 1 } }")
@@ -124,3 +125,72 @@ def test_looks_keep_to_their_share_by_what_they_cost_when_nothing_else_runs() ->
     for _ in range(PACED_BY - 1):
         assert pacing.pause_after(2.0) == 5.0
     assert pacing.pause_after(2.0) == 18.0, "it has grown"
+
+
+async def pieced(pair: Pair) -> dict[str, Any]:
+    await asyncio.to_thread(pair.comparing.pieces, threading.Event())
+    return await pair.found()
+
+
+async def test_one_quad_in_the_place_of_another_is_met_by_a_piece_and_told_by_sums(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("txlog.pipeline.comparing.PIECE", 2)
+    assert await pair.counted() == {}
+    store = pair.stores["w-2"]
+
+    def exchange(old: int, new: int) -> None:
+        there = "GRAPH <urn:g> {{ <urn:s> <urn:p> {} }}"
+        assert store.update(f"DELETE DATA {{ {there.format(old)} }} ; INSERT DATA {{ {there.format(new)} }}").ok
+
+    exchange(2, 3)
+    assert await pair.counted() == {}
+    found: dict[str, Any] = {}
+    for _ in range(2):  # three quads are two pieces
+        found = found or await pieced(pair)
+    assert {name: (one["kind"], one["wrong"], one["graphs"]) for name, one in found.items()} == {
+        "w-1": ("sums", False, ["urn:g"]),
+        "w-2": ("sums", False, ["urn:g"]),
+    }
+    exchange(3, 2)
+    assert await pair.summed() == {}
+    for _ in range(3):
+        assert await pieced(pair) == {}
+
+
+async def test_a_store_alone_is_told_from_what_it_held_before(pair: Pair) -> None:
+    await pair.move("w-2", MORE, 2)
+    assert await pair.summed() == {}
+    assert await pieced(pair) == {}
+    assert pair.stores["w-2"].update("DELETE DATA { <urn:s> <urn:p> 0 } ; INSERT DATA { <urn:s> <urn:p> 7 }").ok
+    found = await pieced(pair)
+    assert {name: (one["wrong"], one["graphs"]) for name, one in found.items()} == {"w-2": (True, [""])}
+
+
+def test_an_alarm_that_sums_do_not_confirm_is_not_heard_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a store that gives its quads out in an order of its own."""
+    monkeypatch.setattr("txlog.pipeline.comparing.DOUBTED_S", (0.2, 0.4))
+    made = Pieces()
+    marker = at(1)
+    system = SystemGraphs((marker,), frozenset())
+    one, other = Piece(system, 3, "a"), Piece(system, 3, "b")
+    assert made.differing(0, [("w-1", (marker, one)), ("w-2", (marker, other))]) == ["w-1", "w-2"]
+    made.judged(confirmed=False)
+    assert made.doubted
+    until = time.monotonic() + 5
+    while made.doubted:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert made.differing(0, [("w-1", (marker, other))]) == ["w-1"], "at one marker a store holds one thing"
+    assert made.differing(0, [("w-1", (at(2), one)), ("w-2", (at(3), other))]) == [], "at other positions they may"
+    made.judged(confirmed=True)
+    assert not made.doubted
+
+
+def test_pieces_follow_one_another_to_the_end() -> None:
+    made = Pieces()
+    for index, (first, quads) in enumerate(((0, PIECE), (PIECE, PIECE), (2 * PIECE, PIECE - 1), (0, 0), (0, PIECE))):
+        assert made.first == first
+        piece = Piece(SystemGraphs((at(index),), frozenset()), quads, str(index))
+        assert made.differing(first, [("w-1", (at(index), piece))]) == []
+    assert made.first == PIECE

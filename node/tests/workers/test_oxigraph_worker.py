@@ -384,3 +384,45 @@ def test_an_answer_that_counts_nothing_is_named(body: bytes) -> None:
     for response in (WorkerResponse(200, {}, body), WorkerResponse(500, {}, b"no")):
         with pytest.raises(UnexpectedAnswer):
             ADAPTER.counts_in(response)
+
+
+def test_pieces_are_the_same_in_stores_that_hold_the_same(worker: OxigraphProcess, tmp_path: Path) -> None:
+    def lines(value: str = "") -> list[str]:
+        graphs = ["", *(f" <urn:g{n}>" for n in range(4))]
+        return [f'<urn:s{n % 50}> <urn:p{n % 3}> "{n}{value}"@en{graphs[n % 5]} .' for n in range(500)]
+
+    def fingerprints(store: OxigraphProcess) -> list[tuple[int, str]]:
+        found = [ADAPTER.piece_in(store.send(ADAPTER.piece(first, 200))) for first in range(0, 800, 200)]
+        assert {piece.system.markers for piece in found} == {(at(1),)}
+        return [(piece.quads, piece.fingerprint) for piece in found]
+
+    def data(*of: str) -> Operation:
+        return Operation(KIND_QUADS, encode_quads([], [line.encode() for line in of]))
+
+    other = OxigraphProcess(tmp_path / "other")
+    try:
+        assert worker.send(ADAPTER.apply([data(*lines())], None, at(1))).ok
+        turned = lines()[::-1]
+        assert other.send(ADAPTER.apply([data(*lines(" gone"), *turned[:250])], None, at(0))).ok
+        away = [update(f"DELETE WHERE {{ GRAPH <urn:g{n}> {{ ?s ?p ?o }} }}") for n in range(4)]
+        rest = [update("DELETE WHERE { ?s ?p ?o }"), *away, data(*turned[100:]), data(*turned[:100])]
+        assert other.send(ADAPTER.apply(rest, at(0), at(1))).ok
+        before = fingerprints(worker)
+        assert [quads for quads, _ in before] == [200, 200, 100, 0]
+        assert fingerprints(other) == before
+        exchange = 'DELETE DATA { <urn:s5> <urn:p2> "5"@en } ; INSERT DATA { <urn:s5> <urn:p2> "x"@en }'
+        assert other.update(exchange).ok
+        assert fingerprints(other) != before
+        with pytest.raises(UnexpectedAnswer):
+            ADAPTER.piece_in(WorkerResponse(500, {}, b"no"))
+        with pytest.raises(UnexpectedAnswer):
+            ADAPTER.piece_in(WorkerResponse(200, {}, b"g,d,n\r\n,a0,many\r\n"))
+    finally:
+        other.kill()
+
+
+def test_other_engines_have_no_order_of_pieces() -> None:
+    for name in ADAPTERS.keys() - {"oxigraph"}:
+        assert ADAPTERS[name].piece(0, 1) is None
+        with pytest.raises(UnexpectedAnswer):
+            ADAPTERS[name].piece_in(WorkerResponse(200, {}, b"g,d,n\r\n"))

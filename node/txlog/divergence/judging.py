@@ -93,7 +93,15 @@ class Findings:
         for alike in dict.fromkeys(comparable(subject.engine) for subject in subjects):
             group = [subject for subject in subjects if comparable(subject.engine) == alike]
             for kind in KINDS:
-                self._compare(kind, {s.name: [look for look in s.looks if look.kind == kind] for s in group})
+                # What was seen before it was repaired or made anew says nothing of what it holds now.
+                self._compare(
+                    kind,
+                    {
+                        s.name: [o for o in s.looks if (o.kind, o.fence) == (kind, fences[s.name])]
+                        for s in group
+                        if s.looks
+                    },
+                )
         self._refusals(subjects)
         new = [
             (name, finding)

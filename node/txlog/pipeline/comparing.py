@@ -2,6 +2,8 @@
 
 Every look is exact by itself (counts and marker come from one moment of the store); a short hold makes the moments meet
 at one index while writes go on. The masters keep the looks, compare and judge (:mod:`txlog.divergence`).
+Fingerprints of pieces are compared here: they are an alarm, upon which looks follow
+(docs/decisions/0030-fingerprints-are-an-alarm.md).
 """
 
 from __future__ import annotations
@@ -9,18 +11,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from txlog.client import MasterClient, Worker
 from txlog.config.process import PipelineConfig
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.model.look import Look, look_of
 from txlog.workers import ADAPTERS
-from txlog.workers.base import Adapter, MarkerPosition, SystemGraphs, UnexpectedAnswer, WorkerResponse
+from txlog.workers.base import Adapter, MarkerPosition, Piece, SystemGraphs, UnexpectedAnswer, WorkerResponse
 from txlog.workers.digest import Digester
 from txlog.workers.transport import HttpTransport
 
@@ -39,39 +41,52 @@ PACED_BY: Final = 5
 """Looks, the last ones."""
 COUNT_S: Final = 120.0
 READ_S: Final = 600.0
+PIECE: Final = 100_000
+"""Quads of which a fingerprint is asked at once: about 0.6 s of a store's processor."""
+DOUBTED_S: Final = (60.0, 3600.0)
+"""How long fingerprints are not looked at when sums have not confirmed one, at first and at most; doubled each time."""
 PAUSE_S_MAX: Final = 20.0
 """Between two pieces of a data set that is read slowly: below the time after which stores give a reader up."""
 
 
+T = TypeVar("T")
+
+
 class Place(NamedTuple):
-    """A worker to look at."""
+    """A worker to look at. ``differs``: that it does is known."""
 
     name: str
     url: str
     adapter: Adapter
+    differs: bool
 
 
 def start(config: PipelineConfig, stop: threading.Event) -> None:
-    """In two threads of their own, until ``stop``: counts often, sums seldom."""
+    """In threads of their own, until ``stop``: counts often, fingerprints of a piece as often, sums seldom."""
     if config.compare_s > 0:
         threading.Thread(target=_run, args=(config, "counts", stop), name="txlog-counts", daemon=True).start()
     if config.compare_sums_s > 0:
         threading.Thread(target=_run, args=(config, "sums", stop), name="txlog-sums", daemon=True).start()
+    if config.compare_pieces_s > 0:
+        threading.Thread(target=_run, args=(config, "pieces", stop), name="txlog-pieces", daemon=True).start()
 
 
 def _run(config: PipelineConfig, kind: str, stop: threading.Event) -> None:
-    least = config.compare_s if kind == "counts" else config.compare_sums_s
-    pacing = Pacing(least, config.compare_share)
+    least = {"counts": config.compare_s, "sums": config.compare_sums_s, "pieces": config.compare_pieces_s}[kind]
+    pacings = defaultdict[int, Pacing](lambda: Pacing(least, config.compare_share))
     pause = least
     with Comparing(config) as comparing:
         while not stop.wait(pause):
-            began = time.monotonic()
+            began, piece = time.monotonic(), comparing.piece
             try:
-                busy = comparing.counts() if kind == "counts" else comparing.sums(stop)
+                if kind == "pieces":
+                    busy = comparing.pieces(stop)
+                else:
+                    busy = comparing.counts() if kind == "counts" else comparing.sums(stop)
             except (TxLogError, OSError) as wrong:
                 log.info("workers are not compared by %s this time: %s", kind, wrong)
                 busy = time.monotonic() - began
-            pause = pacing.pause_after(busy)
+            pause = pacings[piece].pause_after(busy)
 
 
 class Pacing:
@@ -99,6 +114,7 @@ class Comparing:
         self._masters = [MasterClient(url, MASTER_S, connect_s=MASTER_S / 2) for url in config.masters]
         self._open_s = OPEN_S[0]
         self._missed = 0
+        self._pieces = Pieces()
 
     def __enter__(self) -> Comparing:
         return self
@@ -109,28 +125,67 @@ class Comparing:
 
     def counts(self) -> float:
         """One look at each worker. Returns the seconds that the slowest store was at it."""
-        places = self._places()
-        if not places:
-            return 0.0
-        with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
-            transports = [closing.enter_context(HttpTransport(place.url, COUNT_S, connect_s=1.0)) for place in places]
-            with self._met([place.name for place in places]):
-                asked = [pool.submit(_count, *pair) for pair in zip(places, transports, strict=True)]
-                wait(asked, self._open_s)
-            busy, looks = 0.0, list[tuple[str, Look]]()
-            for place, answer in zip(places, asked, strict=True):
-                try:
-                    look, seconds = answer.result()
-                except (TxLogError, OSError) as wrong:  # it is reported by who applies to it
-                    log.info("%s is not counted: %s", place.name, wrong)
-                    continue
-                busy = max(busy, seconds)
-                if look is not None:
-                    looks.append((place.name, look))
+        looks, busy = self._asked(self._places(), _count)
         # All at once: of two that differ nobody can say which is wrong before the third is heard of.
         for name, look in looks:
             self._tell(name, look)
         self._learn(len({look.place for _, look in looks}))
+        return busy
+
+    def _asked(
+        self, places: Sequence[Place], ask: Callable[[Place, HttpTransport], T | None]
+    ) -> tuple[list[tuple[str, T]], float]:
+        """What each answered, by name, asked at one index, and the seconds that the slowest was at it."""
+        if not places:
+            return [], 0.0
+
+        def timed(place: Place, transport: HttpTransport) -> tuple[T | None, float]:
+            began = time.monotonic()
+            return ask(place, transport), time.monotonic() - began
+
+        with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
+            transports = [closing.enter_context(HttpTransport(place.url, COUNT_S, connect_s=1.0)) for place in places]
+            with self._met([place.name for place in places]):
+                asked = [pool.submit(timed, *pair) for pair in zip(places, transports, strict=True)]
+                wait(asked, self._open_s)
+            busy, found = 0.0, list[tuple[str, T]]()
+            for place, answer in zip(places, asked, strict=True):
+                try:
+                    told, seconds = answer.result()
+                except (TxLogError, OSError) as wrong:  # it is reported by who applies to it
+                    log.info("%s is not looked at: %s", place.name, wrong)
+                    continue
+                busy = max(busy, seconds)
+                if told is not None:
+                    found.append((place.name, told))
+        return found, busy
+
+    @property
+    def piece(self) -> int:
+        """How many quads lie before the next piece. The further in, the more a store has to pass over."""
+        return self._pieces.first
+
+    def pieces(self, stop: threading.Event) -> float:
+        """One look at the fingerprints of the next piece. Where they differ, all is read at once: by sums it is told
+        which graphs, and who is right. Returns the seconds that the slowest store was at it."""
+        if self._pieces.doubted:
+            return 0.0
+        first = self.piece
+
+        def ask(place: Place, transport: HttpTransport) -> tuple[MarkerPosition, Piece] | None:
+            request = place.adapter.piece(first, PIECE)
+            assert request is not None
+            piece = place.adapter.piece_in(transport.send(request))
+            marker = _only(piece.system)
+            return None if marker is None else (marker, piece)
+
+        places = [place for place in self._places() if not place.differs and place.adapter.piece(0, 1) is not None]
+        found, busy = self._asked(places, ask)
+        differing = self._pieces.differing(first, found)
+        if differing:
+            log.info("the pieces behind %d quads differ in %s: all is read", first, ", ".join(differing))
+            self.sums(stop, share=1.0)
+            self._pieces.judged(any(place.differs for place in self._places()))
         return busy
 
     def _learn(self, positions: int) -> None:
@@ -141,8 +196,9 @@ class Comparing:
         if self._missed % MISSED == 0:
             log.warning("the workers met at no index in %d looks; held for %.1f s now", self._missed, self._open_s)
 
-    def sums(self, stop: threading.Event) -> float:
-        """All of each worker read, slowly, as of one moment. Returns the seconds for which the stores were asked."""
+    def sums(self, stop: threading.Event, share: float | None = None) -> float:
+        """All of each worker read, slowly, as of one moment. ``share``: of the time, unless the configured one. Returns
+        the seconds for which the stores were asked."""
         places = self._places()
         if not places:
             return 0.0
@@ -162,7 +218,7 @@ class Comparing:
                             raise UnexpectedAnswer("reading all statements", told)
                         if _marker(place) == marker:
                             opened.append((place, marker, iter(place.adapter.cleaned(answer.chunks))))
-            share = self._config.compare_share
+            share = share or self._config.compare_share
             reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
             for (place, _, _), read in zip(opened, reads, strict=True):
                 try:
@@ -182,7 +238,7 @@ class Comparing:
             if adapter is None or not adapter.capabilities.digest or not worker.url:
                 continue
             if worker.state == "Working" and worker.position is not None and not worker.position.unordered:
-                found.append(Place(worker.name, worker.url, adapter))
+                found.append(Place(worker.name, worker.url, adapter, worker.divergence is not None))
         return found
 
     def _workers(self) -> list[Worker]:
@@ -245,16 +301,57 @@ class Comparing:
                 log.info("%s is not told of %s: %s", master.url, name, wrong)
 
 
-def _count(place: Place, transport: HttpTransport) -> tuple[Look | None, float]:
-    began = time.monotonic()
+class Pieces:
+    """Which piece is looked at next, and what was seen of each."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._seen: dict[tuple[str, int], tuple[MarkerPosition, str]] = {}
+        self._doubted_s = DOUBTED_S[0]
+        self._again_at = 0.0
+
+    @property
+    def doubted(self) -> bool:
+        """No pieces are to be looked at now."""
+        return time.monotonic() < self._again_at
+
+    def differing(self, first: int, found: Sequence[tuple[str, tuple[MarkerPosition, Piece]]]) -> list[str]:
+        """Of the workers in ``found`` those that hold something else than another at the same position, or than they
+        did before at the same marker."""
+        differing = set()
+        at: dict[object, dict[str, str]] = {}
+        for name, (marker, piece) in found:
+            before = self._seen.get((name, first))
+            if before is not None and before[0] == marker and before[1] != piece.fingerprint:
+                differing.add(name)
+            self._seen[name, first] = marker, piece.fingerprint
+            at.setdefault(marker.position, {})[name] = piece.fingerprint
+        for there in at.values():
+            if len(set(there.values())) > 1:
+                differing.update(there)
+        most = max((piece.quads for _, (_, piece) in found), default=0)
+        self.first = 0 if most < PIECE else first + PIECE
+        return sorted(differing)
+
+    def judged(self, confirmed: bool) -> None:
+        """Whether sums have confirmed that. Where not, an order is not what it should be: all is not read for it again
+        and again."""
+        if confirmed:
+            self._doubted_s, self._again_at = DOUBTED_S[0], 0.0
+            return
+        self._again_at = time.monotonic() + self._doubted_s
+        log.info("sums are equal: no pieces are looked at for %.0f s", self._doubted_s)
+        self._doubted_s = min(DOUBTED_S[1], self._doubted_s * 2)
+
+
+def _count(place: Place, transport: HttpTransport) -> Look | None:
     counted = place.adapter.counts_in(transport.send(place.adapter.counts()))
-    seconds = time.monotonic() - began
     marker = _only(counted.system)
     if marker is None:
-        return None, seconds
+        return None
     at = marker.position
     table = {name: (quads, None) for name, quads in counted.graphs.items()}
-    return look_of("counts", at.index, at.hash.hex(), marker.fence, table), seconds
+    return look_of("counts", at.index, at.hash.hex(), marker.fence, table)
 
 
 def _only(system: SystemGraphs) -> MarkerPosition | None:

@@ -22,6 +22,7 @@ from txlog.sparql.everywhere import (
     one_pattern,
 )
 from txlog.sparql.looks import Everything, predicates_of
+from txlog.sparql.ordering import totally_ordered, unordered
 from txlog.sparql.plain import plain_update
 from txlog.sparql.prepared import Prepared
 from txlog.sparql.rdf import (
@@ -500,13 +501,14 @@ class _Update:
         texts: list[str] = []
         data = iter(self.data)
         judged: list[tuple[str, Piece]] = []
+        settle = totally_ordered if self.once else unordered
         for operation in self.operations:
             if operation is None:
                 adds, lines = next(data)
                 texts.append(data_text(adds, lines))
             else:
-                texts.append(operation.text())
-                judged.append((texts[-1], operation))
+                judged.append((operation.text(), operation))
+                texts.append(settle(judged[-1][0]))
         for text, piece in judged:
             self._check(text, piece)
         self.texts = texts

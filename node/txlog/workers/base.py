@@ -286,6 +286,17 @@ class Counted:
     graphs: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of the quads of a store, with what of ours stood there at that moment. ``quads``: how many, fewer than were
+    asked for where it ends. ``fingerprint``: the same in stores that hold the same; where one quad stands in the place
+    of another it is another one nearly always."""
+
+    system: SystemGraphs
+    quads: int
+    fingerprint: str
+
+
 class Lock(Enum):
     """What an apply request does about the applier's lock inside the worker."""
 
@@ -393,6 +404,12 @@ class Adapter(Protocol):
         """Ask for the number of statements in each graph together with the marker, as of one moment."""
 
     def counts_in(self, response: WorkerResponse) -> Counted: ...
+
+    def piece(self, first: int, count: int) -> WorkerRequest | None:
+        """Ask for the fingerprint of ``count`` quads behind the first ``first``, in an order that is the same in all
+        stores that hold the same, together with the marker, as of one moment. None: this engine has no such order."""
+
+    def piece_in(self, response: WorkerResponse) -> Piece: ...
 
     def contexts(self) -> WorkerRequest:
         """Ask for the named graphs that hold statements."""

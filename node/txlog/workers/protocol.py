@@ -14,6 +14,7 @@ from txlog.workers.base import (
     SYSTEM,
     Capabilities,
     Counted,
+    Piece,
     SystemGraphs,
     UnexpectedAnswer,
     WorkerRequest,
@@ -111,6 +112,12 @@ class SparqlAdapter:
             raise UnexpectedAnswer(asked, response) from None
         ours = [name for name in counts if name.startswith(SYSTEM)]
         return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
+
+    def piece(self, first: int, count: int) -> WorkerRequest | None:
+        return None
+
+    def piece_in(self, response: WorkerResponse) -> Piece:
+        raise UnexpectedAnswer("nothing: pieces have no order here", response)
 
     def contexts_in(self, response: WorkerResponse) -> list[str]:
         return rows("listing named graphs", response)

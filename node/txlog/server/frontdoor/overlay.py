@@ -34,6 +34,7 @@ from txlog.server.frontdoor.reads import Question, Reads
 from txlog.server.frontdoor.tables import accepted
 from txlog.sparql import Prepared, Sums
 from txlog.sparql.binary import write_table
+from txlog.sparql.ordering import totally_ordered
 from txlog.workers.base import Operation
 from txlog.workers.netting import JOIN, update_texts
 
@@ -158,7 +159,7 @@ def _answered(store: ox.Store, asked: Question) -> Response:
     graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
     try:
         found = store.query(
-            asked.text,
+            totally_ordered(asked.text),
             use_default_graph_as_union=asked.union,
             default_graph=graphs or None,
             named_graphs=[ox.NamedNode(g) for g in asked.named] or None,
