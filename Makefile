@@ -137,8 +137,8 @@ w3c: install-dev ## the W3C's tests of SPARQL through a master and at its engine
 rdf4j-differences: install-dev ## the same requests to a master and to a real RDF4J server; docs/rdf4j-differences.md lists what differs
 	@$(BIN)/python -m e2e.rdf4j.differences
 
-fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n)
-	@$(BIN)/python -m e2e.fuzz.run $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
+fuzz: install-dev ## what reads bytes from outside, given bytes that nobody would send (INPUTS=20000 SEED=n JOBS=2)
+	@$(BIN)/python -m e2e.fuzz.run $(if $(JOBS),--jobs $(JOBS)) $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
 divergence: $(VENV)/.installed ## a difference planted in one graph of one store: found, named, repaired (QUADS=1000000 GRAPHS=20)
 	@$(BIN)/python -m e2e.divergence $(if $(QUADS),--quads $(QUADS)) $(if $(GRAPHS),--graphs $(GRAPHS))

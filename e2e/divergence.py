@@ -44,7 +44,7 @@ BEGINNING: Final = MarkerPosition(Position(0, 0, NO_HASH), 0)
 PLANTED: Final = 5
 KINDS: Final = ("taken out", "put in", "exchanged")
 FOUND_S: Final = 10.0
-EXCHANGED_S: Final = 240.0
+EXCHANGED_S: Final = 300.0
 """For a million quads: all fingerprints at a tenth of the time, and then all sums (docs/limits.md)."""
 DEAD_S: Final = 10.0
 WAIT_S: Final = 300.0

@@ -12,7 +12,7 @@ import pytest
 from bench.masters import CannotMeasure
 from e2e.fuzz.mutations import LENGTH_MAX, mutated
 from e2e.fuzz.run import MEMORY_MB, drawn, fuzz, judged
-from e2e.fuzz.targets import Disagreement, Target, read_head, targets
+from e2e.fuzz.targets import Disagreement, Target, read_frames, read_head, targets
 from txlog.model.errors import BadInput, TxLogError
 
 HANG_S = 0.5
@@ -83,7 +83,7 @@ def test_a_reader_may_refuse_and_nothing_else() -> None:
 
 @pytest.mark.timeout(300)
 def test_what_hangs_and_what_ends_the_process_is_named_and_the_rest_is_read() -> None:
-    findings, counts = fuzz(5, 40, make=bad_targets, hang_s=HANG_S)
+    findings, counts, _ = fuzz(5, 40, make=bad_targets, hang_s=HANG_S)
     wanted = Counter(drawn(5, number, bad_targets())[0].name for number in range(40))
     found = Counter((one.kind, one.target) for one in findings)
     assert found == {
@@ -117,3 +117,22 @@ def test_a_head_that_two_parsers_read_differently_would_be_seen(monkeypatch: pyt
     monkeypatch.setattr("e2e.fuzz.targets.recognised", lambda *_: wrong)
     with pytest.raises(Disagreement, match="is taken as 6"):
         read_head(head)
+
+
+def test_inputs_of_a_structure_are_accepted_often_enough_to_reach_what_lies_behind() -> None:
+    chosen = {target.name: target for target in targets()}
+    for name in ("binary", "x-rdftransaction", "head", "frames"):
+        chance, accepted = random.Random(1), Counter[str]()
+        for number in range(200):
+            assert judged(number, chosen[name], chosen[name].input(chance), accepted) is None
+        assert accepted[name] > 50, name
+
+
+def test_a_reader_of_frames_that_depends_on_their_pieces_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = b"\0\0\0\2ab\0\0\0\1c"
+    read_frames(whole)
+    with pytest.raises(BadInput, match="too much"):
+        read_frames(b"\xff" * 8)
+    monkeypatch.setattr("e2e.fuzz.targets.Frames._keep", lambda *_: None)
+    with pytest.raises(Disagreement, match="how they come"):
+        read_frames(whole)

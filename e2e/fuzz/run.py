@@ -56,12 +56,14 @@ def drawn(seed: int, number: int, all_targets: list[Target]) -> tuple[Target, by
     return target, target.input(chance)
 
 
-def judged(number: int, target: Target, data: bytes) -> Finding | None:
-    """Read one input in this process."""
+def judged(number: int, target: Target, data: bytes, accepted: Counter[str] | None = None) -> Finding | None:
+    """Read one input in this process. ``accepted`` counts, by target, what is not refused."""
 
     def read() -> None:
         with suppress(TxLogError):
             target.read(data)
+            if accepted is not None:
+                accepted[target.name] += 1
 
     try:
         grown = grown_mb(read)
@@ -78,18 +80,19 @@ def work(seed: int, first: int, step: int, last: int, make: Make, at: Connection
     """Every ``step``th input from ``first`` on; what is found, and how far this process is, goes to ``at``."""
     all_targets = make()
     counts: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
     at.send(("ready", first))
     for done, number in enumerate(range(first, last, step)):
         target, data = drawn(seed, number, all_targets)
         at.send(("begin", number, target.name))
-        found = judged(number, target, data)
+        found = judged(number, target, data, accepted)
         if found is not None:
             at.send(("found", found))
         counts[target.name] += 1
         if done % BATCH == 0:
-            at.send(("done", counts))
-            counts = Counter()
-    at.send(("done", counts))
+            at.send(("done", counts, accepted))
+            counts, accepted = Counter(), Counter()
+    at.send(("done", counts, accepted))
     at.send(("end", last))
 
 
@@ -103,6 +106,7 @@ class Watched:
         self.over = False
         self.findings: list[Finding] = []
         self.counts: Counter[str] = Counter()
+        self.accepted: Counter[str] = Counter()
         self._start(first)
 
     def _start(self, first: int) -> None:
@@ -153,8 +157,9 @@ class Watched:
                 self._began = cpu_seconds(self._process.pid or 0)
             case ("found", Finding() as found):
                 self.findings.append(found)
-            case ("done", Counter() as counts):
+            case ("done", Counter() as counts, Counter() as accepted):
                 self.counts.update(counts)
+                self.accepted.update(accepted)
             case ("end", _):
                 self.over = True
             case _:
@@ -167,9 +172,9 @@ class Watched:
 
 def fuzz(
     seed: int, count: int, *, processes: int = PROCESSES, make: Make = targets, hang_s: float = HANG_S
-) -> tuple[list[Finding], Counter[str]]:
-    """So many inputs, read. What was found, and how many there were of each target, without those that ended a
-    process. ``make`` gives the targets, in each process."""
+) -> tuple[list[Finding], Counter[str], Counter[str]]:
+    """So many inputs, read. What was found, how many there were of each target, without those that ended a
+    process, and how many of them were accepted. ``make`` gives the targets, in each process."""
     rows = [Watched(seed, at, processes, count, make, hang_s) for at in range(min(processes, count))]
     shown = time.monotonic()
     while not all(row.over for row in rows):
@@ -180,13 +185,15 @@ def fuzz(
             done, found = sum(row.counts.total() for row in rows), sum(len(row.findings) for row in rows)
             console.print(f"{done} inputs, {found} findings")
     counts = sum((row.counts for row in rows), Counter[str]())
-    return sorted((found for row in rows for found in row.findings), key=lambda found: found.number), counts
+    accepted = sum((row.accepted for row in rows), Counter[str]())
+    return sorted((found for row in rows for found in row.findings), key=lambda found: found.number), counts, accepted
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.fuzz.run", description=__doc__)
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=None, help="drawn and printed when it is not given")
+    parser.add_argument("--jobs", type=int, default=PROCESSES, help="processes that read")
     parser.add_argument("--only", type=int, default=None, help="read the input of this number, here, and show it")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -198,8 +205,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     report = Report("fuzz")
     began = time.monotonic()
-    findings, counts = fuzz(seed, options.inputs)
-    show(table("inputs", ("reader", "inputs"), sorted(counts.items())))
+    findings, counts, taken = fuzz(seed, options.inputs, processes=options.jobs)
+    rows = [(name, count, taken[name]) for name, count in sorted(counts.items())]
+    show(table("inputs", ("reader", "inputs", "accepted"), rows))
     kinds = Counter((found.kind, found.where) for found in findings)
     show(table("found", ("what", "inputs"), [(f"{kind}: {where}", n) for (kind, where), n in kinds.most_common()]))
     for (kind, where), _ in kinds.most_common(SHOWN_MAX):
@@ -207,6 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{kind} of {first.target} with input {first.number} of seed {seed}\n{first.text}")
     lost = sum(found.where.startswith(found.target) for found in findings)
     report.figure("inputs", counts.total() + lost)
+    report.figure("accepted", taken.total())
     report.equal("crashes", sum(found.kind == "crash" for found in findings), 0)
     report.equal("hangs", sum(found.kind == "hang" for found in findings), 0)
     report.figure("seconds", time.monotonic() - began)

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import io
 import random
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from e2e.determinism.updates import Updates
 from e2e.fuzz.examples import example, journal, packed
 from e2e.fuzz.mutations import mutated, soup
+from e2e.fuzz.structured import binary_rdf, frames, head, rdf_transaction
 from txlog.access import parse_users
 from txlog.access.hashing import parse_hash
 from txlog.journal import Journal, MemoryFiles, check
 from txlog.model.durability import Durability
 from txlog.model.entry import LogEntry, Position
-from txlog.model.errors import NotDeterministic, TxLogError
+from txlog.model.errors import BadInput, NotDeterministic, TxLogError
 from txlog.model.view import View
 from txlog.runtime.asked import asked_from
+from txlog.runtime.guard import basic_of
+from txlog.server.feed.watch import _wish_of as wish_of
 from txlog.server.frontdoor.direct import recognised
 from txlog.server.frontdoor.forms import ALIASES, FORMS, TABLES
 from txlog.server.frontdoor.repository import graph_iri
+from txlog.server.frontdoor.stores import _position_of as position_of
 from txlog.server.frontdoor.tables import accepted
+from txlog.server.peers.frames import Frames
 from txlog.sparql import (
     hide_system_graphs,
     prepare_evaluated,
@@ -47,7 +53,7 @@ _RDF: Final = {
     b"_:b a:p _:b .",
     "application/trig": b"PREFIX a: <urn:> a:g { a:s a:p 'x' } GRAPH a:h { _:b a:p <#r> } { a:s a:p 1 }",
     "application/n-quads": b'<urn:s> <urn:p> "x\\u00e9\\n"@en <urn:g> .\n_:a <urn:p> <urn:o> .\n',
-    "application/rdf+xml": b"<!DOCTYPE r [<!ENTITY e 'urn:'>]><r:RDF "
+    "application/rdf+xml": b'<!DOCTYPE r [<!ENTITY e "urn:">]><r:RDF '
     b"xmlns:r='http://www.w3.org/1999/02/22-rdf-syntax-ns#'"
     b" xmlns:a='urn:'><r:Description r:about='&e;s'><a:p "
     b"r:parseType='Literal'><b>x</b></a:p></r:Description></r:RDF>",
@@ -116,6 +122,24 @@ _HEADER_WORDS: Final = tuple(
     b"text/turtle;q=nan".split(b" ")
 )
 _ASKED: Final = (b"synced", b"respond-async; wait=5", b"k-1", b"text/csv;q=0.5, */*")
+_SHOWN: Final = (
+    b"Basic YW5uOnNlY3JldA==", b"17", b"3:17:" + b"0f" * 16, b"17:" + b"0f" * 16 + b":3",
+    b"text/event-stream;q=0.5, */*",
+)  # fmt: skip
+_SHOWN_WORDS: Final = (
+    b"Basic ",
+    b"Bearer ",
+    b":",
+    b"YTpi",
+    b"=",
+    b"0" * 20,
+    b"-1",
+    b"\xb2",
+    b"now",
+    b";q=",
+    b"*/*",
+    b",",
+)
 _MARKERS: Final = (b"urn:txlog:system:5:" + b"0" * 32 + b":1:2:u3-" + b"1" * 32,)
 _USERS: Final = (
     b"# who\nann admin $sha256$" + b"a" * 64 + b"\nbob reader $scrypt$ln=14,r=8,p=5$c2FsdHNhbHRzYWx0c2FsdA$"
@@ -130,7 +154,7 @@ def draw() -> int:
 
 class Target(NamedTuple):
     """``seeds`` and ``words``: what inputs are made of; ``read``: the reader; ``made``: other inputs, now and then;
-    ``share``: how often its turn comes, of all shares."""
+    ``share``: how often its turn comes, of all shares; ``own``: how often, of 1, an input is as ``made`` gives it."""
 
     name: str
     seeds: Sequence[bytes]
@@ -138,8 +162,11 @@ class Target(NamedTuple):
     read: Callable[[bytes], None]
     made: Callable[[random.Random], bytes] | None = None
     share: int = 1
+    own: float = 0.0
 
     def input(self, chance: random.Random) -> bytes:
+        if self.made is not None and self.own and chance.random() < self.own:
+            return self.made(chance)
         if self.made is not None and chance.random() < 0.3:
             return mutated(chance, [self.made(chance)], self.words)
         return soup(chance, self.words) if chance.random() < 0.1 else mutated(chance, self.seeds, self.words)
@@ -154,12 +181,17 @@ def text_of(data: bytes) -> str:
 
 
 def _tried(*steps: Callable[[], object]) -> None:
-    """Each of them, whether the one before refused it or not."""
+    """Each of them, whether the one before refused it or not. Refused is what all of them refuse."""
+    refused: TxLogError | None = None
+    accepted_by = 0
     for step in steps:
         try:
             step()
-        except TxLogError:
-            continue
+            accepted_by += 1
+        except TxLogError as wrong:
+            refused = wrong
+    if refused is not None and not accepted_by:
+        raise refused
 
 
 def read_update(data: bytes) -> None:
@@ -219,7 +251,7 @@ def read_head(data: bytes) -> None:
     """What the short way takes, another parser of HTTP must understand in the same way."""
     head = recognised(data, _PATHS, Durability.SYNCED, 30.0, 1 << 16)
     if head is None:
-        return
+        raise BadInput("another parser's to understand")
     line, _, rest = data.partition(b"\r\n")
     told = http.client.parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
     lengths = told.get_all("Content-Length", [])
@@ -263,7 +295,61 @@ def read_users(data: bytes) -> None:
 
 def read_names(data: bytes) -> None:
     """Graphs that say where a store stands."""
-    parse_marker(text_of(data))
+    if parse_marker(text_of(data)) is None:
+        raise BadInput("no marker")
+
+
+def read_frames(data: bytes) -> None:
+    """What peers send, in pieces cut anywhere: the same frames as in one piece."""
+    loop = asyncio.new_event_loop()
+    try:
+        told: list[tuple[list[bytes], bool]] = []
+        for cuts in (
+            [len(data)],
+            [*range(1, len(data), max(1, len(data) // 7)), len(data)],
+            [*(cut for cut in (1, 3, 4, 5) if cut < len(data)), len(data)],
+        ):
+            got: list[bytes] = []
+            frames = Frames(got.append, lambda: None, loop.create_future(), 1 << 14)
+            at = 0
+            for cut in cuts:
+                if not frames.closed and cut > at:
+                    frames.data_received(data[at:cut])
+                    at = cut
+            told.append((got, frames.closed))
+    finally:
+        loop.close()
+    if told[0] != told[1] or told[0] != told[2]:
+        raise Disagreement("frames depend on how they come")
+    if told[0][1]:
+        raise BadInput("it announces too much")
+
+
+class _Asking(NamedTuple):
+    """As much of a request as those look at who read headers."""
+
+    headers: dict[str, str]
+    query: dict[str, str]
+
+
+def read_request_headers(data: bytes) -> None:
+    """Who it is from, the position that a read wants, where a feed goes on."""
+    text = data.decode("latin-1")
+
+    def asked(**headers: str) -> Any:
+        return _Asking({name.replace("_", "-"): value for name, value in headers.items()}, {})
+
+    def known() -> None:
+        if basic_of(text) is None:
+            raise BadInput("no name and password")
+
+    _tried(
+        known,
+        lambda: position_of(asked(TxLog_Min_Position=text)),
+        lambda: wish_of(asked(Last_Event_ID=text)),
+        lambda: wish_of(_Asking({}, {"from": text})),  # type: ignore[arg-type]
+        lambda: wish_of(asked(Accept=text)),
+    )
 
 
 _JOURNAL: Final = journal()
@@ -311,8 +397,11 @@ def targets() -> list[Target]:
         Target("query", _QUERIES, _WORDS, read_query, share=5),
         *media,
         Target("lines", [_RDF["application/n-quads"]], _WORDS, read_lines),
-        Target("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, share=3),
-        Target("head", _HEADERS, _HEADER_WORDS, read_head, share=3),
+        Target("x-rdftransaction", [_TRANSACTION], (*_MARKUP, *_WORDS), read_transaction, rdf_transaction, 3, 0.7),
+        Target("head", _HEADERS, _HEADER_WORDS, read_head, head, 3, 0.7),
+        Target("binary", [_BINARY_2], _MARKUP, _reader_of("application/x-binary-rdf"), binary_rdf, 3, 0.8),
+        Target("frames", [b"\0\0\0\1x\0\0\0\0"], [b"\0\0\0\0", b"\0\0\0\5", b"\xff" * 4], read_frames, frames, 2, 0.7),
+        Target("request headers", _SHOWN, _SHOWN_WORDS, read_request_headers, share=2),
         Target("asked", _ASKED, _HEADER_WORDS, read_asked),
         Target("message", [_a_message(chance) for _ in range(100)], answers, read_message, _a_message, share=3),
         Target("page", [_a_page(chance) for _ in range(30)], answers, read_page, _a_page, share=2),

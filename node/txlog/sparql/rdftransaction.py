@@ -127,6 +127,8 @@ def _operation(element: _Element, now: str, draw: Callable[[], int]) -> Prepared
         subject, predicate, value = (_term(each) for each in element.inside[:3])
         graphs = _contexts(element)
         if name == "remove":
+            if any(term is not None and term.startswith('"') for term in (subject, predicate)):
+                raise _wrong("a literal is no subject and no predicate")
             return remove(subject, predicate, value, graphs or None)
         if subject is None or predicate is None or value is None:
             raise _wrong("<add> needs three terms")
@@ -143,7 +145,10 @@ def _operation(element: _Element, now: str, draw: Callable[[], int]) -> Prepared
 
 def _contexts(element: _Element) -> list[str]:
     found = element.one("contexts")
-    return [] if found is None else [_term(each) or "" for each in found.inside]
+    graphs = [] if found is None else [_term(each) or "" for each in found.inside]
+    if any(graph.startswith('"') for graph in graphs):
+        raise _wrong("<contexts> has a literal; a graph is named by an IRI")
+    return graphs
 
 
 def _term(element: _Element) -> str | None:
