@@ -64,7 +64,7 @@ class JournalMachine(RuleBasedStateMachine):
     def _append(self, records: list[Record]) -> None:
         """On a full disk the reserve takes a few records, and somebody makes room in time."""
         if not self.journal.has_room_for_work and not isinstance(records[0], Held):
-            self.in_reserve += 1
+            self.in_reserve += len(records)  # each of these small segments takes some
             if self.in_reserve > 1:
                 self.files.capacity += SEGMENT_BYTES
                 self.in_reserve = 0
