@@ -1,0 +1,60 @@
+"""Whoever gave an order is answered when the sync that takes its record has returned, and not by one before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from test_watermarks_and_loop import Alone
+
+from txlog.model.errors import Unavailable
+from txlog.model.records import Orders
+from txlog.runtime.executor import Sync
+from txlog.runtime.loop import Loop
+
+
+def say(loop: Loop, node: str) -> None:
+    """Any record, as the core says one."""
+    loop.core.views.records.append(Orders([], [(node, 1, 1)]))
+    loop.adopt(loop.core.settings)
+
+
+async def until(there: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not there():  # noqa: ASYNC110 - a few turns
+            await asyncio.sleep(0.001)
+
+
+async def test_an_order_is_taken_when_the_sync_behind_it_has_returned() -> None:
+    alone = Alone(3)
+    loop, held = alone.loop, list[Sync]()
+    run, loop._sync_s = loop._sync_thread.run, 1.0
+    loop._sync_thread.run = held.append  # type: ignore[method-assign]
+    await loop.durable()  # nothing was said
+    loop.found(["uk-1"])
+    first = asyncio.ensure_future(loop.durable())
+    await until(lambda: held)
+    say(loop, "uk-2")
+    second = asyncio.ensure_future(loop.durable())
+    await asyncio.sleep(0)
+    assert not first.done()
+    run(held.pop())
+    async with asyncio.timeout(60):
+        await first
+    assert not second.done(), "the sync that has returned took nothing of this"
+    await until(lambda: held)
+    assert not second.done()
+    run(held.pop())
+    async with asyncio.timeout(60):
+        await second
+    say(loop, "uk-3")
+    third = asyncio.ensure_future(loop.durable())
+    await until(lambda: held)
+    loop.end(RuntimeError("the disk"))
+    with pytest.raises(Unavailable, match="the disk"):
+        await third
+    with pytest.raises(Unavailable, match="is ending"):
+        await loop.durable()
+    assert len(alone.ended) == 1
+    await loop.close(5.0)
