@@ -114,6 +114,13 @@ MEMBER_MUTANTS: tuple[Mutant, ...] = (
         test=_APART + "test_one_that_is_taken_out_and_has_not_left_holds_nobody",
     ),
     Mutant(
+        "no-master-elsewhere-and-first-all-the-same",
+        "32",
+        False,
+        (Edit(VIEWS, " or not self._unlisted_by.isdisjoint(nodes)", ""),),
+        test=_APART + "test_one_that_is_no_master_elsewhere_does_not_outbid_who_is",
+    ),
+    Mutant(
         "taken-out-alone-and-never-gone",
         "20",
         False,

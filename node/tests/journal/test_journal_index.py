@@ -328,6 +328,27 @@ def test_damage_in_a_segment_with_an_index_is_found_when_a_peer_asks_for_it() ->
     assert harmed > 3
 
 
+def test_a_header_that_was_lost_and_made_good_ends_no_life_after_that() -> None:
+    """Nobody can write it again: it is damage once, named by one start and answered by the others. A survey of that
+    segment or of the one before it would find it bad in every life."""
+    files, _ = grown(10)
+    name = segments(files)[2]
+    for copy in (0, 512):
+        files.flip(name, copy + 60, 2)
+    journal, recovered = open_journal(files)
+    assert recovered.damage
+    for damage in list(journal.damage):
+        assert not damage.spans
+        journal.repair(damage, [], [], None)
+    journal.sync()
+    for _ in range(3):
+        journal.close()
+        journal, recovered = open_journal(files)
+        assert not recovered.damage
+        survey_all(journal)
+    journal.close()
+
+
 def test_a_start_that_meets_damage_reads_that_segment_after_all() -> None:
     """What waits for its order is read at the start: nobody is told of it from what cannot be read."""
     files, pen = MemoryFiles(), Pen()

@@ -132,12 +132,13 @@ async def test_reads_under_way_are_spread_evenly(two: Two) -> None:
     await asyncio.gather(*reads)
 
 
-async def test_one_that_is_hardly_behind_takes_its_share(two: Two) -> None:
+async def test_one_that_is_hardly_behind_takes_its_share_until_more_was_shown(two: Two) -> None:
     two.cluster.app(0).site.registry.lately.clock = lambda: 0.0  # no time goes by
     await asyncio.to_thread(two.drivers[1].pause)
     told = await two.cluster.write(0, insert(2))
     await until(lambda: two.cluster.app(0).site.loop.applied.value >= int(told["TxLog-Position"].split(":")[1]))
-    assert Counter([await two.read() for _ in range(10)]) == {("w-1", 2): 5, ("w-2", 1): 5}
+    found = [await two.read() for _ in range(10)]
+    assert found in ([("w-1", 2)] * 10, [("w-2", 1), *[("w-1", 2)] * 9]), "what was read once is not unread"
     mine = [await two.read(TxLog_Min_Position=told["TxLog-Position"]) for _ in range(4)]
     assert mine == 4 * [("w-1", 2)]
 

@@ -37,6 +37,7 @@ ONCE_WRONG = {
     54903: "one whom others refused began again and again beside one whom they did not",
     58652: "others began again before a coordinator far away had fetched what it lacked",
     25657: "a worker went back where strategies differ: the checker",
+    63376: "a segment's header that was lost and made good was found bad again in every life",
     61052: "stamps of another view were taken into the one at work",
     351051029929: "a master was added while one was out that came back without the log",
     48580: "what was fetched of the next view had higher stamps than a post of this one",

@@ -95,7 +95,8 @@ class Scan(Replay):
                 continue
             bad = len(self.bad)
             self._segment(piece, following)
-            if following is not None and len(self.bad) == bad:
+            told = following is not None and piece.header is not None and following.header is not None
+            if told and len(self.bad) == bad:
                 self.whole.append(piece.number)
         if broken and broken[-1] > pieces[-1].number:
             name = fmt.segment_name(broken[-1])

@@ -8,6 +8,7 @@ Install, or a post in the new view ── its base is stable, work goes on
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
@@ -25,6 +26,11 @@ from txlog.wire.messages import (
     Refuse,
     Report,
 )
+
+BEYOND_ROUNDS: Final = 2
+"""Round time-outs from the first refusal for one who does not hear the coordinator; it hears it by then, if it can."""
+FORGOTTEN_ROUNDS: Final = 20
+"""Round time-outs without another such refusal, after which the next one is the first."""
 
 
 class Membership(Fetching):
@@ -109,13 +115,21 @@ class Membership(Fetching):
         return self.ahead is not None and proposal.view >= self.ahead.number
 
     def _is_beyond(self, node: str, proposal: Propose) -> bool:
-        """Whoever begins the view of another branch is not heard by that member, as far as known: it lets in whom it
-        hears, and they the others after it. Else the halves of a chain of masters would never be one again."""
+        """Whoever begins the view of another branch is not heard by that member, as far as known, and has not been for
+        a while: it lets in whom it hears, and they the others after it. Else the halves of a chain of masters would
+        never be one again. Right behind a heal it is only a matter of time."""
         assert self.accepted is not None
         coordinator, hears = proposal.number[2], self.around.says(node)
         went = coordinator in self.apart or not self.installed or self.accepted.member(coordinator) is None
         elsewhere = proposal.view not in self.accepted.chain and went
-        return elsewhere and hears is not None and coordinator not in hears
+        if not elsewhere or hears is None or coordinator in hears:
+            return False
+        now_ms, round_ms = self.around.now_ms, self.settings.round_timeout_ms
+        first_ms, last_ms = self._beyond.get((coordinator, node), (now_ms, now_ms))
+        if now_ms - last_ms > FORGOTTEN_ROUNDS * round_ms:
+            first_ms = now_ms
+        self._beyond[coordinator, node] = first_ms, now_ms
+        return now_ms - first_ms >= BEYOND_ROUNDS * round_ms
 
     def _is_taken_out(self, node: str) -> bool:
         """At the end of this master's log it is no master any more, and goes as soon as it is heard by all."""

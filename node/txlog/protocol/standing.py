@@ -92,6 +92,10 @@ class Standing:
         self._starts: dict[Origin, int] = {}
         self._seen: dict[str, Number] = {}
         self._know_ahead: set[str] = set()
+        self._unlisted_by: set[str] = set()
+        """To whom this master is none: they were on another branch when it was added, and do not listen to it."""
+        self._beyond: dict[tuple[str, str], tuple[int, int]] = {}
+        """When proposals were refused, first and last, by their coordinator and whom they left out without hearing."""
         self._working: dict[Origin, int] = {}
         self._holders: dict[str, dict[Origin, int]] = {}
         self._reported: Report | None = None
@@ -270,6 +274,7 @@ class Standing:
         self.heard_start(Origin(known.node, known.birth), known.start)
         view = known.accepted
         self._seen[known.node] = view.number if view is not None else NO_VIEW
+        self._note_listed(known)
         self._forget_ahead(known.node, view)
         if view is None:
             self.apart.pop(known.node, None)
@@ -295,6 +300,13 @@ class Standing:
             self.apart[known.node] = view
         origins = [Origin(*one) for one in view.origins]
         self._holders[known.node] = dict(zip(origins, known.held, strict=False))
+
+    def _note_listed(self, known: Known) -> None:
+        node, told, view = self.settings.node, known.configuration, known.accepted
+        if told is not None and told.master(node) is None and (view is None or view.member(node) is None):
+            self._unlisted_by.add(known.node)
+        else:
+            self._unlisted_by.discard(known.node)
 
     def _forget_ahead(self, node: str, view: View | None) -> None:
         """When the disk of the last one is lost that was in it, or in one that has grown from it."""

@@ -10,7 +10,7 @@ from typing import Final
 LAG_S: Final = 0.5
 """So long a worker may lack what the best one has executed, and still takes its share of the reads. Time, not entries:
 a hundred entries are an instant while data is loaded, and an hour at night. Workers that keep up differ by a
-micro-batch of their pipeline, which is well below; a reader that sees half a second go back is not told the past."""
+micro-batch of their pipeline, which is well below."""
 _APART_S: Final = 0.02
 """What happens within so short a time is one step: it bounds what is remembered."""
 

@@ -373,7 +373,8 @@ class Registry:
                         future.set_result(True)
 
     def promise(self, index: int) -> None:
-        """A client was told that a worker here has executed this: what it reads next shall have it."""
+        """A client was told that a worker here has executed this, or is being shown it: what it reads next shall have
+        it, too."""
         self._promised = max(self._promised, index)
 
     def good_enough(self) -> int:

@@ -112,6 +112,8 @@ class Stores:
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
         reading = self._site.registry.reading
+        if counted:
+            self._site.registry.promise(store.worker.index)
         reading[store.worker.name] += 1
         began = time.monotonic()
         try:
