@@ -32,6 +32,7 @@ COPY node/txlog/runtime node/txlog/runtime
 COPY node/txlog/client node/txlog/client
 COPY node/txlog/workers node/txlog/workers
 COPY node/txlog/apply node/txlog/apply
+COPY node/txlog/evaluation node/txlog/evaluation
 COPY node/txlog/server node/txlog/server
 # NATIVE=0: nothing is compiled; masters need half as much processor again, and the build some minutes less.
 ARG NATIVE=1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import pyoxigraph
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+from txlog.evaluation.copy import Copy, copied
 from txlog.model.entry import Position
 from txlog.model.errors import BadInput, TooLarge
-from txlog.server.frontdoor.copy import Copy, copied
 from txlog.sparql import Evaluated, prepare_evaluated
 from txlog.workers import OxigraphAdapter
 from txlog.workers.base import NOTHING, Operation
@@ -133,5 +135,6 @@ MARKER = "urn:txlog:system:5:" + "ab" * 16 + ":0:1"
     ],
 )  # fmt: skip
 def test_only_what_stands_somewhere_on_a_log_is_copied(rows: str, position: Position | None) -> None:
-    copy = copied(OxigraphAdapter(), f"?g\t?s\t?p\t?o\n{rows}".encode())
-    assert (copy and copy.position) == position
+    copy, stands = copied(OxigraphAdapter(), io.BytesIO(f"?g\t?s\t?p\t?o\n{rows}".encode()))
+    assert stands == position
+    assert copy.holds_something == ("<a:p>" in rows), "a transaction reads it all the same"

@@ -14,8 +14,8 @@ from master_cluster import SYNCED, UPDATE, Cluster, until
 from worker_driver import Driver, OxigraphProcess
 
 from txlog.model.errors import Unavailable
-from txlog.server.frontdoor import copy, effects
-from txlog.server.frontdoor.copy import Copy
+from txlog.server.frontdoor import effects, evaluators
+from txlog.server.frontdoor.evaluators import RemoteCopy
 from txlog.workers.digest import digest
 
 PEOPLE = "INSERT DATA { " + " ".join(f"<urn:p{n}> <urn:name> 'n{n}' ; <urn:age> {n} ." for n in range(40)) + " }"
@@ -205,18 +205,18 @@ class Between:
 
     def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, line: str, times: int) -> None:
         self.left = times
-        original = effects.Effects._step
+        original = RemoteCopy.evaluate
 
-        async def step(this: Any, work: Any) -> Any:
-            found = await original(this, work)
-            if isinstance(found, tuple) and self.left:
+        async def evaluate(this: Any, *arguments: Any) -> Any:
+            found = await original(this, *arguments)
+            if self.left:
                 self.left -= 1
                 text = line.replace("N", str(self.left))
                 await cluster.post(1, "/repositories/demo/statements", text, headers=QUADS)
                 await until(lambda: cluster.app(0).loop.stable.value == cluster.app(1).loop.stable.value)
             return found
 
-        monkeypatch.setattr(effects.Effects, "_step", step)
+        monkeypatch.setattr(RemoteCopy, "evaluate", evaluate)
 
 
 COUNTING = "INSERT { <urn:x> <urn:is> ?n . [] <urn:made> 1 } WHERE { SELECT (COUNT(*) AS ?n) { ?s <urn:name> ?o } }"
@@ -254,17 +254,17 @@ async def test_what_comes_between_and_was_looked_at_is_seen_at_the_next_try(
 async def test_a_delete_of_what_comes_between_is_noticed_too(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quad that it adds was there already, and goes meanwhile: only a try that sees that adds it."""
     await pair.update("INSERT DATA { <urn:a> <urn:name> 'x' . <urn:x> <urn:seen> true }")
-    original = effects.Effects._step
+    original = RemoteCopy.evaluate
     left = [1]
 
-    async def step(this: Any, work: Any) -> Any:
-        found = await original(this, work)
-        if isinstance(found, tuple) and left:
+    async def evaluate(this: Any, *arguments: Any) -> Any:
+        found = await original(this, *arguments)
+        if left:
             left.clear()
             await pair.update("DELETE DATA { <urn:x> <urn:seen> true }", at=1)
         return found
 
-    monkeypatch.setattr(effects.Effects, "_step", step)
+    monkeypatch.setattr(RemoteCopy, "evaluate", evaluate)
     await pair.update("INSERT { <urn:x> <urn:seen> true } WHERE { SELECT ?s { ?s <urn:name> ?n } LIMIT 1 }")
     assert any("<urn:seen>" in line for line in pair.same())
 
@@ -307,11 +307,11 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
     pair.stores[0].process.kill()
     pair.stores[0].process.wait(30)
     for _ in range(2):  # each is chosen first once
-        pair.cluster.app(0).doors.writes._effects._copy = None  # type: ignore[union-attr]
+        pair.cluster.app(0).doors.writes._effects._give_up()  # type: ignore[union-attr]
         await pair.cluster.write(0, COUNTING)
     pair.stores[1].process.kill()
     pair.stores[1].process.wait(30)
-    pair.cluster.app(0).doors.writes._effects._copy = None  # type: ignore[union-attr]
+    pair.cluster.app(0).doors.writes._effects._give_up()  # type: ignore[union-attr]
     answer = await pair.cluster.write(0, COUNTING, status=503)
     assert answer["TxLog-Error"] == "NoWorker"
 
@@ -327,7 +327,7 @@ async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest
     assert pair.index == index
     await pair.update("INSERT { <urn:x> <urn:id> ?s } WHERE { SELECT ?s { ?s <urn:name> ?n } LIMIT 1 }")
     monkeypatch.setattr(effects, "COPY_BYTES_MAX", 100)
-    writer._copy = None
+    writer._give_up()
     answer = await pair.update(COUNTING, status=409)
     assert "larger than" in answer["body"]
     assert len([line for line in pair.same() if "<urn:id>" in line]) == 1
@@ -335,7 +335,7 @@ async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest
 
 async def test_who_looks_at_too_much_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await pair.update(PEOPLE)
-    monkeypatch.setattr(copy, "LOOKS_MAX", 40)
+    monkeypatch.setattr(evaluators, "LOOKS_MAX", 40)
     await pair.update(CONSTRUCTS["LIMIT"][0].replace("urn:id", "urn:name"))
     index = pair.index
     answer = await pair.update(CONSTRUCTS["every predicate"][0], status=409)
@@ -410,10 +410,10 @@ async def test_what_is_logged_and_cannot_be_followed_is_not_said_to_be_refused(
     await pair.update(COUNTING)
     index = pair.index
 
-    def fail(self: Copy, *_: Any) -> None:
+    async def fail(self: RemoteCopy, *_: Any) -> None:
         raise Unavailable("QueryTimeout", "made by a test")
 
-    monkeypatch.setattr(Copy, "follow", fail)
+    monkeypatch.setattr(RemoteCopy, "follow", fail)
     answer = await pair.update(COUNTING, status=202)
     assert "not known yet whether" in answer["body"]
     monkeypatch.undo()
@@ -424,13 +424,13 @@ async def test_what_is_logged_and_cannot_be_followed_is_not_said_to_be_refused(
 
 async def test_a_copy_is_kept_and_given_up_when_nobody_needs_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = Copy.__init__
+    original = RemoteCopy.__init__
 
-    def count(self: Copy, *arguments: Any) -> None:
+    def count(self: RemoteCopy, *arguments: Any) -> None:
         made.append(self)
         original(self, *arguments)
 
-    monkeypatch.setattr(Copy, "__init__", count)
+    monkeypatch.setattr(RemoteCopy, "__init__", count)
     await pair.update(PEOPLE)
     for _ in range(3):
         await pair.update(COUNTING)
@@ -441,3 +441,99 @@ async def test_a_copy_is_kept_and_given_up_when_nobody_needs_it(pair: Pair, monk
     await until(lambda: writer is not None and writer._copy is None)
     await pair.update(COUNTING)
     assert len(made) == 2
+
+
+# Data that is too large to copy
+
+
+@pytest.fixture
+def large(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    """Everything is too much to copy, what has one of a few predicates is not."""
+    monkeypatch.setattr(effects, "COPY_BYTES_MAX", 20_000)
+    return pair
+
+
+BULK = "INSERT DATA { " + " ".join(f"<urn:b{n}> <urn:bulk> '{'x' * 50}{n}' ." for n in range(400)) + " }"
+TAKE = "DELETE { ?j <urn:open> true } INSERT { ?j <urn:taken> _:x } WHERE { SELECT ?j { ?j <urn:open> true } LIMIT 1 }"
+
+
+def held_by(pair: Pair, at: int = 0) -> RemoteCopy | None:
+    writer = pair.cluster.app(at).doors.writes._effects
+    assert writer is not None
+    return writer._copy
+
+
+async def test_of_large_data_what_an_update_names_is_copied(large: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    original = RemoteCopy.__init__
+
+    def count(self: RemoteCopy, *arguments: Any) -> None:
+        made.append(arguments[-1])
+        original(self, *arguments)
+
+    monkeypatch.setattr(RemoteCopy, "__init__", count)
+    await large.update(BULK)
+    await large.update(PEOPLE)
+    await large.update("INSERT DATA { " + " ".join(f"<urn:j{n}> <urn:open> true ." for n in range(8)) + " }")
+    for turn in range(3):
+        await large.update(TAKE)
+        # Data, and what names other predicates alone: the copy follows over them.
+        await large.update(f"INSERT DATA {{ <urn:j{8 + turn}> <urn:open> true . <urn:o> <urn:other> {turn} }}", at=1)
+        await large.update("DELETE { ?s <urn:age> ?a } WHERE { ?s <urn:age> ?a FILTER(?a > 38) }", at=1)
+        await large.update("DELETE WHERE { <urn:o> ?p ?o }", at=1)
+    now = large.same()
+    assert sum("<urn:open>" in line for line in now) == 8
+    assert sum("<urn:taken>" in line for line in now) == 3
+    assert made == [frozenset(("<urn:open>", "<urn:taken>"))]
+    await large.update(COUNTING)
+    assert len(made) == 2, "other predicates, another copy"
+    assert sum('<urn:is> "40"' in line for line in large.same()) == 1
+
+
+async def test_what_shows_itself_on_all_data_only_makes_it_copy_anew(large: Pair) -> None:
+    await large.update(BULK)
+    await large.update("INSERT DATA { <urn:j1> <urn:open> true . <urn:j2> <urn:open> true . <urn:j2> <urn:wanted> 1 }")
+    await large.update(TAKE.replace("true }", "true . ?j <urn:wanted> 1 }", 2))
+    before = held_by(large)
+    await large.update("INSERT { ?b <urn:open> true } WHERE { ?b <urn:bulk> ?o FILTER(STRENDS(?o, 'x7')) }")
+    await large.update("DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(?s = <urn:b8>) }")
+    await large.update(TAKE)
+    assert held_by(large) is not before
+    now = large.same()
+    assert sum("<urn:taken>" in line for line in now) == 2
+    assert sum("<urn:open>" in line for line in now) == 1
+    assert not [line for line in now if "<urn:b8>" in line]
+
+
+async def test_what_comes_between_on_all_data_only_leaves_it_unknown(
+    large: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await large.update(BULK)
+    await large.update("INSERT DATA { <urn:j1> <urn:open> true . <urn:j2> <urn:open> true }")
+    await large.update(TAKE)
+    original = RemoteCopy.evaluate
+    left = [1]
+
+    async def evaluate(this: Any, *arguments: Any) -> Any:
+        found = await original(this, *arguments)
+        if left:
+            left.clear()
+            await large.update("DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(?s = <urn:b8>) }", at=1)
+        return found
+
+    monkeypatch.setattr(RemoteCopy, "evaluate", evaluate)
+    answer = await large.update(TAKE, status=202)
+    assert "not known yet whether" in answer["body"]
+    await large.update(TAKE)
+
+
+async def test_of_large_data_who_names_no_predicate_or_a_frequent_one_is_told(large: Pair) -> None:
+    await large.update(BULK)
+    index = large.index
+    for text, says in (
+        ("INSERT { ?s <urn:id> _:x } WHERE { ?s ?p 3 }", "the repository is larger than"),
+        ("INSERT { ?s <urn:id> _:x } WHERE { ?s <urn:bulk> 3 }", "all that has the predicates which it names"),
+    ):
+        answer = await large.update(text, status=409)
+        assert says in answer["body"]
+    assert large.index == index

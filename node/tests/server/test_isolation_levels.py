@@ -13,7 +13,7 @@ from master_cluster import Cluster
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Driver, OxigraphProcess, Served
 
-from txlog.server.frontdoor import copy, overlay
+from txlog.server.frontdoor import evaluators, overlay
 from txlog.server.frontdoor.transactions import LEVELS
 
 LOWER = [level for level in LEVELS if level not in ("SNAPSHOT", "SERIALIZABLE")]
@@ -142,7 +142,7 @@ async def test_bounds_of_copies_are_said(served: Served, monkeypatch: pytest.Mon
     url = await at(served.cluster, "SERIALIZABLE")
     assert len(await values(served.cluster, url, "p")) == 3
     await act(served.cluster, url, "ADD", '<urn:s> <urn:q> "1" .', Content_Type=QUADS)
-    monkeypatch.setattr(copy, "LOOKS_MAX", 2)
+    monkeypatch.setattr(evaluators, "LOOKS_MAX", 2)
     assert "2 are possible" in await act(served.cluster, url, "COMMIT", status=409)
     monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 100)
     url = await at(served.cluster, "SNAPSHOT")

@@ -134,9 +134,104 @@ async def test_too_much_data_to_copy_is_said(served: Served, monkeypatch: pytest
     url = await begin(served.cluster)
     assert await count(served.cluster, url) == 1
     await act(served.cluster, url, "ADD", '<urn:s> <urn:p> "1" .', Content_Type=QUADS)
-    assert "read before writing" in await act(served.cluster, url, "SIZE", status=409)
+    everything = "QUERY&query=SELECT*%7B?s%20?p%20?o%7D"
+    assert "read before writing" in await act(served.cluster, url, everything, status=409, Accept=RESULTS)
     await act(served.cluster, url, "COMMIT")
     assert await served.send("GET", "/size", status=200) == "2"
+
+
+async def test_plain_writes_are_read_with_a_store_of_any_size(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a copy, which this one is too large for, and the same as after the commit."""
+    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 100)
+    cluster = served.cluster
+    integer = "http://www.w3.org/2001/XMLSchema#integer"
+    held = [
+        *(f'<urn:s{n}> <urn:p> "{n}" .' for n in range(50)),
+        *(f'<urn:s{n}> <urn:p> "{n}" <urn:g> .' for n in range(40, 60)),
+        f'<urn:typed> <urn:p> "1"^^<{integer}> .',
+        '<urn:typed> <urn:p> "x"@en-us <urn:g> .',
+    ]
+    await served.send("POST", "/statements", "\n".join(held), Content_Type=QUADS)
+    url = await begin(cluster)
+    adds = ['<urn:s1> <urn:p> "1" .', '<urn:new> <urn:p> "1" .', '<urn:new> <urn:q> "2" <urn:g> .', '_:b <urn:p> "3" .']
+    await act(cluster, url, "ADD", "\n".join(adds), Content_Type=QUADS)
+    for query, gone in (
+        ("&context=null", f'<urn:s2> <urn:p> "2" .\n<urn:typed> <urn:p> "01"^^<{integer}> .'),
+        ("", '<urn:typed> <urn:p> "x"@EN-us <urn:g> .\n<urn:s45> <urn:p> "45" <urn:g> .'),
+        ("&context=null", '<urn:new> <urn:p> "1" .\n<urn:none> <urn:p> "1" .'),
+    ):
+        await act(cluster, url, f"DELETE{query}", gone, Content_Type=QUADS)
+    await act(cluster, url, "ADD", '<urn:s2> <urn:p> "again" .', Content_Type=QUADS)
+    patterns = ("", "&context=null", "&context=%3Curn:g%3E", "&subj=%3Curn:s45%3E", "&pred=%3Curn:q%3E&context=null")
+    mine = {each: sorted((await act(cluster, url, f"GET{each}", Accept=QUADS)).splitlines()) for each in patterns}
+    sizes = {each: await act(cluster, url, f"SIZE{each}") for each in patterns[:3]}
+    turtle = await act(cluster, url, "GET&context=%3Curn:g%3E", Accept="text/turtle")
+    assert await served.quads() == sorted(held), "somebody else sees it"
+    await served.send("POST", "/statements", '<urn:other> <urn:p> "x" .', Content_Type=QUADS)
+    assert int(await act(cluster, url, "SIZE")) == int(sizes[""]) + 1, "what others do is seen, as of each read"
+    await served.send("DELETE", "/statements?subj=%3Curn:other%3E")
+    await act(cluster, url, "COMMIT")
+    for each in patterns:
+        after = await served.send("GET", f"/statements?{each[1:]}", status=200, Accept=QUADS)
+        assert mine[each] == sorted(after.splitlines()), each
+    for each, size in sizes.items():
+        assert size == await served.send("GET", f"/size?{each[1:]}", status=200)
+    assert len(mine[""]) == len(held) + 3 - 4
+    assert turtle.count('"') == 2 * 20
+    assert not cluster.app(0).doors.evaluators._all, "a process was started"
+
+
+async def test_of_a_large_store_what_a_query_names_is_copied(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its own updates those that the query's predicates depend on, and no others."""
+    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 5000)
+    cluster = served.cluster
+    bulk = [f'<urn:b{n}> <urn:bulk> "{"x" * 50}{n}" .' for n in range(200)]
+    few = [f'<urn:s{n}> <urn:p> "{n}" .' for n in range(10)] + [f'<urn:s{n}> <urn:r> "{n}" <urn:g> .' for n in range(5)]
+    await served.send("POST", "/statements", "\n".join(bulk + few), Content_Type=QUADS)
+
+    async def named(url: str, pattern: str) -> list[list[str]]:
+        text = await act(cluster, url, "QUERY", f"SELECT * {{ {pattern} }}", Content_Type=QUERY, Accept=RESULTS)
+        rows = json.loads(text)["results"]["bindings"]
+        return sorted([value["value"] for value in row.values()] for row in rows)
+
+    url = await begin(cluster)
+    await act(cluster, url, "ADD", '<urn:own> <urn:p> "own" .\n<urn:own> <urn:bulk> "own" .', Content_Type=QUADS)
+    assert len(await named(url, "?s <urn:p> ?o")) == 11
+    update = "INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o . GRAPH ?g { ?s <urn:r> ?o } }"
+    await act(cluster, url, "UPDATE", update, 204, Content_Type=UPDATE)
+    await act(cluster, url, "UPDATE", "DELETE WHERE { <urn:s1> ?p ?o }", 204, Content_Type=UPDATE)
+    # What names the frequent predicate alone does not show in the others.
+    await act(cluster, url, "UPDATE", "DELETE { ?s <urn:bulk> ?o } WHERE { ?s <urn:bulk> ?o FILTER(?o != 'own') }", 204,
+              Content_Type=UPDATE)  # fmt: skip
+    mine = {pattern: await named(url, pattern) for pattern in ("?s <urn:q> ?o", "?s <urn:p> ?o . ?s <urn:q> ?o", "")}
+    assert [len(rows) for rows in mine.values()] == [4, 4, 1]
+    line = await act(cluster, url, "GET&pred=%3Curn:q%3E&subj=%3Curn:s2%3E", Accept=QUADS)
+    assert line == '<urn:s2> <urn:q> "2" .\n'
+    for pattern in ("?s ?p ?o", "?s <urn:bulk> ?o"):
+        text = f"SELECT * {{ {pattern} }}"
+        said = await act(cluster, url, "QUERY", text, 409, Content_Type=QUERY, Accept=RESULTS)
+        assert "read before writing, or name predicates that fewer have" in said
+    assert "the repository is larger" in await act(cluster, url, "SIZE", status=409)
+    assert await named(url, "?s <urn:q> ?o") == mine["?s <urn:q> ?o"]
+    await act(cluster, url, "COMMIT")
+    fresh = await begin(cluster)
+    for pattern, rows in mine.items():
+        assert await named(fresh, pattern) == rows, pattern
+
+
+QUERY = "application/sparql-query"
+
+
+async def test_who_asked_to_see_one_state_copies(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = await begin(served.cluster, query="?isolation-level=SERIALIZABLE")
+    await act(served.cluster, url, "ADD", '<urn:s> <urn:p> "1" .', Content_Type=QUADS)
+    assert await act(served.cluster, url, "SIZE") == "1"
+    await served.send("POST", "/statements", '<urn:other> <urn:p> "x" .', Content_Type=QUADS)
+    assert await act(served.cluster, url, "SIZE") == "1"
+    other = await begin(served.cluster, query="?isolation-level=SNAPSHOT")
+    await act(served.cluster, other, "ADD", '<urn:s> <urn:p> "1" .', Content_Type=QUADS)
+    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 10)
+    assert "begin it at READ_COMMITTED" in await act(served.cluster, other, "SIZE", status=409)
 
 
 @pytest.mark.parametrize(

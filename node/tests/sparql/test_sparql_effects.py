@@ -57,6 +57,7 @@ def test_predicates_say_what_an_update_looks_at(text: str, predicates: str) -> N
         "INSERT { ?s <a:p> _:x } WHERE { ?s !<a:p> ?o }",
         "INSERT { ?s <a:p> _:x } WHERE { ?s !(<a:p>|^<a:q>) ?o }",
         "INSERT { ?s <a:p> _:x } WHERE { ?s <a:p>* ?o }",
+        "INSERT { ?s <a:p> _:x } WHERE { ?s <a:q> ?o GRAPH <a:g> { FILTER(true) } }",
         "INSERT { ?s <a:p> _:x } WHERE { ?s <a:p>/<a:q>? ?o }",
         "INSERT { ?s <a:p> _:x } WHERE { GRAPH ?s {} }",
         "INSERT { ?s <a:p> _:x } WHERE { GRAPH ?s { OPTIONAL { ?a <a:p> ?b } } }",

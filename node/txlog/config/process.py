@@ -63,6 +63,12 @@ class Limits(Strict):
         default=4 << 20, ge=1 << 16, description="payload in one message to a peer, one transaction may exceed it"
     )
     requests_in_flight: int = Field(default=4096, ge=1, description="write requests that wait for an answer")
+    evaluation_s: float = Field(
+        default=60.0, gt=0, description="one step of what the master evaluates itself, in a process of its own"
+    )
+    evaluation_bytes: int = Field(
+        default=1 << 30, ge=192 << 20, description="address space of such a process; there are up to six"
+    )
 
 
 class LoadConfig(Strict):

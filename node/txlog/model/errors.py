@@ -166,7 +166,7 @@ class LogGone(Refused):
 
 class Unavailable(Refused):
     """``reason`` is a stable word (QueueFull, DiskFull, NotFounded, Starting, Closing, Muted, Removed, NoWorker,
-    EffectsBusy, Damaged)."""
+    EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged)."""
 
     status = 503
 

@@ -218,6 +218,7 @@ class App:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
         await self.doors.reads.stores.close()
+        await self.doors.evaluators.close()
         await self.loop.close(CLOSE_S)
         if self._laying is not None:
             self._laying.close(CLOSE_S)

@@ -27,6 +27,7 @@ from txlog.server.feed.pages import Pages
 from txlog.server.feed.watch import Watch
 from txlog.server.feed.workers import Workers
 from txlog.server.frontdoor.effects import Effects
+from txlog.server.frontdoor.evaluators import Evaluators
 from txlog.server.frontdoor.lines import Lines
 from txlog.server.frontdoor.loads import Loads
 from txlog.server.frontdoor.namespaces import Namespaces
@@ -50,10 +51,11 @@ class Doors:
         self.reads = Reads(site)
         pages = Pages(site)
         once = config.non_deterministic_updates == "effects"
-        effects = Effects(site, self.reads.stores, pages.read, draw_blank_name) if once else None
+        self.evaluators = Evaluators(config.limits)
+        effects = Effects(site, self.reads.stores, pages.read, draw_blank_name, self.evaluators) if once else None
         loads = Loads(config.load) if config.load is not None else None
         self.writes = Writes(site, effects, loads)
-        self.transactions = OpenTransactions(site, self.writes, self.reads)
+        self.transactions = OpenTransactions(site, self.writes, self.reads, self.evaluators)
         # workers and log readers
         self._feed = Workers(site)
         self._trimming = Trimming(site, links.send)

@@ -2,10 +2,12 @@
 
 from txlog.sparql.effects import Evaluated, Part, Sums, effect_of, sums_query
 from txlog.sparql.joined import drop, join, prepare_removal, remove
+from txlog.sparql.looks import Everything
 from txlog.sparql.marker import hide_marker, uses_graph, with_dataset
+from txlog.sparql.partial import needed, on_part
 from txlog.sparql.portable import refuse_unportable
 from txlog.sparql.prepared import Prepared
-from txlog.sparql.query import hide_system_graphs, query_form, refuse_services
+from txlog.sparql.query import hide_system_graphs, query_form, query_looks_at, refuse_services
 from txlog.sparql.rdf import Draw, Skolem, check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.update import (
@@ -24,6 +26,7 @@ __all__ = [
     "Document",
     "Draw",
     "Evaluated",
+    "Everything",
     "LoadAsked",
     "Part",
     "Prepared",
@@ -36,6 +39,8 @@ __all__ = [
     "hide_system_graphs",
     "join",
     "loads_of",
+    "needed",
+    "on_part",
     "parses",
     "plain_quad",
     "prepare_evaluated",
@@ -45,6 +50,7 @@ __all__ = [
     "prepare_removal",
     "prepare_update",
     "query_form",
+    "query_looks_at",
     "refuse_services",
     "refuse_unportable",
     "remove",

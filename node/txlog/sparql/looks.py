@@ -9,10 +9,10 @@ Source: SPARQL 1.1 Query Language, section 19.8 (productions 53 to 109).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.terms import ABSOLUTE, DEFAULT_PREFIXES, local_text
+from txlog.sparql.terms import DEFAULT_PREFIXES
 from txlog.sparql.tokens import Token, tokens
 from txlog.sparql.walk import significant
 
@@ -54,44 +54,22 @@ def predicates_of_update(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def predicates_of_query(text: str) -> frozenset[str]:
-    """The same of a query as a client sends it, prefixes and all. Of DESCRIBE and of relative IRIs: *everything*."""
-    toks = significant(tokens(text))
-    prefixes = dict(DEFAULT_PREFIXES)
-    at = 0
-    while at + 2 < len(toks) and toks[at].text.upper() == "PREFIX" and toks[at + 1].kind == "PNAME":
-        prefixes[toks[at + 1].text[:-1]] = _absolute(toks[at + 2].text)
-        at += 3
-    body = [_in_full(token, prefixes) for token in toks[at:]]
-    if not body or body[0].text.upper() not in ("SELECT", "ASK", "CONSTRUCT"):
-        raise Everything
-    reader = _Reader([_OPENED, body[0]._replace(text="SELECT"), *body[1:], _CLOSED])
-    if body[0].text.upper() == "CONSTRUCT" and len(body) > 1 and body[1].text == "{":
-        behind = reader.group(2)
-        reader.rest([_OPENED, body[0]._replace(text="SELECT"), *body[behind - 1 :], _CLOSED])
-    reader.group(0)
+def predicates_of_query(toks: Sequence[Token]) -> frozenset[str]:
+    """The same for a query behind its prologue: significant tokens, IRIs in full."""
+    reader = _Reader(toks)
+    reader.query()
     return frozenset(reader.found)
 
 
-def _absolute(token: str) -> str:
-    if not ABSOLUTE.match(token[1:]) or "\\" in token:
-        raise Everything
-    return token[1:-1]
+def is_one_pattern(operation: str) -> bool:
+    """Whether a normalised operation is ``DELETE WHERE`` with one triple pattern, in a ``GRAPH`` or not."""
+    reader = _Reader(significant(tokens(operation)))
+    try:
+        return reader.one_pattern()
+    except Everything:
+        return False
 
 
-def _in_full(token: Token, prefixes: Mapping[str, str]) -> Token:
-    if token.kind == "IRI":
-        _absolute(token.text)
-    if token.kind != "PNAME":
-        return token
-    prefix, _, local = token.text.partition(":")
-    if prefix not in prefixes:
-        raise Everything
-    return token._replace(kind="IRI", text=f"<{prefixes[prefix]}{local_text(local)}>")
-
-
-_OPENED: Final = Token("MARK", "{", -1)
-_CLOSED: Final = Token("MARK", "}", -1)
 _NEXT: Final = Token("MARK", ";", -1)
 
 
@@ -101,13 +79,6 @@ class _Reader:
     def __init__(self, toks: Sequence[Token]) -> None:
         self._toks = toks
         self.found: set[str] = set()
-
-    def group(self, at: int) -> int:
-        return self._group(at)
-
-    def rest(self, toks: Sequence[Token]) -> None:
-        """Go on with these; what was found stays."""
-        self._toks = toks
 
     def _at(self, at: int) -> Token:
         return self._toks[at] if at < len(self._toks) else _END
@@ -139,6 +110,39 @@ class _Reader:
             else:
                 raise Everything
 
+    def query(self) -> None:
+        form, at = self._word(0), 1
+        if form not in ("SELECT", "ASK", "CONSTRUCT"):
+            raise Everything  # DESCRIBE: whatever is said of a term
+        if form == "CONSTRUCT" and self._mark(at) == "{":
+            while self._mark(at) != "}":  # what it makes, it does not read; a template has no braces in it
+                if self._at(at) is _END:
+                    raise Everything
+                at += 1
+            at += 1
+        at = self._before_group(at)
+        at = self._group(at)
+        while at < len(self._toks):
+            if self._mark(at) in ("{", "}"):
+                raise Everything
+            at = self._modifier(at)
+
+    def one_pattern(self) -> bool:
+        if [self._word(0), self._word(1)] != ["DELETE", "WHERE"]:
+            return False
+        at = self._expect(2, "{")
+        graph = self._word(at) == "GRAPH"
+        if graph:
+            at = self._expect(at + 2, "{")
+        at = self._node(at)
+        if self._at(at).kind not in ("VARIABLE", "IRI") and self._at(at).text != "a":
+            return False
+        at = self._node(at + 1)
+        at += self._mark(at) == "."
+        for _ in range(1 + graph):
+            at = self._expect(at, "}")
+        return at == len(self._toks)
+
     # Groups
 
     def _group(self, at: int) -> int:
@@ -152,9 +156,11 @@ class _Reader:
             elif mark == "." or word in ("UNION", "OPTIONAL", "MINUS"):
                 at += 1
             elif word == "GRAPH":
-                # Without a triple in it, GRAPH ?v is every graph that there is.
-                named = self._at(at + 1).kind == "IRI"
-                if not named and (self._at(at + 1).kind != "VARIABLE" or self._at(at + 3).kind not in _TERMS):
+                # Without a triple in it, GRAPH ?v is every graph that there is, and GRAPH <iri> whether that one is
+                # there. (A template without one writes nothing, and is not worth telling apart.)
+                if self._at(at + 1).kind not in ("IRI", "VARIABLE") or (
+                    self._at(at + 3).kind not in _TERMS and self._mark(at + 3) not in ("[", "(")
+                ):
                     raise Everything
                 at = self._group(at + 2)
             elif word == "FILTER":
@@ -200,19 +206,26 @@ class _Reader:
 
     def _select(self, at: int) -> int:
         """A sub-select, up to the brace that ends the group around it."""
+        at = self._group(self._before_group(at))
+        while self._mark(at) != "}":
+            if self._at(at) is _END or self._mark(at) == "{":
+                raise Everything
+            at = self._modifier(at)
+        return at
+
+    def _before_group(self, at: int) -> int:
+        """What stands before the group of a query: its projection, its graphs."""
         while self._mark(at) != "{":
             if self._at(at) is _END or self._mark(at) == "}":
                 raise Everything
             at = self._expression(at) if self._mark(at) == "(" else at + 1
-        at = self._group(at)
-        while self._mark(at) != "}":
-            if self._at(at) is _END or self._mark(at) == "{":
-                raise Everything
-            if self._word(at) == "VALUES":
-                at = self._values(at + 1)
-            else:
-                at = self._expression(at) if self._mark(at) == "(" else at + 1
         return at
+
+    def _modifier(self, at: int) -> int:
+        """A token, or a whole bracket, of what stands behind the group of a query."""
+        if self._word(at) == "VALUES":
+            return self._values(at + 1)
+        return self._expression(at) if self._mark(at) == "(" else at + 1
 
     # Triples
 

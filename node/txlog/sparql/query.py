@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from txlog.model.errors import BadInput, TooLarge
+from txlog.sparql.effects import PREDICATES_MAX
+from txlog.sparql.looks import Everything, predicates_of_query
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import TOKEN, Token, malformed, tokens
 from txlog.sparql.unfolding import limit_of
@@ -65,6 +68,27 @@ def query_form(query: str) -> str:
             return word if word in ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE") else ""
         skip = 1 if word == "BASE" else 2
     return ""
+
+
+def query_looks_at(query: str) -> frozenset[str] | None:
+    """The predicates (``<iri>``) of all quads that a query may read; None: any, or not known. What is no query is told
+    by whoever answers it."""
+    toks = significant(tokens(query))
+    names = Names(None, limit_of(len(query)))
+    try:
+        start = _prologue(query, toks, names)
+        full = [
+            Token("IRI", f"<{names.iri(query, each, lenient=True)}>", each.start)
+            if each.kind in ("IRI", "PNAME")
+            else each
+            for each in toks[start:]
+        ]
+        if names.relative and names.base is None:
+            return None
+        found = predicates_of_query(full)
+    except (Everything, BadInput, TooLarge):
+        return None
+    return found if len(found) <= PREDICATES_MAX else None
 
 
 def _prologue(query: str, toks: list[Token], names: Names) -> int:

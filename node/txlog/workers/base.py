@@ -186,6 +186,7 @@ class Capabilities:
     :meth:`~Adapter.cleaned`, and queries go through ``sparql.hide_marker``.
     ``union_of``: the graphs that together are the union. Not empty where a query of the union does not see all graphs
     by GRAPH: then these are named to it, and each of the others (``sparql.with_dataset``).
+    ``parts``: :meth:`~Adapter.everything` can be had by predicates.
     """
 
     atomic_request: bool
@@ -198,6 +199,7 @@ class Capabilities:
     keeps_empty_graphs: bool
     hidden_marker: bool
     union_of: tuple[str, ...]
+    parts: bool = True
 
 
 CAPABILITIES: Mapping[str, Capabilities] = {
@@ -248,6 +250,7 @@ CAPABILITIES: Mapping[str, Capabilities] = {
         keeps_empty_graphs=False,
         hidden_marker=True,
         union_of=(),
+        parts=False,
     ),
 }
 
@@ -425,9 +428,10 @@ class Adapter(Protocol):
     def cleaned(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
         """N-Quads of :meth:`snapshot`, in pieces cut anywhere: without anything of ours, literals in canonical form."""
 
-    def everything(self) -> WorkerRequest:
-        """All statements and all graphs of ours as of one moment, as SPARQL results (:attr:`everything_media`):
-        ``?g ?s ?p ?o``, and ``?g`` alone for each graph of ours; stream it."""
+    def everything(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
+        """All statements, or at least all with these predicates (``<iri>``), and all graphs of ours as of one moment,
+        as SPARQL results (:attr:`everything_media`): ``?g ?s ?p ?o``, and ``?g`` alone for each graph of ours; stream
+        it."""
 
     @property
     def everything_media(self) -> str:

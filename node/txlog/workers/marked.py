@@ -85,10 +85,10 @@ class MarkedAdapter(SparqlAdapter):
             f"SELECT ?g (COUNT(?s) AS ?n) {{ {self.default_quads} UNION {{ GRAPH ?g {{ ?s ?p ?o }} }} }} GROUP BY ?g"
         )
 
-    def everything(self) -> WorkerRequest:
+    def everything(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
         # One query sees one moment.
         ours = f"{{ GRAPH ?g {{ {TRIPLE} }} }}"
-        text = f"SELECT ?g ?s ?p ?o {{ {self.default_quads} UNION {self.named_quads} UNION {ours} }}"
+        text = f"SELECT ?g ?s ?p ?o {{ {self.quads_with(predicates)} UNION {ours} }}"
         return self._select(text, self.everything_media)
 
     def cleaned(self, chunks: Iterable[bytes]) -> Iterator[bytes]:

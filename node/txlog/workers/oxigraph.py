@@ -213,10 +213,10 @@ class OxigraphAdapter(SparqlAdapter):
         # An empty graph is in no dump, and its literals are canonical as they are.
         return chunks
 
-    def everything(self) -> WorkerRequest:
+    def everything(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
         # One query sees one moment.
         text = (
-            "SELECT ?g ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } "
+            f"SELECT ?g ?s ?p ?o {{ {self.quads_with(predicates)} "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
         )
         return self._select(text, self.everything_media)

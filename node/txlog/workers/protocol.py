@@ -78,6 +78,17 @@ class SparqlAdapter:
             where = " UNION ".join(each)
         return self._select(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
 
+    def quads_with(self, predicates: Sequence[str] | None) -> str:
+        """The pattern of all quads, or of all with these predicates (``<iri>``)."""
+        patterns: tuple[str, ...] = (self.default_quads, self.named_quads)
+        if predicates is not None:
+            patterns = tuple(
+                pattern.replace("?s ?p ?o", f"?s {p} ?o").removesuffix("}") + f"BIND({p} AS ?p) }}"
+                for p in predicates
+                for pattern in patterns
+            )
+        return " UNION ".join(patterns) or "{ FILTER(false) }"
+
     def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
         which = "default" if graph is None else urlencode({"graph": graph})
         return WorkerRequest("GET", f"{self.data_path}?{which}", {"Accept": accept})

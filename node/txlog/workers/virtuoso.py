@@ -240,7 +240,7 @@ class VirtuosoAdapter(SparqlAdapter):
         for lines in cleaned(chunks, f"<{SYSTEM}> ".encode()):
             yield lines.replace(f'"^^<{SHAPE}'.encode(), b'"^^<')
 
-    def everything(self) -> WorkerRequest:
+    def everything(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
         return _tell("everything")
 
     everything_media = TSV

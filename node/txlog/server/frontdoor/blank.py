@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Final, NamedTuple, TypeVar
-
-import pyoxigraph as ox
+from typing import Final, NamedTuple
 
 from txlog.server.frontdoor.forms import N_QUADS, N_TRIPLES, RESULTS_JSON
 from txlog.server.frontdoor.through import ending
-from txlog.sparql.blank import IRI, MARK, blank_lines, blank_terms, label_bytes, label_of
+from txlog.sparql.blank import IRI, MARK, blank_lines, blank_terms, label_bytes
 
-T = TypeVar("T")
 _JSON = re.compile(rb'"type"(\s*+:\s*+)"uri"(\s*+,\s*+)"value"(\s*+:\s*+)"' + IRI + rb'"')
 _XML = re.compile(rb"<uri>" + IRI + rb"</uri>")
 
@@ -78,14 +75,3 @@ async def _changed(form: _Form, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
     rest = b"".join(held)
     if rest:
         yield form.change(rest) if MARK in rest else rest
-
-
-def blank_term(term: T) -> T | ox.BlankNode:
-    """One term."""
-    label = label_of(term.value) if isinstance(term, ox.NamedNode) else None
-    return term if label is None else ox.BlankNode(label)
-
-
-def blank_quad(quad: ox.Quad) -> ox.Quad:
-    """Subject, object and graph; a predicate is none."""
-    return ox.Quad(blank_term(quad.subject), quad.predicate, blank_term(quad.object), blank_term(quad.graph_name))

@@ -1,21 +1,22 @@
 """Updates that no two workers would carry out alike: evaluated once, here, and logged as what they change.
 
-The effect is found on a copy of the data that follows the log, and stands in the log behind a condition on all that
-the update looked at (``sparql/effects.py``). Where transactions of others came between and changed that, every worker
-passes the effect over; this master sees it in its own log, evaluates again, and tries again, until the time is over.
-One update at a time; the copy is kept for a while, since fetching it is what takes longest.
+The effect is found on a copy of the data that follows the log, in a process of its own (``evaluators.py``), and stands
+in the log behind a condition on all that the update looked at (``sparql/effects.py``). Where transactions of others
+came between and changed that, every worker passes the effect over; this master sees it in its own log, evaluates again,
+and tries again, until the time is over. One update at a time; the copy is kept for a while, since fetching it is what
+takes longest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from aiohttp import ClientError
 
+from txlog.evaluation.copy import PART, Effect
+from txlog.evaluation.frames import MEMORY, TIME, Load
 from txlog.model.durability import Durability
 from txlog.model.entry import NOT_FOR_WORKERS, Position
 from txlog.model.errors import (
@@ -35,8 +36,8 @@ from txlog.runtime.asked import Asked
 from txlog.runtime.loop import AwaitedWrite, Write
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request
-from txlog.server.frontdoor.copy import Copy, Effect, copied
-from txlog.server.frontdoor.stores import RETRY_S, Store, Stores
+from txlog.server.frontdoor.evaluators import Evaluators, RemoteCopy
+from txlog.server.frontdoor.stores import RETRY_S, Stores
 from txlog.sparql import Draw, Evaluated, Sums
 from txlog.wire.pages import PageEntry
 from txlog.workers.base import Operation
@@ -49,12 +50,13 @@ WAITING_MAX: Final = 64
 """Requests that wait for their turn."""
 IDLE_S: Final = 60.0
 """A copy that nobody needed for so long is given up; the next update fetches it anew."""
-SECONDS_MAX: Final = 60.0
-"""For one step on the copy. It cannot be stopped, but its client is answered."""
+LARGE_S: Final = 600.0
+"""Data that was too large to copy is taken for that for so long: what an update names is copied at once."""
 BEHIND_MAX: Final = 200_000
 """Entries that a copy is brought over; a worker that is further behind is no help."""
+FETCHES_MAX: Final = 3
+"""Of a part, when others keep writing what shows itself on all data only."""
 PAGE_BYTES: Final = 4 << 20
-T = TypeVar("T")
 
 
 class ReadLog(Protocol):
@@ -64,9 +66,10 @@ class ReadLog(Protocol):
 
 
 class Effects:
-    """``stores`` finds a worker to copy, ``read_log`` reads what follows, ``draw`` gives 128 random bits."""
+    """``stores`` finds a worker to copy, ``read_log`` reads what follows, ``draw`` gives 128 random bits,
+    ``evaluators`` has the process that holds the copy."""
 
-    def __init__(self, site: Site, stores: Stores, read_log: ReadLog, draw: Draw) -> None:
+    def __init__(self, site: Site, stores: Stores, read_log: ReadLog, draw: Draw, evaluators: Evaluators) -> None:
         self._site = site
         self._loop = site.loop
         self._stores = stores
@@ -75,11 +78,11 @@ class Effects:
         self._bytes_max = site.config.limits.body_bytes
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self._copy: Copy | None = None
+        self._evaluators = evaluators
+        self._copy: RemoteCopy | None = None
         self._skips = 0
+        self._large_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
-        self._pool = ThreadPoolExecutor(1, "effects")
-        self._stuck: asyncio.Future[Any] | None = None
 
     async def logged(
         self, request: Request, update: Evaluated, asked: Asked, seen: Sums | None = None
@@ -88,7 +91,8 @@ class Effects:
         ``seen``: what the update looks at must sum up to this where it takes effect, else it is not tried again.
 
         :class:`BadInput`: it fails; :class:`TooLarge`: its effect is; :class:`Conflict`: the data is too much to copy
-        or to look at, or others changed that each time; :class:`Unavailable`: no worker to copy, no turn in time."""
+        or to look at, or others changed that each time; :class:`Unavailable`: no worker to copy, no turn in time, or it
+        was ended, since it took too much time or memory."""
         deadline = asyncio.get_running_loop().time() + asked.seconds
         if self._waiting >= WAITING_MAX:
             raise _busy(f"{WAITING_MAX} updates wait to be evaluated")
@@ -104,8 +108,12 @@ class Effects:
             return await self._tried(request, update, deadline, seen)
         except (BadInput, TooLarge, Conflict):
             raise  # the copy is as it was
+        except Unavailable as ended:
+            if ended.reason not in (TIME, MEMORY):
+                self._give_up()
+            raise
         except BaseException:
-            self._copy = None
+            self._give_up()
             raise
         finally:
             self._turn.release()
@@ -114,13 +122,11 @@ class Effects:
     async def _tried(
         self, request: Request, update: Evaluated, deadline: float, seen: Sums | None
     ) -> tuple[Write, bool]:
-        if self._stuck is not None and not self._stuck.done():
-            raise _busy("an update that takes too long is still being evaluated")
         for _ in range(TRIES_MAX):
-            copy = await self._current(request)
-            if seen is not None and await self._step(partial(copy.sums, update.looks_at)) != seen:
+            copy = await self._current(request, update)
+            if seen is not None and await copy.sums(update.looks_at) != seen:
                 raise Conflict(_OVERTAKEN)
-            effect = await self._step(partial(copy.evaluate, update, self._draw, self._bytes_max))
+            effect = await copy.evaluate(update, self._draw, self._bytes_max)
             kind, payload = effect.prepared.kind, effect.prepared.payload
             write = self._loop.write(
                 [Submission(kind, "", payload, content_hash(kind, "", payload))], Durability.SYNCED
@@ -138,7 +144,7 @@ class Effects:
         )
 
     async def _stands(
-        self, copy: Copy, write: AwaitedWrite, update: Evaluated, effect: Effect, deadline: float
+        self, copy: RemoteCopy, write: AwaitedWrite, update: Evaluated, effect: Effect, deadline: float
     ) -> bool | None:
         """Whether the entry's condition holds where it stands in the log. None: that is not known in time."""
         loop = self._loop
@@ -157,73 +163,95 @@ class Effects:
             await self._follow(copy, index - 1)
             if copy.position.index != index - 1:
                 return None
-            stands = found == index - 1 or await self._step(partial(copy.sums, update.looks_at)) == effect.sums
+            stands = found == index - 1 or await copy.sums(update.looks_at) == effect.sums
             await self._follow(copy, index)
         except (LogAhead, LogDiverged, LogNeedsRestore, Unavailable):
-            # A split's end moved the entry, or the log was cut there, or the copy cannot follow: it is logged all the
-            # same, and may count.
-            self._copy = None
+            # A split's end moved the entry, or the log was cut there, or the copy cannot follow (of a part of the data
+            # it may not): it is logged all the same, and may count.
+            self._give_up()
             return None
         return stands
 
     # The copy
 
-    async def _current(self, request: Request) -> Copy:
-        """The copy as of the end of this master's log."""
+    async def _current(self, request: Request, update: Evaluated) -> RemoteCopy:
+        """A copy that shows what the update looks at, as of the end of this master's log."""
         agreement = self._loop.agreement
         skips = 0 if agreement is None else len(agreement.skips)
-        copy, self._copy = self._copy, None
-        if copy is not None and skips == self._skips:
+        copy = self._copy
+        if copy is not None and skips == self._skips and copy.evaluator.is_there and copy.shows(update.looks_at):
             try:
                 await self._follow(copy, self._loop.executable.value)
-                self._copy = copy
                 return copy
             except (LogAhead, LogDiverged, LogNeedsRestore):
                 pass  # the log was cut, or trimmed: this copy is of no use any more
-        copy = await self._fetch(request)
-        await self._follow(copy, self._loop.executable.value)
-        self._copy, self._skips = copy, skips
-        return copy
+            except Unavailable as lacks:
+                if lacks.reason != PART:
+                    raise
+        for _ in range(FETCHES_MAX):
+            self._give_up()
+            copy = self._copy = await self._fetched(request, update.looks_at)
+            self._skips = skips
+            try:
+                await self._follow(copy, self._loop.executable.value)
+                return copy
+            except Unavailable as lacks:
+                if lacks.reason != PART:
+                    raise
+        raise Unavailable(
+            "NoWorker",
+            "this update is evaluated on a copy of a part of a worker, and the worker is behind an entry that shows "
+            "itself on all data only; try again",
+            RETRY_S,
+        )
 
-    async def _fetch(self, request: Request) -> Copy:
+    def _give_up(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            self._evaluators.give_back(copy.evaluator)
+
+    async def _fetched(self, request: Request, looks_at: Sequence[str] | None) -> RemoteCopy:
+        """A copy of everything; where that is too large, of all quads with these predicates."""
+        now = asyncio.get_running_loop().time()
+        if looks_at is None or now >= self._large_until:
+            try:
+                return await self._fetch(request, None)
+            except TooLarge:
+                self._large_until = now + LARGE_S
+        if looks_at is None:
+            raise _too_large("the repository", "name the predicates that it looks at")
+        try:
+            return await self._fetch(request, looks_at)
+        except TooLarge:
+            raise _too_large("all that has the predicates which it names", "name others") from None
+
+    async def _fetch(self, request: Request, predicates: Sequence[str] | None) -> RemoteCopy:
         why = "no worker can be reached"
         for store in await self._stores.choose(request):
+            evaluator = await self._evaluators.take()
+            copy = None
             try:
-                rows = await self._rows(store)
+                work = Load(store.adapter.engine, None if predicates is None else tuple(predicates))
+                rows = self._stores.rows(store, predicates, COPY_BYTES_MAX)
+                position = await evaluator.load(work, rows)
+                if position is None:
+                    why = f"{store.worker.name} holds no prefix of the log"
+                    continue
+                await self._read_log(position, position.index, 1)
+                if self._loop.executable.value - position.index <= BEHIND_MAX:
+                    copy = RemoteCopy(evaluator, position, None if predicates is None else frozenset(predicates))
+                    return copy
+                why = f"{store.worker.name} is more than {BEHIND_MAX} entries behind"
             except (TimeoutError, WorkerFault, ClientError, OSError) as fault:
                 why = f"{store.worker.name}: {fault}"
-                continue
-            copy = await self._step(partial(copied, store.adapter, rows))
-            if copy is None:
-                why = f"{store.worker.name} holds no prefix of the log"
-                continue
-            try:
-                await self._read_log(copy.position, copy.position.index, 1)
             except (LogAhead, LogDiverged, LogNeedsRestore) as fault:
                 why = f"{store.worker.name}: {fault}"
-                continue
-            if self._loop.executable.value - copy.position.index <= BEHIND_MAX:
-                return copy
-            why = f"{store.worker.name} is more than {BEHIND_MAX} entries behind"
+            finally:
+                if copy is None:
+                    self._evaluators.give_back(evaluator)
         raise Unavailable("NoWorker", f"this update is evaluated on a copy of a worker, and {why}; try again", RETRY_S)
 
-    async def _rows(self, store: Store) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
-        async with self._stores.ask(store, store.adapter.everything()) as answer:
-            if answer.status != 200:
-                raise WorkerFault(f"it answered {answer.status}")
-            async for piece in answer.content.iter_any():
-                size += len(piece)
-                if size > COPY_BYTES_MAX:
-                    raise Conflict(
-                        "this update is evaluated on a copy of the repository in memory, which is larger than "
-                        f"{COPY_BYTES_MAX >> 20} MiB; write it so that every store gives the same result"
-                    )
-                pieces.append(piece)
-        return b"".join(pieces)
-
-    async def _follow(self, copy: Copy, upto: int) -> None:
+    async def _follow(self, copy: RemoteCopy, upto: int) -> None:
         while copy.position.index < upto:
             entries = await self._read_log(copy.position, upto, PAGE_BYTES)
             if not entries:
@@ -234,7 +262,7 @@ class Effects:
                 if not entry.noop and entry.kind not in NOT_FOR_WORKERS
             ]
             last = Position(0, entries[-1].index, entries[-1].hash)
-            await self._step(partial(copy.follow, operations, last))
+            await copy.follow(operations, last)
 
     def _keep_for_a_while(self) -> None:
         if self._idle is not None:
@@ -243,16 +271,14 @@ class Effects:
 
     def _forget(self) -> None:
         if not self._turn.locked():
-            self._copy = None
+            self._give_up()
 
-    async def _step(self, work: Callable[[], T]) -> T:
-        """In the thread, one after the other. Whoever leaves before its end leaves the copy to it."""
-        step = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        self._stuck = step
-        try:
-            return await asyncio.wait_for(asyncio.shield(step), SECONDS_MAX)
-        except TimeoutError:
-            raise Unavailable("QueryTimeout", "the update took longer than it may; let it do less", 1) from None
+
+def _too_large(what: str, instead: str) -> Conflict:
+    return Conflict(
+        f"this update is evaluated on a copy in memory, and {what} is larger than {COPY_BYTES_MAX >> 20} MiB; "
+        f"{instead}, or write it so that every store gives the same result"
+    )
 
 
 _OVERTAKEN: Final = (

@@ -8,7 +8,7 @@ from txlog.model.entry import KIND_QUADS
 from txlog.model.quads import decode_quads
 from txlog.sparql import Evaluated, Prepared
 from txlog.sparql.effects import PREDICATES_MAX
-from txlog.sparql.looks import Everything, predicates_of_query, predicates_of_update
+from txlog.sparql.looks import Everything, predicates_of_update
 from txlog.workers.base import Operation
 from txlog.workers.netting import JOIN, update_texts
 
@@ -24,21 +24,13 @@ class Looked:
     def __bool__(self) -> bool:
         return self._read
 
-    def at_query(self, text: str) -> None:
-        """A query as it is asked."""
+    def at(self, predicates: frozenset[str] | None) -> None:
+        """Statements with these predicates (``<iri>``), or with any."""
         self._read = True
-        try:
-            self._predicates |= predicates_of_query(text)
-        except Everything:
-            self._everything = True
-
-    def at_predicate(self, predicate: str | None) -> None:
-        """Statements with this predicate (``<iri>``), or any."""
-        self._read = True
-        if predicate is None:
+        if predicates is None:
             self._everything = True
         else:
-            self._predicates.add(predicate)
+            self._predicates |= predicates
 
     def update_of(self, parts: Sequence[Prepared]) -> Evaluated:
         """These changes as one update that looks at what they do and at what was read."""

@@ -1,190 +1,172 @@
 """What an open transaction sees once it has written, or from its first read on where its isolation level says so: a
-copy of the data in memory with its own changes in it.
+copy of the data with its own changes in it.
 
 SPARQL over changes that stand nowhere yet cannot be asked of a worker, and workers have no transactions to ask in. So
-the first such read copies everything from a worker, as of one moment, and the changes are carried out on the copy as
-a worker of the same engine would. Nobody else's transactions are seen from then on.
+the first such read copies everything from a worker, as of one moment, into a process (``evaluators.py``), and the
+changes are carried out there as a worker of the same engine would. Nobody else's transactions are seen from then on.
+Where everything is too much, what a query and the changes name by predicates is copied, for one query after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-import pyoxigraph as ox
+import msgspec
+from aiohttp import ClientError
 
-from txlog.model.errors import BadInput, Conflict, NotAcceptable, Unavailable
+from txlog.evaluation.frames import Count, Follow, Load, Matching, Query, SumsOf
+from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.web import Request, Response, bytes_answer
-from txlog.server.frontdoor.blank import blank_again, blank_quad, blank_term
-from txlog.server.frontdoor.copy import sums_in
+from txlog.server.frontdoor.blank import blank_again
+from txlog.server.frontdoor.evaluators import Evaluator, Evaluators, read_sums
 from txlog.server.frontdoor.forms import (
     BINARY_TABLE,
     BOOLEAN,
     FORMS,
     LIKED,
+    N_QUADS,
+    N_TRIPLES,
     RESULTS_JSON,
     TABLE_ALIASES,
     TABLES,
     Form,
+    converter,
+    to_binary_table,
 )
 from txlog.server.frontdoor.reads import Question, Reads
+from txlog.server.frontdoor.stores import RETRY_S
 from txlog.server.frontdoor.tables import accepted
+from txlog.server.frontdoor.through import ending
 from txlog.sparql import Prepared, Sums
-from txlog.sparql.binary import write_table
-from txlog.sparql.ordering import totally_ordered
-from txlog.workers.base import Operation
-from txlog.workers.netting import JOIN, update_texts
 
 COPY_BYTES_MAX: Final = 64 << 20
-"""Of N-Quads: some 400,000 statements. In memory it takes three times as much."""
+"""Of N-Quads: some 400,000 statements. In memory it takes five times as much."""
 COPIES_MAX: Final = 4
 """At the same time in one master."""
+ANSWER_BYTES_MAX: Final = 64 << 20
+"""As the process writes it; what is made of it in another form may be larger. It is held whole."""
 THREADS: Final = 2
-SECONDS_MAX: Final = 60.0
-"""For one question. It cannot be stopped, but its client is answered."""
 
 _pool = ThreadPoolExecutor(THREADS, "overlay")
-_RESULTS: Final = {
-    RESULTS_JSON: ox.QueryResultsFormat.JSON,
-    "application/sparql-results+xml": ox.QueryResultsFormat.XML,
-    "text/csv": ox.QueryResultsFormat.CSV,
-    "text/tab-separated-values": ox.QueryResultsFormat.TSV,
-}
 T = TypeVar("T")
 
 
 class Overlay:
-    """One transaction's copy. Used by one request at a time."""
+    """One transaction's copy, in its ``evaluator``: of all quads with these ``predicates``, or of all (None). Used by
+    one request at a time."""
 
-    def __init__(self, store: ox.Store, before: bytes) -> None:
-        self._store = store
-        self._before = before
+    def __init__(self, evaluator: Evaluator, predicates: frozenset[str] | None) -> None:
+        self.evaluator = evaluator
+        self.predicates = predicates
         self._done = 0
 
     @classmethod
-    async def copy(cls, reads: Reads, request: Request, *, keep: bool = False, advice: str) -> Overlay:
-        """Everything that a worker holds now. ``keep``: for :meth:`sums_before`. :class:`Conflict`, with the
-        ``advice``, when it is too much for memory."""
-        pieces: list[bytes] = []
-        size = 0
-        async for piece in reads.everything(request):
-            size += len(piece)
-            if size > COPY_BYTES_MAX:
-                raise Conflict(
-                    "Transaction handling error: this transaction reads a copy of the repository, and "
-                    f"this one is larger than {COPY_BYTES_MAX >> 20} MiB of N-Quads; {advice}"
-                )
-            pieces.append(piece)
-        whole = b"".join(pieces)
-        return cls(await _in_thread(lambda: _stored(whole)), whole if keep else b"")
+    async def copy(
+        cls,
+        evaluators: Evaluators,
+        reads: Reads,
+        request: Request,
+        predicates: frozenset[str] | None,
+        *,
+        keep: bool = False,
+    ) -> Overlay:
+        """What a worker holds now: with these predicates, or everything. ``keep``: of everything, for
+        :meth:`sums_before`. :class:`TooLarge` for memory."""
+        why = "can be reached"
+        for store in await reads.stores.choose(request):
+            if predicates is not None and not store.adapter.capabilities.parts:
+                raise TooLarge("its engine gives everything or nothing")
+            evaluator = await evaluators.take()
+            try:
+                if predicates is None:
+                    await evaluator.load(Load("", keep=keep), _bounded(reads.everything(request)))
+                else:
+                    work = Load(store.adapter.engine, tuple(predicates))
+                    await evaluator.load(work, reads.stores.rows(store, tuple(predicates), COPY_BYTES_MAX))
+                return cls(evaluator, predicates)
+            except (TimeoutError, WorkerFault, ClientError, OSError) as fault:
+                evaluators.give_back(evaluator)
+                why = f"can be copied: {fault}"
+            except BaseException:
+                evaluators.give_back(evaluator)
+                raise
+        raise Unavailable("NoWorker", f"no worker of this data centre {why}; ask again", RETRY_S)
 
-    async def sums_before(self, looks_at: Sequence[str] | None) -> Sums:
-        """Of the quads with these predicates, or of all, without the transaction's own changes."""
-        return await _in_thread(lambda: sums_in(_stored(self._before), looks_at))
+    def shows(self, wanted: frozenset[str] | None) -> bool:
+        """Whether it holds all quads with these predicates (None: with any)."""
+        return self.predicates is None or (wanted is not None and wanted <= self.predicates)
 
     async def follow(self, parts: Sequence[Prepared]) -> None:
         """Carry out what has been written since the last time."""
-        news = [Operation(part.kind, part.payload) for part in parts[self._done :]]
-        text = JOIN.join(update_texts(news))
-        if text:
-            await _in_thread(lambda: _carried_out(self._store, text))
+        news = tuple((part.kind, part.payload) for part in parts[self._done :])
+        if news:
+            await self.evaluator.ask(Follow(news, None))
         self._done = len(parts)
 
+    async def sums_before(self, looks_at: tuple[str, ...] | None) -> Sums:
+        """Of the quads with these predicates, or of all, without the transaction's own changes. Only of what was
+        copied to ``keep``."""
+        return read_sums(await self.evaluator.ask(SumsOf(looks_at, before=True)))
+
     async def query(self, asked: Question) -> Response:
-        """The answer to a query, whole."""
-        work = _in_thread(lambda: _answered(self._store, asked))
-        try:
-            return await asyncio.wait_for(work, min(asked.seconds or SECONDS_MAX, SECONDS_MAX))
-        except TimeoutError:
-            raise Unavailable("QueryTimeout", "the query took longer than it may; ask for less", 1) from None
+        """The answer to a query, whole. :class:`Unavailable` when it takes more time or memory than it may."""
+        wanted, written = _forms(asked)
+        work = Query(asked.text, asked.union, tuple(asked.default), tuple(asked.named), written, ANSWER_BYTES_MAX)
+        body = await self.evaluator.ask(work, asked.seconds)
+        if wanted == BOOLEAN:
+            return bytes_answer(b"true" if msgspec.json.decode(body)["boolean"] else b"false", BOOLEAN)
+        return bytes_answer(await _in_thread(lambda: _made(body, written, wanted)), wanted)
 
     async def statements(
-        self, terms: Sequence[str | None], graphs: Sequence[str] | None, form: Form
-    ) -> tuple[bytes, int]:
-        """What matches (canonical N-Triples, None for any), written in that form, and how many they are."""
-
-        def work() -> tuple[bytes, int]:
-            found = list(_matching(self._store, terms, graphs))
-            out = io.BytesIO()
-            form.write(map(blank_quad, found if form.quads else _merged(found)), out)
-            return out.getvalue(), len(found)
-
-        return await _in_thread(work)
+        self, terms: tuple[str | None, str | None, str | None], graphs: Sequence[str] | None, form: Form
+    ) -> bytes:
+        """What matches (canonical N-Triples, None for any), written in that form."""
+        within = None if graphs is None else tuple(graphs)
+        body = await self.evaluator.ask(Matching(terms, within, not form.quads, ANSWER_BYTES_MAX))
+        return await _in_thread(lambda: _made(body, N_QUADS, form.media))
 
     async def size(self, graphs: Sequence[str] | None) -> int:
         """The number of statements in these graphs, or in all."""
-        return await _in_thread(lambda: sum(1 for _ in _matching(self._store, (None, None, None), graphs)))
+        return int(await self.evaluator.ask(Count(None if graphs is None else tuple(graphs))))
 
 
-def _stored(nquads: bytes) -> ox.Store:
-    store = ox.Store()
-    store.load(nquads, ox.RdfFormat.N_QUADS)
-    return store
+async def _bounded(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    size = 0
+    async with ending(pieces):
+        async for piece in pieces:
+            size += len(piece)
+            if size > COPY_BYTES_MAX:
+                raise TooLarge(f"it is more than {COPY_BYTES_MAX >> 20} MiB")
+            yield piece
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_pool, work)
 
 
-def _carried_out(store: ox.Store, text: str) -> None:
-    try:
-        store.update(text)
-    except (RuntimeError, OSError, ValueError) as wrong:
-        raise Conflict(f"Transaction handling error: {str(wrong)[:500]}; roll it back") from None
-
-
-def _merged(quads: Sequence[ox.Quad]) -> list[ox.Quad]:
-    """For a form without graphs: a statement that stands in several once."""
-    return list(dict.fromkeys(ox.Quad(q.subject, q.predicate, q.object) for q in quads))
-
-
-def _matching(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[str] | None) -> list[ox.Quad]:
-    subject, predicate, value = (None if term is None else _term(term) for term in terms)
-    names = [None] if graphs is None else [_term(g) if g else ox.DefaultGraph() for g in graphs]
-    found: dict[ox.Quad, None] = {}
-    for name in names:
-        found.update(dict.fromkeys(store.quads_for_pattern(subject, predicate, value, name)))  # type: ignore[arg-type]
-    return list(found)
-
-
-def _term(text: str) -> ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple:
-    quads: list[ox.Quad] = list(ox.parse(f"<x:s> <x:p> {text} .", ox.RdfFormat.N_TRIPLES))
-    return quads[0].object
-
-
-def _answered(store: ox.Store, asked: Question) -> Response:
-    graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
-    try:
-        found = store.query(
-            totally_ordered(asked.text),
-            use_default_graph_as_union=asked.union,
-            default_graph=graphs or None,
-            named_graphs=[ox.NamedNode(g) for g in asked.named] or None,
-        )
-    except (SyntaxError, ValueError) as wrong:
-        raise BadInput(f"MALFORMED QUERY: {wrong}") from None
-    if isinstance(found, ox.QueryTriples):
+def _forms(asked: Question) -> tuple[str, str]:
+    """The media type that the client gets, and the one that the process writes for it."""
+    if asked.form in ("CONSTRUCT", "DESCRIBE"):
         media = accepted(asked.accept, LIKED, {})
         if media is None:
             raise NotAcceptable(f"Accept: {asked.accept[:100]}; there are {', '.join(FORMS)}")
-        out = io.BytesIO()
-        FORMS[media].write((blank_quad(ox.Quad(t.subject, t.predicate, t.object)) for t in found), out)
-        return bytes_answer(out.getvalue(), media)
-    own = BOOLEAN if isinstance(found, ox.QueryBoolean) else BINARY_TABLE
+        return media, N_TRIPLES
+    own = BOOLEAN if asked.form == "ASK" else BINARY_TABLE
     media = accepted(asked.accept, (*TABLES, own), TABLE_ALIASES)
     if media is None:
         raise NotAcceptable(f"Accept: {asked.accept[:100]}; there are {', '.join((*TABLES, own))}")
-    if media == BOOLEAN:
-        return bytes_answer(b"true" if found else b"false", BOOLEAN)
-    if media == BINARY_TABLE:
-        assert isinstance(found, ox.QuerySolutions)
-        names = [variable.value for variable in found.variables]
-        out = io.BytesIO()
-        write_table(names, ([blank_term(row[name]) for name in names] for row in found), out)
-        return bytes_answer(out.getvalue(), media)
-    body = found.serialize(format=_RESULTS[media])
-    assert body is not None
-    return bytes_answer(blank_again(media, body), media)
+    return media, RESULTS_JSON if media == own else media
+
+
+def _made(body: bytes, written: str, wanted: str) -> bytes:
+    """One form of another, with blank nodes where the process has names for them."""
+    body = blank_again(written, body)
+    if written == wanted:
+        return body
+    out = io.BytesIO()
+    (to_binary_table if wanted == BINARY_TABLE else converter(FORMS[wanted]))(io.BytesIO(body), out)
+    return out.getvalue()

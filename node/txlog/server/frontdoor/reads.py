@@ -58,6 +58,10 @@ _TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
 _LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: (" + _TERM + rb"))? \.$")
 
 
+Changes = Mapping[bytes, bool]
+"""Lines of canonical N-Quads, and whether each has come (or has gone)."""
+
+
 class Question(NamedTuple):
     """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: of all graphs, since it
     says nothing else. ``default``, ``named``: graphs by parameter, bare. ``seconds``: None for as long as it takes."""
@@ -207,10 +211,12 @@ class Reads:
         *,
         headers: Mapping[str, str] | None = None,
         keep: Callable[[bytes], bool] | None = None,
+        more: Sequence[bytes] = (),
         change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
     ) -> Response:
         """The answer of the first worker that gives one, piece by piece. When it breaks off, so does ours: the
-        client sees a body that does not end. ``keep``: which lines of it count; ``change``: to another form."""
+        client sees a body that does not end. ``keep``: which lines of it count; ``more``: lines behind those;
+        ``change``: to another form."""
         began = time.monotonic()
         for store in await self.stores.choose(request):
             try:
@@ -235,7 +241,7 @@ class Reads:
                     if unclean:
                         pieces = through(pieces, _cleaning(store.adapter))
                     if keep is not None:
-                        pieces = _lines(pieces, keep)
+                        pieces = _lines(pieces, keep, more)
                     pieces = blank_stream(media, pieces)
                     changed = pieces if change is None else change(pieces)
                     try:
@@ -311,6 +317,31 @@ class Reads:
         rows = [(label_of(graph), graph) for graph in found]
         cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
         return table_answer(accept_of(request), ("contextID",), cells)
+
+    async def changed_statements(self, request: Request, changes: Changes) -> Response:
+        """What matches subj, pred, obj and context, as it would be with these changes. In a form without graphs a
+        statement of several graphs comes once for each, as RDF4J gives it."""
+        form = form_of(request, tuple(FORMS))
+        terms, graphs = _pattern_of(request)
+        headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
+        # It is the master that writes the last form, whatever the worker's is.
+        headers["Content-Type"] = form.media
+        change = None if form.media == N_QUADS else _changed(converter(form))
+        keep = _keeping(terms, graphs, changes)
+        return await self._stream(
+            request, EVERYTHING, headers=headers, keep=keep, more=_matching(terms, graphs, changes), change=change
+        )
+
+    async def changed_size(self, request: Request, changes: Changes) -> int:
+        """How many statements the contexts of this request would have with these changes. All are read."""
+        terms: list[bytes | None] = [None, None, None]
+        graphs = contexts_of(request)
+        count = 0
+        async for piece in _lines(
+            self.everything(request), _keeping(terms, graphs, changes), _matching(terms, graphs, changes)
+        ):
+            count += piece.count(b"\n")
+        return count
 
     async def statements(self, request: Request, names: Mapping[str, str]) -> Response:
         """Everything, or what matches subj, pred, obj and context."""
@@ -422,7 +453,28 @@ def _filter(terms: list[bytes | None], graphs: list[str] | None) -> Callable[[by
     return keep
 
 
-async def _lines(pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
+def _pattern_of(request: Request) -> tuple[list[bytes | None], list[str] | None]:
+    terms = [term_of(request, name) for name in ("subj", "pred", "obj")]
+    return [None if term is None else term.encode() for term in terms], contexts_of(request)
+
+
+def _keeping(terms: list[bytes | None], graphs: list[str] | None, changes: Changes) -> Callable[[bytes], bool]:
+    """Lines of a worker that match, and are not among the changes."""
+    if not any(terms) and graphs is None:
+        return lambda line: line not in changes
+    matches = _filter(terms, graphs)
+    return lambda line: line not in changes and matches(line)
+
+
+def _matching(terms: list[bytes | None], graphs: list[str] | None, changes: Changes) -> list[bytes]:
+    """Lines that came and match."""
+    matches = _filter(terms, graphs) if any(terms) or graphs is not None else bool
+    return [line for line, added in changes.items() if added and matches(line)]
+
+
+async def _lines(
+    pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool], more: Sequence[bytes] = ()
+) -> AsyncIterator[bytes]:
     rest = b""
     async with ending(pieces):
         async for piece in pieces:
@@ -432,3 +484,5 @@ async def _lines(pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool]) ->
                 yield b"\n".join(kept) + b"\n"
         if rest and keep(rest):
             yield rest + b"\n"
+    if more:
+        yield b"\n".join(more) + b"\n"

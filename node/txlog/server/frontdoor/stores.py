@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
-from txlog.model.errors import BadInput, Conflict, Unavailable
+from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.registry import WorkerState
 from txlog.runtime.site import Site
 from txlog.runtime.watermark import Watermark
@@ -171,6 +171,19 @@ class Stores:
             except (TimeoutError, Unreachable, ClientError, OSError):
                 continue
         raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+
+    async def rows(self, store: Store, predicates: Sequence[str] | None, bytes_max: int) -> AsyncIterator[bytes]:
+        """What it answers to :meth:`txlog.workers.base.Adapter.everything`. :class:`TooLarge` behind ``bytes_max``,
+        :class:`WorkerFault` and the network's errors."""
+        size = 0
+        async with self.ask(store, store.adapter.everything(predicates)) as answer:
+            if answer.status != 200:
+                raise WorkerFault(f"it answered {answer.status}")
+            async for piece in answer.content.iter_any():
+                size += len(piece)
+                if size > bytes_max:
+                    raise TooLarge(f"it is more than {bytes_max >> 20} MiB")
+                yield piece
 
     async def close(self) -> None:
         if self._session is not None:

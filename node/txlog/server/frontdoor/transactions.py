@@ -13,23 +13,31 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from txlog.model.errors import BadInput, Refused, TooLarge, TxLogError, Unavailable
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput, Conflict, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
+from txlog.model.quads import decode_quads
 from txlog.protocol.events import Submission
 from txlog.runtime.asked import Asked, asked_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import RawResponse, Request, Response, Route, bytes_answer, read_body, text_answer
+from txlog.server.frontdoor.evaluators import Evaluators
 from txlog.server.frontdoor.forms import FORMS
 from txlog.server.frontdoor.looked import Looked
-from txlog.server.frontdoor.overlay import COPIES_MAX, Overlay
-from txlog.server.frontdoor.reads import Reads, form_of
+from txlog.server.frontdoor.overlay import COPIES_MAX, COPY_BYTES_MAX, Overlay
+from txlog.server.frontdoor.reads import Changes, Reads, form_of
 from txlog.server.frontdoor.repository import check_repository, contexts_of, term_of, under
 from txlog.server.frontdoor.writes import Writes
-from txlog.sparql import Prepared, join
+from txlog.sparql import Prepared, join, needed, query_looks_at
+from txlog.workers.canonical import canonical_lines
 
 IDLE_S: Final = 60.0
 """A transaction that nobody asks anything for so long is rolled back."""
 OPEN_MAX: Final = 256
+LARGE_BYTES: Final = 256 << 10
+"""Of what it has written since it was last looked at: in a thread."""
+LARGE_S: Final = 600.0
+"""A repository that was too large to copy is taken for that for so long."""
 ENDED_MAX: Final = 1000
 """Transactions that are over and of which it is still known how."""
 LEVELS: Final = ("NONE", "READ_UNCOMMITTED", "READ_COMMITTED", "SNAPSHOT_READ", "SNAPSHOT", "SERIALIZABLE")
@@ -46,7 +54,8 @@ _ON_SNAPSHOT: Final = ("SNAPSHOT", "SERIALIZABLE")
 
 class Open:
     """``parts``: what it has written, ``size`` in bytes. ``committing``: it was handed to the log, and its fate is not
-    known yet: it may only be committed again, under the same key. ``looked``: what it has read, where that counts."""
+    known yet: it may only be committed again, under the same key. ``looked``: what it has read, where that counts.
+    ``plain``: the first ``counted`` parts as quads that come or go; None: they are more than that."""
 
     def __init__(self, name: str, level: str) -> None:
         self.name = name
@@ -57,14 +66,32 @@ class Open:
         self.used = time.monotonic()
         self.turn = asyncio.Lock()
         self.overlay: Overlay | None = None
+        self.plain: dict[bytes, bool] | None = {}
+        self.counted = 0
         self.committing = False
+
+    def count(self) -> None:
+        """Bring ``plain`` up to what has been written."""
+        for part in self.parts[self.counted :]:
+            self.counted += 1
+            if part.kind != KIND_QUADS:
+                self.plain = None  # from now on only a copy tells
+            if self.plain is not None:
+                self.plain.update((line, adds) for adds, line in decode_quads(canonical_lines(part.payload)))
 
 
 class OpenTransactions:
-    """``writes`` hands the commit over, ``reads`` asks the workers."""
+    """``writes`` hands the commit over, ``reads`` asks the workers, ``evaluators`` have copies for reads of own
+    writes."""
 
     def __init__(
-        self, site: Site, writes: Writes, reads: Reads, idle_s: float = IDLE_S, open_max: int = OPEN_MAX
+        self,
+        site: Site,
+        writes: Writes,
+        reads: Reads,
+        evaluators: Evaluators,
+        idle_s: float = IDLE_S,
+        open_max: int = OPEN_MAX,
     ) -> None:
         self._site = site
         self._repository = site.config.repository
@@ -73,10 +100,12 @@ class OpenTransactions:
         self._bytes_max = site.config.limits.body_bytes
         self._writes = writes
         self._reads = reads
+        self._evaluators = evaluators
         self.idle_s = idle_s
         self.open_max = open_max
         self.open: dict[str, Open] = {}
         self._ended: dict[str, str] = {}
+        self._large_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._actions: dict[str, Callable[[Request, Open], Awaitable[Response]]] = {
             "ADD": self._add,
@@ -135,10 +164,15 @@ class OpenTransactions:
 
     def _end(self, one: Open, how: str) -> None:
         self.open.pop(one.name, None)
-        one.overlay = None
+        self._blind(one)
         if len(self._ended) >= ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         self._ended[one.name] = how
+
+    def _blind(self, one: Open) -> None:
+        overlay, one.overlay = one.overlay, None
+        if overlay is not None:
+            self._evaluators.give_back(overlay.evaluator)
 
     def _find(self, names: Mapping[str, str]) -> Open:
         check_repository(names, self._repository)
@@ -209,44 +243,90 @@ class OpenTransactions:
     def _has_own_view(self, one: Open) -> bool:
         return one.on_snapshot or bool(one.parts)
 
-    async def _seen(self, request: Request, one: Open) -> Overlay:
-        """The transaction's own view; there is one where it has written, or reads one snapshot."""
+    async def _seen(self, request: Request, one: Open, wanted: frozenset[str] | None) -> Overlay:
+        """The transaction's own view, as far as these predicates go (None: any); there is one where it has written, or
+        reads one snapshot."""
+        if one.overlay is not None and not one.overlay.evaluator.is_there:
+            if one.on_snapshot:
+                raise _lost()
+            self._blind(one)
+        if one.overlay is None or one.overlay.predicates is not None:
+            payloads = [part.payload.decode() for part in one.parts if part.kind != KIND_QUADS]
+            if wanted is not None and payloads:
+                wanted = await asyncio.to_thread(needed, payloads, wanted)
+            if one.overlay is not None and not one.overlay.shows(wanted):
+                self._blind(one)
         if one.overlay is None:
             if sum(other.overlay is not None for other in self.open.values()) >= COPIES_MAX:
                 raise Unavailable(
                     "TransactionsOpen", f"{COPIES_MAX} transactions read copies of their own; commit some first"
                 )
-            advice = "begin it at READ_COMMITTED" if one.on_snapshot else "read before writing"
-            one.overlay = await Overlay.copy(self._reads, request, keep=one.looked is not None, advice=advice)
+            one.overlay = await self._copied(request, one, wanted)
         await one.overlay.follow(one.parts)
         return one.overlay
+
+    async def _copied(self, request: Request, one: Open, wanted: frozenset[str] | None) -> Overlay:
+        """Of everything; where that is too much, of what is wanted."""
+        part = wanted is not None and not one.on_snapshot
+        now = time.monotonic()
+        if not part or now >= self._large_until:
+            try:
+                keep = one.looked is not None
+                return await Overlay.copy(self._evaluators, self._reads, request, None, keep=keep)
+            except TooLarge:
+                self._large_until = now + LARGE_S
+        if not part:
+            raise _too_large("the repository", _LOWER if one.on_snapshot else _OTHERWISE)
+        try:
+            return await Overlay.copy(self._evaluators, self._reads, request, wanted)
+        except TooLarge:
+            raise _too_large("all that has the predicates which it names", _OTHERWISE) from None
 
     async def _query(self, request: Request, one: Open) -> Response:
         if not self._has_own_view(one):
             return await self._reads.query(request, {"id": self._repository})
         asked = await self._reads.question(request)
+        wanted = query_looks_at(asked.text)
         if one.looked is not None:
-            one.looked.at_query(asked.text)
-        return await (await self._seen(request, one)).query(asked)
+            one.looked.at(wanted)
+        return await (await self._seen(request, one, wanted)).query(asked)
+
+    async def _plain(self, one: Open) -> Changes | None:
+        """What it has written, where a worker's statements may be read together with it: data alone, and no view of
+        its own to be kept to."""
+        if one.on_snapshot or one.overlay is not None:
+            return None
+        if sum(len(part.payload) for part in one.parts[one.counted :]) > LARGE_BYTES:
+            await asyncio.to_thread(one.count)
+        else:
+            one.count()
+        return one.plain
 
     async def _get(self, request: Request, one: Open) -> Response:
         if not self._has_own_view(one):
             return await self._reads.statements(request, {"id": self._repository})
+        plain = await self._plain(one)
+        if plain is not None:
+            return await self._reads.changed_statements(request, plain)
         form = form_of(request, tuple(FORMS))
-        terms = [term_of(request, name) for name in ("subj", "pred", "obj")]
+        terms = (term_of(request, "subj"), term_of(request, "pred"), term_of(request, "obj"))
         graphs = contexts_of(request)
+        wanted = None if terms[1] is None else frozenset((terms[1],))
         if one.looked is not None:
-            one.looked.at_predicate(terms[1])
-        body, _ = await (await self._seen(request, one)).statements(terms, graphs, form)
+            one.looked.at(wanted)
+        body = await (await self._seen(request, one, wanted)).statements(terms, graphs, form)
         return bytes_answer(body, form.media)
 
     async def _size(self, request: Request, one: Open) -> Response:
         if not self._has_own_view(one):
             return await self._reads.size(request, {"id": self._repository})
+        plain = await self._plain(one)
+        if plain is not None:
+            return text_answer(str(await self._reads.changed_size(request, plain)))
         graphs = contexts_of(request)
         if one.looked is not None:
-            one.looked.at_predicate(None)
-        return text_answer(str(await (await self._seen(request, one)).size(graphs)))
+            one.looked.at(None)
+        return text_answer(str(await (await self._seen(request, one, None)).size(graphs)))
 
     async def _ping(self, request: Request, one: Open) -> Response:
         return text_answer(str(round(self.idle_s * 1000)))
@@ -288,6 +368,8 @@ class OpenTransactions:
     ) -> Response:
         """A commit that counts only if all that the transaction has looked at, to read or to write, is as it was when
         it began to read."""
+        if not overlay.evaluator.is_there:
+            raise _lost()
         update = await asyncio.to_thread(looked.update_of, one.parts)
         seen = await overlay.sums_before(update.looks_at)
         one.committing = True
@@ -307,3 +389,21 @@ class OpenTransactions:
     async def _rollback(self, request: Request, one: Open) -> Response:
         self._end(one, "it was rolled back")
         return web.Response(status=204)
+
+
+_LOWER: Final = "begin it at READ_COMMITTED"
+_OTHERWISE: Final = "read before writing, or name predicates that fewer have"
+
+
+def _too_large(what: str, advice: str) -> Conflict:
+    return Conflict(
+        f"Transaction handling error: this transaction reads a copy, and {what} is larger than "
+        f"{COPY_BYTES_MAX >> 20} MiB of N-Quads; {advice}"
+    )
+
+
+def _lost() -> Conflict:
+    return Conflict(
+        "Transaction handling error: what it saw went with an evaluation that took too much time or memory, and it "
+        "asked to see nothing newer; roll it back"
+    )

@@ -1,19 +1,32 @@
 """A copy of the data at one position of the log, in memory, that follows the log: where an update is evaluated once.
 
-Everything here blocks; it runs in a thread, one call at a time.
+Everything here blocks, and takes what time and memory it wants: it runs in a process that is bounded (``serving.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import IO, Final
 
+import msgspec
 import pyoxigraph as ox
 
-from txlog.model.entry import Position
+from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable
-from txlog.sparql import Draw, Evaluated, Part, Prepared, Skolem, Sums, effect_of, parses, sums_query
+from txlog.sparql import (
+    Draw,
+    Evaluated,
+    Everything,
+    Part,
+    Prepared,
+    Skolem,
+    Sums,
+    effect_of,
+    on_part,
+    parses,
+    sums_query,
+)
 from txlog.workers.base import NOTHING, Adapter, Operation
 from txlog.workers.netting import JOIN, update_texts
 
@@ -21,58 +34,79 @@ LOOKS_MAX: Final = 100_000
 """Quads that an update may look at. Every worker reads them all where the effect has its place, 10 to 40 us each."""
 
 
-class Effect(NamedTuple):
+PART: Final = "OnlyAPart"
+"""Reason of :class:`Unavailable`: the copy holds too little to follow. It never reaches a client."""
+
+
+class Effect(msgspec.Struct, frozen=True):
     """What an evaluation did, as a transaction behind its condition. ``sums``: of what it looked at."""
 
     prepared: Prepared
     sums: Sums
 
 
-def sums_in(store: ox.Store, looks_at: Sequence[str] | None) -> Sums:
-    """Of the quads with these predicates, or of all."""
-    found = store.query(sums_query(looks_at))
-    assert isinstance(found, ox.QuerySolutions)
-    [row] = list(found)
-    return Sums(*(_integer(row[name]) for name in ("n", "a", "b")))
-
-
 class Copy:
-    """``quads`` as they are after the entry at ``position``."""
+    """``quads`` as they are after the entry at ``position``: all that have one of ``predicates`` (``<iri>``), or all
+    there are (None)."""
 
-    def __init__(self, quads: Iterable[ox.Quad], position: Position) -> None:
-        self._store = ox.Store()
-        self._store.bulk_extend(quads)
+    def __init__(self, quads: Iterable[ox.Quad], position: Position, predicates: frozenset[str] | None = None) -> None:
+        self.store = ox.Store()
+        self.store.bulk_extend(quads)
         self.position = position
+        self.predicates = predicates
 
     @property
     def holds_something(self) -> bool:
-        return any(True for _ in self._store)
+        return any(True for _ in self.store)
 
-    def follow(self, operations: Sequence[Operation], position: Position) -> None:
-        """Carry out what follows in the log, as a worker of this engine does, up to ``position``."""
-        text = JOIN.join(update_texts(operations))
+    def follow(self, operations: Sequence[Operation], position: Position | None) -> None:
+        """Carry out what follows in the log, as a worker of this engine does, up to ``position``. None: it is a
+        transaction's own, and :class:`Conflict` when that cannot be carried out. Of a part of the data,
+        :class:`Unavailable` with :data:`PART` where all would have to be seen."""
+        text = JOIN.join(update_texts(self._on_part(operations)))
         if text:
             try:
-                self._store.update(text)
+                self.store.update(text)
             except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
+                if position is None:
+                    raise Conflict(f"Transaction handling error: {str(wrong)[:500]}; roll it back") from None
                 raise Unavailable(
                     "NoWorker", f"an entry up to {position.index} cannot be carried out: {str(wrong)[:300]}"
                 ) from None
-        self.position = position
+        self.position = position or self.position
+
+    def _on_part(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        if self.predicates is None:
+            return operations
+        found: list[Operation] = []
+        verbs = {predicate.encode() for predicate in self.predicates}
+        try:
+            for kind, payload in operations:
+                if kind == KIND_QUADS:
+                    lines = [line for line in payload.split(b"\n") if line and line.split(b" ", 3)[2] in verbs]
+                    found.append(Operation(kind, b"".join(line + b"\n" for line in lines)))
+                else:
+                    found.append(Operation(kind, JOIN.join(on_part(payload.decode(), self.predicates)).encode()))
+        except Everything:
+            raise Unavailable(PART, "a part of the data does not show what an update did; try again") from None
+        return found
 
     def sums(self, looks_at: Sequence[str] | None) -> Sums:
         """Of the quads with these predicates, or of all."""
-        return sums_in(self._store, looks_at)
+        found = self.store.query(sums_query(looks_at))
+        assert isinstance(found, ox.QuerySolutions)
+        [row] = list(found)
+        return Sums(*(_integer(row[name]) for name in ("n", "a", "b")))
 
-    def evaluate(self, update: Evaluated, draw: Draw, bytes_max: int) -> Effect:
+    def evaluate(self, update: Evaluated, draw: Draw, bytes_max: int, looks_max: int = LOOKS_MAX) -> Effect:
         """Carry the update out, see what changed, and undo it. ``draw`` gives 128 random bits for the names of blank
         nodes. :class:`BadInput` when it fails, :class:`TooLarge` when it changes more than ``bytes_max``,
-        :class:`Conflict` when it looks at more than :data:`LOOKS_MAX` quads."""
+        :class:`Conflict` when it looks at more than ``looks_max`` quads."""
         sums = self.sums(update.looks_at)
-        if sums.count > LOOKS_MAX:
+        if sums.count > looks_max:
             which = "all there are" if update.looks_at is None else "those with its predicates"
             raise Conflict(
-                f"this update is evaluated once, and looks at {sums.count} quads, {which}; {LOOKS_MAX} are possible. "
+                f"this update is evaluated once, and looks at {sums.count} quads, {which}; {looks_max} are possible. "
                 "Name predicates that fewer have, or write it so that every store gives the same result"
             )
         before = set(self._matching(update.looks_at))
@@ -104,11 +138,11 @@ class Copy:
             if part.shown:
                 self._on_the_union(part)
             else:
-                self._store.update(part.text)
+                self.store.update(part.text)
 
     def _on_the_union(self, part: Part) -> None:
         """Find what an operation does where the default graph is the union of all, and do it: what goes first."""
-        quads = list(self._store)
+        quads = list(self.store)
         named = {quad for quad in quads if not isinstance(quad.graph_name, ox.DefaultGraph)}
         union = ox.Store()
         union.bulk_extend(chain(quads, (ox.Quad(quad.subject, quad.predicate, quad.object) for quad in named)))
@@ -123,26 +157,26 @@ class Copy:
         gone = [
             quad
             for shown in union.quads_for_pattern(None, None, None, drawn[erased])
-            for quad in self._store.quads_for_pattern(shown.subject, shown.predicate, shown.object, None)
+            for quad in self.store.quads_for_pattern(shown.subject, shown.predicate, shown.object, None)
         ]
         for quad in chain(gone, named - left):
-            self._store.remove(quad)
-        self._store.extend(left - named)
+            self.store.remove(quad)
+        self.store.extend(left - named)
         for name, graph in coming:
             target = ox.NamedNode(graph[1:-1]) if graph else ox.DefaultGraph()
             found = union.quads_for_pattern(None, None, None, drawn[name])
-            self._store.extend([ox.Quad(shown.subject, shown.predicate, shown.object, target) for shown in found])
+            self.store.extend([ox.Quad(shown.subject, shown.predicate, shown.object, target) for shown in found])
 
     def _undo(self, removed: Iterable[ox.Quad], added: Iterable[ox.Quad]) -> None:
         for quad in added:
-            self._store.remove(quad)
-        self._store.extend(removed)
+            self.store.remove(quad)
+        self.store.extend(removed)
 
     def _matching(self, looks_at: Sequence[str] | None) -> Iterable[ox.Quad]:
         if looks_at is None:
-            return self._store
+            return self.store
         nodes = [ox.NamedNode(name[1:-1]) for name in looks_at]
-        return chain.from_iterable(self._store.quads_for_pattern(None, node, None, None) for node in nodes)
+        return chain.from_iterable(self.store.quads_for_pattern(None, node, None, None) for node in nodes)
 
 
 def _integer(term: object) -> int:
@@ -157,37 +191,37 @@ def _too_large(size: int, bytes_max: int) -> TooLarge:
     )
 
 
-class _Foreign(Exception):
-    """A blank node: the log brings none."""
-
-
-def copied(adapter: Adapter, rows: bytes) -> Copy | None:
-    """What a worker answered to ``everything``. None when it stands nowhere on a log: data is being loaded into it,
-    somebody else wrote into it, or it has executed in another order."""
+def copied(adapter: Adapter, rows: IO[bytes], predicates: frozenset[str] | None = None) -> tuple[Copy, Position | None]:
+    """What a worker answered to ``everything`` (with these predicates), and where that stands on the log: None when
+    nowhere (data is being loaded into it, somebody else wrote into it, or it has executed in another order)."""
     ours: list[str] = []
-    try:
-        copy = Copy(_quads_in(rows, adapter.everything_media, ours.append), NOTHING.position)
-    except _Foreign:
-        return None
+    foreign: list[ox.Quad] = []
+    copy = Copy(_quads_in(rows, adapter.everything_media, ours.append, foreign.append), NOTHING.position, predicates)
     system = adapter.system_of(ours)
-    if system.loading or len(system.markers) > 1:
-        return None
+    if foreign or system.loading or len(system.markers) > 1:
+        return copy, None
     if not system.markers:
-        return None if copy.holds_something else copy
+        return copy, None if copy.holds_something else copy.position
     if system.markers[0].unordered:
-        return None
+        return copy, None
     copy.position = system.markers[0].position
-    return copy
+    return copy, copy.position
 
 
-def _quads_in(rows: bytes, media: str, ours: Callable[[str], None]) -> Iterable[ox.Quad]:
+def _quads_in(
+    rows: IO[bytes], media: str, ours: Callable[[str], None], foreign: Callable[[ox.Quad], None]
+) -> Iterable[ox.Quad]:
+    """``foreign``: those with a blank node; the log brings none. One is told."""
     found = ox.parse_query_results(rows, ox.QueryResultsFormat.from_media_type(media))
     assert isinstance(found, ox.QuerySolutions)
+    met = False
     for graph, subject, predicate, value in found:
         if subject is None:
             assert isinstance(graph, ox.NamedNode)
             ours(graph.value)
-        elif isinstance(subject, ox.BlankNode) or isinstance(value, ox.BlankNode):
-            raise _Foreign
-        else:
-            yield ox.Quad(subject, predicate, value, graph)
+            continue
+        quad = ox.Quad(subject, predicate, value, graph)
+        if not met and (isinstance(subject, ox.BlankNode) or isinstance(value, ox.BlankNode)):
+            met = True
+            foreign(quad)
+        yield quad
