@@ -22,7 +22,8 @@ from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, Unavailable, WorkerFault
 from txlog.server.frontdoor.evaluators import Evaluator, Evaluators
 
-SECONDS = 1.0
+SECONDS = 8.0
+"""On a busy machine memory takes some of them to be used up; each test of time waits for all of them."""
 LIMITS = {"evaluation_s": SECONDS, "evaluation_bytes": 256 << 20}
 LINES = [f'<urn:s{n}> <urn:p> "{n}" .' for n in range(3000)]
 JOIN = "?a ?b ?c . ?d ?e ?f . ?g ?h ?i"
@@ -35,7 +36,7 @@ UPDATE = "application/sparql-update"
 
 @pytest.fixture
 async def bounded(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Served]:
-    """One master whose evaluations have a second and 256 MiB, and a store with 3000 statements."""
+    """One master whose evaluations have some seconds and 256 MiB, and a store with 3000 statements."""
     store = OxigraphProcess(tmp_path / "store")
     cluster = clusters(1, workers=[{"name": "w-1", "url": store.url}], durability="applied", limits=LIMITS)
     await cluster.start()
@@ -77,14 +78,15 @@ def refused(error: pytest.ExceptionInfo[Unavailable]) -> str:
 
 @pytest.mark.parametrize(("text", "reason"), [(ENDLESS, "QueryTimeout"), (HUGE, "QueryTooLarge")])
 async def test_who_takes_too_much_is_ended_and_the_copy_stays(text: str, reason: str) -> None:
-    one = await started()
+    seconds = 1 if reason == "QueryTimeout" else 30
+    one = await started(evaluation_s=seconds)
     try:
         await one.load(Load(""), lines(*LINES))
         before, began = resident(), time.monotonic()
         with pytest.raises(Unavailable) as error:
             await one.ask(query(text))
         assert refused(error) == reason
-        assert time.monotonic() - began < SECONDS + 5
+        assert time.monotonic() - began < seconds + 5
         assert resident() - before < 16 << 20, "the master's own memory"
         assert await one.ask(Count(None)) == b"3000"
     finally:

@@ -90,8 +90,8 @@ class Agreement:
         """Up to there the log is as it was before the latest accept: its cut, or more, where the base says the same."""
         self.set_aside: Abandoned | None = None
         self.set_aside_of: Number = NO_VIEW
-        """What the latest accept took off the order of an installed view (nothing: no spans), for whoever keeps it for
-        people to read."""
+        """What the latest accept took off the order of an installed view, and of which one, for whoever keeps it for
+        people to read; None for nothing."""
         self.below_stable = False
         """The accept of this view cut off what workers may have executed: until the install no position of theirs is
         stable. Unknown after a restart."""
