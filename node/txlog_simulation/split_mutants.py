@@ -63,7 +63,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "32",
         False,
         (Edit(CORE, "        return self._lacks_backup and not self.views.installed", "        return False"),),
-        test=_SEEDS + "[splits,flaps,successions-316]",
+        test=_SEEDS + "[splits,flaps,successions-632]",
     ),
     Mutant(
         "no-backup-and-going-on",

@@ -51,6 +51,7 @@ WRONG_IN_A_MIX = {
     ("orders", 205908): "one that was to heal an order's line was accepted by its coordinator alone",
     (SPLITS, 80): "one that knew of a later view waited for those in it, who were cut off again",
     (SPLITS, 316): "no backup could be made, since a rejoin was accepted and not installed",
+    (SPLITS, 632): "the same, by another schedule",
     (SPLITS, 931056): "the backup of one that left counted for those who stayed",
     (SPLITS + ",duels,majority", 944426): "some had another stamp for a transaction than others in one view",
     ("orders", 7001404): "a post that a later one overtook was not answered, so its sender was taken for deaf",
