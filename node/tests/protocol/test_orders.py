@@ -94,13 +94,19 @@ def test_an_order_about_one_that_is_back_is_dropped_for_good() -> None:
     assert not any(isinstance(record, Orders) for record in cluster.journals["a"].records[written:])
 
 
-def test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer() -> None:
+def told_to_begin_and_crashed() -> Cluster:
+    """a is to begin with b, since c is away, and ends right behind its answer."""
     cluster = Cluster(idle_interval_ms=100)
     cluster.crash("c")
     cluster.run(300)
     cluster.executors["a"].found(["a", "b"])
     answered(cluster, "a")
     cluster.crash("a")
+    return cluster
+
+
+def test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer() -> None:
+    cluster = told_to_begin_and_crashed()
     assert ordered(cluster, "a") == Orders(["a", "b"], [])
     cluster.start("a")
     run_until_in_view(cluster, "a", "b", within_ms=3000)
@@ -110,12 +116,7 @@ def test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer() -> Non
 
 
 def test_an_order_to_begin_means_nothing_where_the_manifests_name_others_since() -> None:
-    cluster = Cluster(idle_interval_ms=100)
-    cluster.crash("c")
-    cluster.run(300)
-    cluster.executors["a"].found(["a", "b"])
-    answered(cluster, "a")
-    cluster.crash("a")
+    cluster = told_to_begin_and_crashed()
     cluster.crash("b")
     cluster.members = tuple(m for m in cluster.members if m.node != "b")
     cluster.start("a")
