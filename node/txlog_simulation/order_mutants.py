@@ -156,7 +156,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
                 "view.is_by_order(installed)",
             ),
         ),
-        test=_SEEDS + "[orders-202910]",
+        test=_TESTS + "test_an_order_that_came_about_nowhere_is_begun_again",
     ),
     Mutant(
         "order-heals-by-what-nobody-installed",
@@ -170,7 +170,7 @@ ORDER_MUTANTS: tuple[Mutant, ...] = (
         "32",
         False,
         (Edit(STANDING, "        if not self._know_ahead:\n", "        if False:\n"),),
-        test=_SEEDS + "[orders-202401]",
+        test=_TESTS + "test_nobody_waits_for_a_view_that_was_lost_with_the_only_disk_that_had_it",
     ),
     Mutant(
         "founded-beside-a-promise",

@@ -416,6 +416,57 @@ def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later(
     run_until_in_view(cluster, "a", "b", "c")
 
 
+def test_an_order_that_came_about_nowhere_is_begun_again() -> None:
+    """It lets two lost births go and their nodes in again, all in one view. Both of these end before they have heard of
+    that view, and so does whoever began it, with the order done in its journal."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(200)
+    for birth, node in ((77, "b"), (78, "c")):
+        cluster.crash(node)
+        forget(cluster, node, birth)
+        cluster.start(node)
+    cluster.run(2000)
+    cluster.executors["a"].force_view(["b", "c"])
+    deadline_ms = cluster.now_ms + 5000
+    while not (view := cluster.core("a").views.accepted).forced:  # type: ignore[union-attr]
+        assert cluster.now_ms < deadline_ms
+        cluster.run(1)
+    assert [m.birth for m in view.members] == [cluster.journals["a"].birth, 77, 78]  # type: ignore[union-attr]
+    for node in "abc":
+        cluster.crash(node)
+    cluster.run(10)  # what was on the way finds nobody
+    assert ordered(cluster, "a") == NO_ORDERS
+    for node in "abc":
+        cluster.start(node)
+    run_until_in_view(cluster, "a", "b", "c")
+    assert_same_logs(cluster, 1)
+
+
+def test_nobody_waits_for_a_view_that_was_lost_with_the_only_disk_that_had_it() -> None:
+    """b went on without the others by order, and tells them, and then loses its disk."""
+    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
+    cluster.submit("a", "x")
+    cluster.run(200)
+    for node in "ac":
+        cluster.crash(node)
+    cluster.run(500)
+    cluster.executors["b"].force_view(["a", "c"])
+    run_until_in_view(cluster, "b")
+    for node in "ac":
+        cluster.start(node)
+    deadline_ms = cluster.now_ms + 5000
+    while any(cluster.core(node).views.ahead is None for node in "ac"):
+        assert cluster.now_ms < deadline_ms
+        cluster.run(1)
+    cluster.crash("b")
+    forget(cluster, "b")
+    cluster.run(10)  # what was on the way finds nobody
+    cluster.start("b")
+    run_until_in_view(cluster, "a", "b", "c", within_ms=20_000)
+    assert_same_logs(cluster, 1)
+
+
 def test_disks_that_are_lost_come_back_after_the_order() -> None:
     """Those who know the log have no majority for good, so whoever an order left over lets them in."""
     cluster = only_a_by_order()
@@ -564,17 +615,18 @@ def test_an_order_and_a_founding_of_all_make_one_cluster() -> None:
 
 
 def test_a_founding_is_proposed_above_what_an_order_began() -> None:
-    """a has proposed, unheard; b began without it by order, c agreed, and b has lost the order with its process."""
+    """a began without b by order, unheard; b without a by another, and c agreed; then b is gone for good."""
     cluster = Cluster(idle_interval_ms=100)
-    while cluster.core("a").views.accepted is None:
-        assert cluster.now_ms < 3000
-        cluster.run(1)
-    cluster.cut = {("a", "b"), ("a", "c")}
-    cluster.executors["b"].found(["b", "c"])
-    while cluster.core("c").views.accepted is None:
-        assert cluster.now_ms < 6000
-        cluster.run(1)
-    cluster.crash("b", kept=99)
-    cluster.start("b")
+    cluster.cut = {("a", "b"), ("b", "a")}
+    cluster.run(500)
+    cluster.cut = {(one, other) for one in "abc" for other in "abc"}
+    for node in "ab":
+        cluster.executors[node].found([node, "c"])
+        cluster.run(300)
+        assert cluster.core(node).views.unfounded
+    cluster.cut.remove(("b", "c"))
+    cluster.run(500)
+    assert cluster.core("c").views.accepted == cluster.core("b").views.accepted
+    cluster.crash("b")
     cluster.cut.clear()
-    run_until_in_view(cluster, "a", "b", "c")
+    run_until_in_view(cluster, "a", "c")
