@@ -1,4 +1,4 @@
-"""The soak loses a real S3 server, where one side has its backups: stopped or killed. That side waits for it."""
+"""The soak loses the place of one side's backups, a folder or a real S3 server, and that side really waits for it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from bench.cluster import write_one
 from e2e.soak.diary import Diary
 from e2e.soak.masters import LAG_S
 from e2e.soak.running import Arena, arena_up
@@ -41,6 +42,13 @@ def backups(arena: Arena, side: str) -> list[str]:
     return [each.name for each in catalogue(open_target(target)) if each.state == "complete"]
 
 
+def write(arena: Arena, text: str) -> None:
+    """One transaction, which every worker has executed when this returns."""
+    update = f'INSERT DATA {{ <http://example.org/a> <http://example.org/b> "{text}" }}'
+    write_one(arena.masters[0], arena.repository, update, "synced")
+    arena.wait_settled(JOIN_S)
+
+
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
@@ -52,10 +60,12 @@ def test_a_side_whose_target_is_lost_waits_and_goes_on_when_it_is_there_again(tm
         targets_up(arena, arena.topology.data_centers.index(IN_S3)) as targets,
     ):
         arena.wait_applying(600)
-        for side, value in ((IN_S3, 0.9), (IN_S3, 0.1)):
+        for side, value in ((IN_S3, 0.9), (IN_S3, 0.1), ("uk", 0.1)):
+            write(arena, f"{side} {value}")  # else the backup of the split before may do, and no new one is made
             before = backups(arena, side)
             Split(arena, diary, Drawn(side, value), targets, majority=False).target_lost()
             assert len(set(backups(arena, side)) - set(before)) == 1, (side, value)
             arena.wait_joined(JOIN_S)
             arena.wait_settled(JOIN_S)
     assert diary.counts()["S3 target unreachable"] == 2
+    assert diary.counts()["backup target unreachable"] == 1
