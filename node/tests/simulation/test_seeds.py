@@ -40,6 +40,7 @@ ONCE_WRONG = {
     63376: "a segment's header that was lost and made good was found bad again in every life",
     61052: "stamps of another view were taken into the one at work",
     351051029929: "a master was added while one was out that came back without the log",
+    49586: "one whose log was told in part only had less patience than the one who had that log whole",
     48580: "what was fetched of the next view had higher stamps than a post of this one",
 }
 """Seeds that once failed, and what they met."""

@@ -82,14 +82,14 @@ class Views(Coordinating):
 
     def _rank(self, wanted: list[Member]) -> int:
         """How many come before this master: those of a later view, who know more, then the order of precedence. All
-        do where it has failed with the same, or where one of them does not listen to it: else it would keep one from
-        beginning who can."""
+        do, twice, where it has failed with the same, or where one of them does not listen to it: else it would keep one
+        from beginning who can, and whose patience may have grown longer than its own."""
         nodes = [m.node for m in wanted]
         mine = nodes.index(self.settings.node)
         before = [self._seen.get(node, self.number) >= self.number for node in nodes[:mine]]
         after = [self._seen.get(node, self.number) > self.number for node in nodes[mine + 1 :]]
         last = wanted == self._failed_with or not self._unlisted_by.isdisjoint(nodes)
-        return sum(before) + sum(after) + (len(nodes) if last else 0)
+        return sum(before) + sum(after) + (2 * len(nodes) if last else 0)
 
     def _wanted(self, view: View) -> tuple[list[Member], list[Departure]]:
         """Who should be in the next view, in order of precedence, and who of this one should not."""
