@@ -433,6 +433,13 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "test_what_is_settled_beside_an_order_is_named_by_who_holds_it[Smart]",
     ),
     Mutant(
+        "failed-and-no-more-patient",
+        "32",
+        False,
+        (Edit(VIEWS, "(2 * len(nodes) if last else 0)", "(len(nodes) if last else 0)"),),
+        test="node/tests/simulation/test_seeds.py::test_what_was_wrong_once_is_right[49586]",
+    ),
+    Mutant(
         "who-was-overtaken-is-not-answered",
         "22",
         False,
