@@ -257,13 +257,14 @@ def read_head(data: bytes) -> None:
     lengths = told.get_all("Content-Length", [])
     if line.split(b" ")[1] not in _PATHS or len(lengths) != 1 or int(lengths[0]) != head.length:
         raise Disagreement(f"{lengths} is taken as {head.length}")
-    if told.get_all("Transfer-Encoding") or told.get("Connection", "keep-alive").lower() != "keep-alive":
+
+    def value(name: str, default: str = "") -> str:
+        """Space around it is none of it (RFC 9110, section 5.5); this parser leaves it there."""
+        return str(told.get(name, default)).strip(" \t")
+
+    if told.get_all("Transfer-Encoding") or value("Connection", "keep-alive").lower() != "keep-alive":
         raise Disagreement("it is not of the one shape")
-    # Space around a value is none of it (RFC 9110, section 5.5); this parser leaves it there.
-    if (
-        told.get("Idempotency-Key", "").strip(" \t") != head.key
-        or told.get("Content-Type", "").strip(" \t") != head.kind
-    ):
+    if value("Idempotency-Key") != head.key or value("Content-Type") != head.kind:
         raise Disagreement("a header is read differently")
 
 
