@@ -105,8 +105,8 @@ class Run:
         told = [f"{' and '.join(names)} differ after:\n    {what}"]
         first, *others = (set(stores[name].lines()) for name in names)
         for name, lines in zip(names[1:], others, strict=True):
-            told += [f"    only {names[0]}: {line.decode()}" for line in sorted(first - lines)[:5]]
-            told += [f"    only {name}: {line.decode()}" for line in sorted(lines - first)[:5]]
+            told += [f"    not {name}: {line.decode()}" for line in sorted(first - lines)[:5]]
+            told += [f"    {name}, not {names[0]}: {line.decode()}" for line in sorted(lines - first)[:5]]
         self.unequal.append("\n".join(told))
         self._door.update("DROP ALL")
         self._door.carry_out(*stores)
