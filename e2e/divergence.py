@@ -233,7 +233,8 @@ def measure(cluster: Cluster, quads: int, graphs: int, kinds: Sequence[str], rep
             found_s, found = await_finding(cluster)
             named = found.get(name)
             right = named is not None and named.wrong and named.graphs == [graph_of(graph)] and len(found) == 1
-            report.must(f"{kind}{', writing' if on else ''}: named, and nobody else", right)
+            told = "; ".join(f"{name}: {', '.join(each.graphs)}" for name, each in sorted(found.items()))
+            report.must(f"{kind}{', writing' if on else ''}: named, and nobody else", right, told or "nobody")
             if found_s is None:
                 raise CannotMeasure(f"{kind}: not found within {WAIT_S:g} s")
             exchanged = kind == "exchanged"

@@ -15,7 +15,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
-from txlog.pipeline.comparing import PACED_BY, PIECE, Comparing, Pacing, Pieces
+from txlog.pipeline.comparing import PACED_BY, PIECE, TRIES, Comparing, Pacing, Pieces
 from txlog.workers.base import MarkerPosition, Operation, Piece, SystemGraphs
 
 DATA = Operation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
@@ -185,6 +185,22 @@ def test_an_alarm_that_sums_do_not_confirm_is_not_heard_for_a_while(monkeypatch:
     assert made.differing(0, [("w-1", (at(2), one)), ("w-2", (at(3), other))]) == [], "at other positions they may"
     made.judged(confirmed=True)
     assert not made.doubted
+
+
+def test_a_piece_that_stores_show_of_different_moments_is_looked_at_again_but_not_for_ever() -> None:
+    """Else what is exchanged there while writes go on would be met by chance only."""
+    made = Pieces()
+    for index, first in enumerate([0] * TRIES + [PIECE] * TRIES + [2 * PIECE]):
+        assert made.first == first
+        pieces = [Piece(SystemGraphs((at(index + n),), frozenset()), PIECE, "a") for n in (0, 1)]
+        assert (
+            made.differing(first, [(f"w-{n}", (piece.system.markers[0], piece)) for n, piece in enumerate(pieces)])
+            == []
+        )
+    same = at(100)
+    piece = Piece(SystemGraphs((same,), frozenset()), PIECE, "a")
+    assert made.differing(2 * PIECE, [("w-0", (same, piece)), ("w-1", (same, piece))]) == []
+    assert made.first == 3 * PIECE
 
 
 def test_pieces_follow_one_another_to_the_end() -> None:

@@ -35,6 +35,8 @@ POLL_S: Final = 0.02
 OPEN_S: Final = (0.1, 2.0)
 """How long a hold outlives the sending of the queries, at first and at most: a store fixes a query's moment when it
 begins with it, and nobody is told when that was. It doubles when that was too short. Ended earlier by all answers."""
+TRIES: Final = 3
+"""So often a piece is looked at, or all is read, that met at no index; then what is next has its turn."""
 MISSED: Final = 5
 """Looks one after another that met at no index until that is said."""
 PACED_BY: Final = 5
@@ -114,6 +116,8 @@ class Comparing:
         self._masters = [MasterClient(url, MASTER_S, connect_s=MASTER_S / 2) for url in config.masters]
         self._open_s = OPEN_S[0]
         self._missed = 0
+        self._met_at = 0
+        """How many indexes the last sums were taken at, a store that could not be read counted as one of its own."""
         self._pieces = Pieces()
 
     def __enter__(self) -> Comparing:
@@ -181,12 +185,22 @@ class Comparing:
 
         places = [place for place in self._places() if not place.differs and place.adapter.piece(0, 1) is not None]
         found, busy = self._asked(places, ask)
+        self._learn(len({marker.position for _, (marker, _) in found}))
         differing = self._pieces.differing(first, found)
         if differing:
             log.info("the pieces behind %d quads differ in %s: all is read", first, ", ".join(differing))
-            self.sums(stop, share=1.0)
-            self._pieces.judged(any(place.differs for place in self._places()))
+            self._pieces.judged(self._confirmed(stop))
         return busy
+
+    def _confirmed(self, stop: threading.Event) -> bool:
+        """Whether stores differ, as sums have it. Where these met at no index they say nothing: once more then."""
+        for _ in range(TRIES):
+            self.sums(stop, share=1.0)
+            if any(place.differs for place in self._places()):
+                return True
+            if self._met_at == 1:
+                return False
+        return False
 
     def _learn(self, positions: int) -> None:
         if positions < 2:
@@ -219,6 +233,7 @@ class Comparing:
                         if _marker(place) == marker:
                             opened.append((place, marker, iter(place.adapter.cleaned(answer.chunks))))
             share = share or self._config.compare_share
+            self._met_at = len({marker.position for _, marker, _ in opened}) + len(places) - len(opened)
             reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
             for (place, _, _), read in zip(opened, reads, strict=True):
                 try:
@@ -306,6 +321,7 @@ class Pieces:
 
     def __init__(self) -> None:
         self.first = 0
+        self._tries = 0
         self._seen: dict[tuple[str, int], tuple[MarkerPosition, str]] = {}
         self._doubted_s = DOUBTED_S[0]
         self._again_at = 0.0
@@ -329,8 +345,10 @@ class Pieces:
         for there in at.values():
             if len(set(there.values())) > 1:
                 differing.update(there)
-        most = max((piece.quads for _, (_, piece) in found), default=0)
-        self.first = 0 if most < PIECE else first + PIECE
+        self._tries += 1
+        if len(at) < 2 or differing or self._tries >= TRIES:
+            most = max((piece.quads for _, (_, piece) in found), default=0)
+            self.first, self._tries = (0 if most < PIECE else first + PIECE), 0
         return sorted(differing)
 
     def judged(self, confirmed: bool) -> None:
