@@ -15,6 +15,7 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
+from txlog.pipeline import comparing
 from txlog.pipeline.comparing import PACED_BY, PIECE, TRIES, Comparing, Pacing, Pieces
 from txlog.workers.base import MarkerPosition, Operation, Piece, SystemGraphs
 
@@ -156,6 +157,28 @@ async def test_one_quad_in_the_place_of_another_is_met_by_a_piece_and_told_by_su
     assert await pair.summed() == {}
     for _ in range(3):
         assert await pieced(pair) == {}
+
+
+async def test_what_is_repaired_while_all_is_read_is_not_found_again_and_no_false_alarm(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = "GRAPH <urn:g> {{ <urn:s> <urn:p> {} }}"
+    exchanged = "DELETE DATA {{ {} }} ; INSERT DATA {{ {} }}"
+    store = pair.stores["w-2"]
+    assert store.update(exchanged.format(there.format(2), there.format(3))).ok
+    reading, once = comparing._sum, threading.Lock()
+
+    def read(marker: MarkerPosition, *rest: Any) -> Any:
+        look = reading(marker, *rest)
+        if once.acquire(blocking=False):
+            undo = Operation(KIND_UPDATE, exchanged.format(there.format(3), there.format(2)).encode())
+            assert store.send(ADAPTER.apply([undo], at(1), MarkerPosition(at(1).position, 1))).ok
+        return look
+
+    monkeypatch.setattr(comparing, "_sum", read)
+    assert await pieced(pair) == {}
+    assert once.locked(), "the pieces differed, so all was read"
+    assert not pair.comparing._pieces.doubted
 
 
 async def test_a_store_alone_is_told_from_what_it_held_before(pair: Pair) -> None:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, NamedTuple, TypeVar
@@ -189,14 +189,19 @@ class Comparing:
         differing = self._pieces.differing(first, found)
         if differing:
             log.info("the pieces behind %d quads differ in %s: all is read", first, ", ".join(differing))
-            self._pieces.judged(self._confirmed(stop))
+            self._pieces.judged(self._confirmed(stop, {name: marker.fence for name, (marker, _) in found}))
         return busy
 
-    def _confirmed(self, stop: threading.Event) -> bool:
-        """Whether stores differ, as sums have it. Where these met at no index they say nothing: once more then."""
+    def _confirmed(self, stop: threading.Event, fences: Mapping[str, int]) -> bool:
+        """Whether stores differ, as sums have it, or one was repaired since it had this fence. Where sums met at no
+        index they say nothing: once more then."""
         for _ in range(TRIES):
             self.sums(stop, share=1.0)
-            if any(place.differs for place in self._places()):
+            places = self._places()
+            if any(place.differs for place in places):
+                return True
+            now = {place.name: _marker(place) for place in places if place.name in fences}
+            if any(marker is None or marker.fence != fences[name] for name, marker in now.items()):
                 return True
             if self._met_at == 1:
                 return False
@@ -235,13 +240,15 @@ class Comparing:
             share = share or self._config.compare_share
             self._met_at = len({marker.position for _, marker, _ in opened}) + len(places) - len(opened)
             reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
-            for (place, _, _), read in zip(opened, reads, strict=True):
+            for (place, marker, _), read in zip(opened, reads, strict=True):
                 try:
                     look = read.result()
+                    now = _marker(place)
                 except (TxLogError, OSError) as wrong:
                     log.info("%s is not summed up: %s", place.name, wrong)
                     continue
-                if look is not None:
+                # Reading takes minutes: what was repaired meanwhile would be found once more.
+                if look is not None and now is not None and now.fence == marker.fence:
                     self._tell(place.name, look)
         return 0.0  # reading has kept to its share
 
