@@ -36,7 +36,7 @@ def comparing_of(cluster: Cluster, stores: dict[str, OxigraphProcess], folder: P
         "scratch_folder": str(folder / "scratch"),
         "compare_share": 1,
     }
-    return Comparing(PipelineConfig.model_validate(told))
+    return Comparing(PipelineConfig.model_validate(told), threading.Lock())
 
 
 class Pair:
@@ -179,6 +179,39 @@ async def test_what_is_repaired_while_all_is_read_is_not_found_again_and_no_fals
     assert await pieced(pair) == {}
     assert once.locked(), "the pieces differed, so all was read"
     assert not pair.comparing._pieces.doubted
+
+
+class Asked:
+    """A lock that tells when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.waited = threading.Event()
+
+    def acquire(self, timeout: float) -> bool:
+        if self._lock.acquire(blocking=False):
+            return True
+        self.waited.set()
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+async def test_two_that_compare_do_not_lift_each_others_holds(pair: Pair, tmp_path: Path) -> None:
+    lock: Any = Asked()
+    pair.comparing._meeting = lock
+    with comparing_of(pair.cluster, pair.stores, tmp_path) as other:
+        other._meeting = lock
+        meets = pair.comparing._met(["w-1", "w-2"])
+        await asyncio.to_thread(meets.__enter__)
+        counting = asyncio.create_task(asyncio.to_thread(other.counts))
+        assert await asyncio.to_thread(lock.waited.wait, 10)
+        workers = (await pair.cluster.get(0, "/txlog/workers"))["workers"]
+        assert all(worker["hold"] is not None for worker in workers)
+        await asyncio.to_thread(meets.__exit__, None, None, None)
+        await counting
+    assert await pair.found() == {}
 
 
 async def test_a_store_alone_is_told_from_what_it_held_before(pair: Pair) -> None:

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 MASTER_S: Final = 2.0
 MEET_S: Final = 2.0
 """How long workers may take to come to one index; who does not is compared the next time."""
+MEETING_S: Final = 10.0
+"""Two meetings and their queries, and room for a busy machine."""
 POLL_S: Final = 0.02
 OPEN_S: Final = (0.1, 2.0)
 """How long a hold outlives the sending of the queries, at first and at most: a store fixes a query's moment when it
@@ -65,19 +67,20 @@ class Place(NamedTuple):
 
 def start(config: PipelineConfig, stop: threading.Event) -> None:
     """In threads of their own, until ``stop``: counts often, fingerprints of a piece as often, sums seldom."""
+    meeting = threading.Lock()
     if config.compare_s > 0:
-        threading.Thread(target=_run, args=(config, "counts", stop), name="txlog-counts", daemon=True).start()
+        threading.Thread(target=_run, args=(config, "counts", stop, meeting), name="txlog-counts", daemon=True).start()
     if config.compare_sums_s > 0:
-        threading.Thread(target=_run, args=(config, "sums", stop), name="txlog-sums", daemon=True).start()
+        threading.Thread(target=_run, args=(config, "sums", stop, meeting), name="txlog-sums", daemon=True).start()
     if config.compare_pieces_s > 0:
-        threading.Thread(target=_run, args=(config, "pieces", stop), name="txlog-pieces", daemon=True).start()
+        threading.Thread(target=_run, args=(config, "pieces", stop, meeting), name="txlog-pieces", daemon=True).start()
 
 
-def _run(config: PipelineConfig, kind: str, stop: threading.Event) -> None:
+def _run(config: PipelineConfig, kind: str, stop: threading.Event, meeting: threading.Lock) -> None:
     least = {"counts": config.compare_s, "sums": config.compare_sums_s, "pieces": config.compare_pieces_s}[kind]
     pacings = defaultdict[int, Pacing](lambda: Pacing(least, config.compare_share))
     pause = least
-    with Comparing(config) as comparing:
+    with Comparing(config, meeting) as comparing:
         while not stop.wait(pause):
             began, piece = time.monotonic(), comparing.piece
             try:
@@ -109,10 +112,12 @@ class Pacing:
 
 
 class Comparing:
-    """The workers of one data centre. One thread."""
+    """The workers of one data centre. One thread. ``meeting``: of all that compare them, since a worker has one hold
+    for them: whoever is done first would lift it for the others."""
 
-    def __init__(self, config: PipelineConfig) -> None:
+    def __init__(self, config: PipelineConfig, meeting: threading.Lock) -> None:
         self._config = config
+        self._meeting = meeting
         self._masters = [MasterClient(url, MASTER_S, connect_s=MASTER_S / 2) for url in config.masters]
         self._open_s = OPEN_S[0]
         self._missed = 0
@@ -274,7 +279,9 @@ class Comparing:
 
     @contextmanager
     def _met(self, names: Sequence[str]) -> Iterator[None]:
-        """As many of them as possible at one index meanwhile. One alone has nobody to meet: it is not held."""
+        """As many of them as possible at one index meanwhile. One alone has nobody to meet: it is not held. Another
+        comparison is waited for, but not one whose store has stopped answering."""
+        mine = self._meeting.acquire(timeout=MEETING_S)
         try:
             if len(names) > 1 and self._moving(names):
                 until = time.monotonic() + MEET_S
@@ -294,6 +301,8 @@ class Comparing:
                 for name in names:
                     with suppress(TxLogError):
                         master.lift_hold(name, why="look")
+            if mine:
+                self._meeting.release()
 
     def _moving(self, names: Sequence[str]) -> bool:
         """Whether anything has to be held: workers of a log that stands still stand at its end anyway."""
