@@ -210,6 +210,7 @@ class Comparing:
                 return True
             if self._met_at == 1:
                 return False
+            log.info("all was read at %d indexes, which says nothing", self._met_at)
         return False
 
     def _learn(self, positions: int) -> None:
