@@ -73,14 +73,14 @@ def test_random_updates_are_the_same_everywhere_and_a_difference_is_seen(at: Doo
     at.stores["second"].send(WorkerRequest("POST", "/store", sent, b"<urn:x> <urn:y> <urn:z> .\n"))
     run.update("INSERT DATA { <urn:a> <urn:b> 3 }")
     assert len(run.unequal) == 1
-    assert "only second: <urn:x> <urn:y> <urn:z> ." in run.unequal[0]
+    assert "second, not first: <urn:x> <urn:y> <urn:z> ." in run.unequal[0]
     run.update("INSERT DATA { <urn:a> <urn:b> 4 }")
     run.merge()
     assert len(run.unequal) == 1, "one difference counts once"
     at.stores["merged"].send(WorkerRequest("POST", "/store", sent, b"<urn:x> <urn:y> <urn:z> .\n"))
     run.update("INSERT DATA { <urn:a> <urn:b> 5 }")
     run.merge()
-    assert "only merged: <urn:x> <urn:y> <urn:z> ." in run.unequal[1]
+    assert "merged, not first: <urn:x> <urn:y> <urn:z> ." in run.unequal[1]
 
 
 def test_a_store_that_refuses_and_a_master_that_is_gone_are_no_success(at: Door) -> None:
