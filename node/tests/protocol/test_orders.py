@@ -229,14 +229,20 @@ def test_an_order_lets_go_of_whom_it_names_and_of_nobody_else(majority: bool) ->
     assert_same_logs(cluster, 2)
 
 
-def test_an_order_lets_go_of_births_whose_disks_are_lost() -> None:
-    """Two of three come back empty: they count for no majority, and need not be stopped for the order."""
+def without_two_disks() -> Cluster:
+    """``Majority``, one transaction, then b and c lost their disks; births 77 and 78 if they are started."""
     cluster = Cluster(idle_interval_ms=100, majority=True).founded()
     cluster.submit("a", "x")
-    cluster.run(100)
+    cluster.run(200)
     for birth, node in ((77, "b"), (78, "c")):
         cluster.crash(node)
         forget(cluster, node, birth)
+    return cluster
+
+
+def test_an_order_lets_go_of_births_whose_disks_are_lost() -> None:
+    """Two of three come back empty: they count for no majority, and need not be stopped for the order."""
+    cluster = without_two_disks()
     for node in "bc":
         cluster.start(node)
     cluster.run(5000)
@@ -387,13 +393,8 @@ def test_an_order_beside_one_that_nobody_is_apart_from_comes_behind_it(strategy:
 
 
 def only_a_by_order() -> Cluster:
-    """``Majority``, one transaction, then two of three lost their disks, and an order lets the third go on."""
-    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
-    cluster.submit("a", "x")
-    cluster.run(200)
-    for birth, node in ((77, "b"), (78, "c")):
-        cluster.crash(node)
-        forget(cluster, node, birth)
+    """Two of three lost their disks, and an order lets the third go on."""
+    cluster = without_two_disks()
     cluster.run(2000)
     cluster.executors["a"].force_view(["b", "c"])
     run_until_in_view(cluster, "a")
@@ -419,12 +420,8 @@ def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later(
 def test_an_order_that_came_about_nowhere_is_begun_again() -> None:
     """It lets two lost births go and their nodes in again, all in one view. Both of these end before they have heard of
     that view, and so does whoever began it, with the order done in its journal."""
-    cluster = Cluster(idle_interval_ms=100, majority=True).founded()
-    cluster.submit("a", "x")
-    cluster.run(200)
-    for birth, node in ((77, "b"), (78, "c")):
-        cluster.crash(node)
-        forget(cluster, node, birth)
+    cluster = without_two_disks()
+    for node in "bc":
         cluster.start(node)
     cluster.run(2000)
     cluster.executors["a"].force_view(["b", "c"])

@@ -121,8 +121,8 @@ class Comparing:
         self._masters = [MasterClient(url, MASTER_S, connect_s=MASTER_S / 2) for url in config.masters]
         self._open_s = OPEN_S[0]
         self._missed = 0
-        self._met_at = 0
-        """How many indexes the last sums were taken at, a store that could not be read counted as one of its own."""
+        self._apart = False
+        """The last sums were not of all stores at one index."""
         self._pieces = Pieces()
 
     def __enter__(self) -> Comparing:
@@ -208,9 +208,9 @@ class Comparing:
             now = {place.name: _marker(place) for place in places if place.name in fences}
             if any(marker is None or marker.fence != fences[name] for name, marker in now.items()):
                 return True
-            if self._met_at == 1:
+            if not self._apart:
                 return False
-            log.info("all was read at %d indexes, which says nothing", self._met_at)
+            log.info("all was read, but not at one index, which says nothing")
         return False
 
     def _learn(self, positions: int) -> None:
@@ -244,7 +244,7 @@ class Comparing:
                         if _marker(place) == marker:
                             opened.append((place, marker, iter(place.adapter.cleaned(answer.chunks))))
             share = share or self._config.compare_share
-            self._met_at = len({marker.position for _, marker, _ in opened}) + len(places) - len(opened)
+            self._apart = len(opened) < len(places) or len({marker.position for _, marker, _ in opened}) > 1
             reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
             for (place, marker, _), read in zip(opened, reads, strict=True):
                 try:
@@ -375,7 +375,7 @@ class Pieces:
             self._doubted_s, self._again_at = DOUBTED_S[0], 0.0
             return
         self._again_at = time.monotonic() + self._doubted_s
-        log.info("sums are equal: no pieces are looked at for %.0f s", self._doubted_s)
+        log.info("sums do not confirm it: no pieces are looked at for %.0f s", self._doubted_s)
         self._doubted_s = min(DOUBTED_S[1], self._doubted_s * 2)
 
 
