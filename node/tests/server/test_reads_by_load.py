@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession, TCPConnector, web
 from master_cluster import Cluster, free_ports, until
 from worker_driver import Driver, OxigraphProcess
 
+from txlog.apply.applier import apply_up_to
+from txlog.apply.log import MasterLog
+from txlog.client import MasterClient
 from txlog.runtime.lately import LAG_S
+from txlog.server.frontdoor.shown import CLIENTS_MAX, Shown
+from txlog.workers import OxigraphAdapter
 
 REPO = "/repositories/demo"
 COUNT = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
@@ -59,16 +65,41 @@ class Gate:
 class Two:
     """A master with two stores behind gates."""
 
-    def __init__(self, cluster: Cluster, gates: list[Gate], drivers: list[Driver]) -> None:
-        self.cluster, self.gates, self.drivers = cluster, gates, drivers
+    def __init__(
+        self, cluster: Cluster, gates: list[Gate], drivers: list[Driver], stores: list[OxigraphProcess]
+    ) -> None:
+        self.cluster, self.gates, self.drivers, self.stores = cluster, gates, drivers, stores
 
-    async def read(self, **headers: str) -> tuple[str, int]:
+    async def read(self, session: ClientSession | None = None, **headers: str) -> tuple[str, int]:
         """Who answered, and how many triples there are."""
         sent = {"Accept": "text/csv", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        async with self.cluster.session.get(self.cluster.url(0, REPO), params={"query": COUNT}, headers=sent) as answer:
+        session = session or self.cluster.session
+        async with session.get(self.cluster.url(0, REPO), params={"query": COUNT}, headers=sent) as answer:
             text = await answer.text()
             assert answer.status == 200, text
             return answer.headers["TxLog-Worker"], int(text.split()[1])
+
+    async def executed_unsaid(self, at: int, told: dict[str, str]) -> None:
+        """Let a store execute what was written, while nobody tells the master."""
+        epoch, index, _ = told["TxLog-Position"].split(":")
+
+        def execute() -> None:
+            with MasterClient(self.cluster.url(0), 5) as master:
+                store = self.stores[at].transport
+                done = apply_up_to(OxigraphAdapter(), store, MasterLog(master), int(index), epoch=int(epoch))
+            assert done.position is not None
+            assert done.position.position.index == int(index)
+
+        await until(lambda: self.cluster.app(0).site.loop.stable.value >= int(index))
+        await asyncio.to_thread(execute)
+
+    @asynccontextmanager
+    async def busy(self, name: str) -> AsyncIterator[None]:
+        """Reads go to the other one."""
+        reading = self.cluster.app(0).site.registry.reading
+        reading[name] += 100
+        yield
+        reading[name] -= 100
 
     async def both_at(self, index: int) -> None:
         workers = self.cluster.app(0).site.registry.workers.values()
@@ -95,7 +126,7 @@ async def two(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator
     cluster = clusters(1, workers=workers)
     await cluster.start()
     drivers = [Driver(cluster.url(0), f"w-{at}", store) for at, store in enumerate(stores, 1)]
-    two = Two(cluster, gates, drivers)
+    two = Two(cluster, gates, drivers, stores)
     await cluster.write(0, insert(1), TxLog_Durability="applied-all", Prefer="wait=30")
     yield two
     for driver in drivers:
@@ -143,6 +174,32 @@ async def test_one_that_is_hardly_behind_takes_its_share_until_more_was_shown(tw
     assert mine == 4 * [("w-1", 2)]
 
 
+async def test_what_was_shown_before_its_worker_told_of_it_is_not_unread(two: Two) -> None:
+    for driver in two.drivers:
+        await asyncio.to_thread(driver.pause)
+    await two.executed_unsaid(0, await two.cluster.write(0, insert(2)))
+    async with two.busy("w-2"):
+        assert await two.read() == ("w-1", 2)
+    assert [await two.read() for _ in range(10)] == [("w-1", 2)] * 10
+    async with ClientSession(connector=TCPConnector(local_addr=("127.0.0.2", 0))) as other, two.busy("w-1"):
+        assert await two.read(other) == ("w-2", 1), "what others were shown is theirs"
+
+
+async def test_another_worker_is_waited_for_when_the_first_is_gone(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txlog.server.frontdoor.stores.SHOWN_WAIT_S", 60.0)
+    for driver in two.drivers:
+        await asyncio.to_thread(driver.pause)
+    await two.executed_unsaid(0, await two.cluster.write(0, insert(2)))
+    async with two.busy("w-2"):
+        assert await two.read() == ("w-1", 2)
+    registry = two.cluster.app(0).site.registry
+    registry.workers["w-1"].url = "http://127.0.0.1:9"
+    read = asyncio.create_task(two.read())
+    await until(lambda: "w-2" in registry.awaited)
+    two.drivers[1].resume()
+    assert await read == ("w-2", 2)
+
+
 async def test_one_that_stays_behind_takes_none(two: Two) -> None:
     await asyncio.to_thread(two.drivers[1].pause)
     told = await two.cluster.write(0, insert(2))
@@ -168,3 +225,25 @@ async def test_one_that_is_behind_answers_where_no_other_can(two: Two) -> None:
     two.age()
     two.cluster.app(0).site.registry.workers["w-1"].url = "http://127.0.0.1:9"
     assert await two.read() == ("w-2", 1)
+
+
+def test_each_worker_needs_what_the_others_may_have_shown() -> None:
+    shown = Shown()
+    assert shown.needed("a", "w-1", 10) == 0
+    shown.note("a", "w-1", known=3, end=7)
+    assert [shown.needed("a", worker, 10) for worker in ("w-1", "w-2")] == [0, 7]
+    assert shown.needed("a", "w-2", 5) == 5, "a log that was cut off is not waited for"
+    assert shown.needed("b", "w-2", 10) == 0
+    shown.note("a", "w-2", known=6, end=9)  # it was not waited for long enough: both count
+    assert [shown.needed("a", worker, 10) for worker in ("w-1", "w-2")] == [9, 7]
+    shown.note("a", "w-1", known=9, end=10)  # has all that w-2 can have shown
+    assert [shown.needed("a", worker, 10) for worker in ("w-1", "w-2")] == [0, 10]
+
+
+def test_the_addresses_that_are_remembered_are_the_latest() -> None:
+    shown = Shown()
+    for number in range(CLIENTS_MAX):
+        shown.note(str(number), "w-1", 0, 7)
+    shown.note("0", "w-1", 0, 8)
+    shown.note("new", "w-1", 0, 7)
+    assert [shown.needed(client, "w-2", 10) for client in ("0", "1", "2", "new")] == [8, 0, 7, 7]

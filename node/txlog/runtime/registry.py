@@ -22,6 +22,7 @@ from txlog.model.hashes import NO_HASH
 from txlog.model.look import GRAPHS_MAX, KINDS, Look
 from txlog.runtime.lately import Lately
 from txlog.runtime.loop import Loop
+from txlog.runtime.watermark import Watermark
 
 TOPIC = "workers"
 STATES = ("Unknown", "Working", "Unreachable", "Blocked", "Diverged", "Ahead", "NeedsRestore", "Loading", "Refused")
@@ -200,6 +201,8 @@ class Registry:
         self._ticks = {name: Tick() for name in self.workers}
         self._bell: list[asyncio.Future[bool]] = []
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
+        self.awaited: dict[str, Watermark] = {}
+        """Where somebody waits for this worker to come by (:meth:`until`)."""
         self._loop = loop
         self._clock = clock
 
@@ -224,6 +227,7 @@ class Registry:
         self.workers.pop(name, None)
         self.tasks.pop(name, None)
         self._ticks.pop(name, None)
+        self.awaited.pop(name, None)
         self._heard_here.discard(name)
         self.changed.set()
         self.evaluate()
@@ -367,14 +371,24 @@ class Registry:
         if to_all != self._loop.applied_all.value:
             self._loop.applied_all.move(to_all)
         for worker in self.workers.values():
+            if worker.name in self.awaited:
+                self.awaited[worker.name].move(worker.index)
             if worker.txid and worker.state == "Blocked":
                 for future in self._refusal_waiters.pop(worker.txid, ()):
                     if not future.done():
                         future.set_result(True)
 
+    async def until(self, name: str, index: int, seconds: float) -> bool:
+        """Wait until this worker is known to be at ``index``. False when the time is over."""
+        worker = self.workers.get(name)
+        if worker is None or worker.index >= index:
+            return worker is not None
+        mark = self.awaited.setdefault(name, Watermark())
+        mark.move(worker.index)
+        return await self._loop.within(self._loop.wait_index(mark, index), seconds)
+
     def promise(self, index: int) -> None:
-        """A client was told that a worker here has executed this, or is being shown it: what it reads next shall have
-        it, too."""
+        """A client was told that a worker here has executed this: what anybody reads next shall have it, too."""
         self._promised = max(self._promised, index)
 
     def good_enough(self) -> int:

@@ -15,6 +15,7 @@ from txlog.runtime.site import Site
 from txlog.runtime.watermark import Watermark
 from txlog.runtime.web import Request, seconds_of
 from txlog.server.frontdoor.forms import N_QUADS
+from txlog.server.frontdoor.shown import Shown
 from txlog.sparql import hide_marker, uses_graph, with_dataset
 from txlog.workers import ADAPTERS, Adapter
 from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
@@ -24,6 +25,8 @@ READ_S = 60.0
 """Between two pieces of an answer; a query may think so long before its first."""
 WAIT_S_MAX = 60.0
 CONNECTIONS_MAX = 256
+SHOWN_WAIT_S = 2.0
+"""So long a worker that is behind what its client was shown is waited for, where no other can answer."""
 RETRY_S = 1
 _READABLE = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
 """States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view; it is asked last."""
@@ -50,6 +53,8 @@ Build = Callable[[Adapter], WorkerRequest] | Asking | str
 class Store(NamedTuple):
     worker: WorkerState
     adapter: Adapter
+    client: str | None = None
+    """The address that reads, and shall be shown nothing older than before."""
 
 
 class Stores:
@@ -59,6 +64,7 @@ class Stores:
         self._site = site
         self._loop = site.loop
         self._session: ClientSession | None = None
+        self._shown = Shown()
         self._turn = 0
 
     async def choose(self, request: Request) -> list[Store]:
@@ -66,18 +72,19 @@ class Stores:
 
         :class:`Unavailable` when none is in time."""
         await _await_mark(self._site, request, self._loop.applied)
-        return self.readable(_position_of(request)[0])
+        return self.readable(_position_of(request)[0], request.remote)
 
-    def readable(self, least: int = 0) -> list[Store]:
+    def readable(self, least: int = 0, client: str | None = None) -> list[Store]:
         """The workers that may answer now, at this index or above, best first. :class:`Unavailable` when none may."""
-        candidates = self._candidates(least)
+        candidates = self._candidates(least, client)
         if not candidates:
             raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
         return candidates
 
-    def _candidates(self, least: int) -> list[Store]:
-        """Those that are hardly behind the best, the one with the fewest reads under way first; then the others, the
-        one that is furthest first; then those that may not answer or may answer wrongly."""
+    def _candidates(self, least: int, client: str | None) -> list[Store]:
+        """Those that are hardly behind the best and behind nothing that the client was shown, the one with the fewest
+        reads under way first; then the others, the one that is furthest first; then those that may not answer or may
+        answer wrongly."""
         found: list[tuple[tuple[bool, bool, int, int], Store]] = []
         self._turn += 1
         registry = self._site.registry
@@ -88,19 +95,22 @@ class Stores:
                 continue
             wrong = worker.divergence is not None and worker.divergence.wrong
             last_resort = worker.position is None or worker.state == "Unreachable" or wrong
-            behind = worker.index < good
+            behind = worker.index < max(good, self._needed(worker, client))
             then = -worker.index if behind else registry.reading[worker.name]
             turn = (at + self._turn) % len(workers)  # equals take turns
-            found.append(((last_resort, behind, then, turn), Store(worker, ADAPTERS[worker.engine])))
+            found.append(((last_resort, behind, then, turn), Store(worker, ADAPTERS[worker.engine], client)))
         found.sort(key=lambda one: one[0])
         return [store for _, store in found]
+
+    def _needed(self, worker: WorkerState, client: str | None) -> int:
+        return 0 if client is None else self._shown.needed(client, worker.name, self._site.loop.log_position().index)
 
     @asynccontextmanager
     async def ask(
         self, store: Store, asked: WorkerRequest, seconds: float | None = None, *, counted: bool = True
     ) -> AsyncIterator[ClientResponse]:
         """The answer with its body still to be read. :class:`Unreachable` when there is none. ``counted``: among the
-        reads of clients."""
+        reads of clients. A worker that is behind what its client was shown is waited for, but not for long."""
         if self._session is None:
             self._session = ClientSession(
                 connector=TCPConnector(limit=CONNECTIONS_MAX),
@@ -112,12 +122,14 @@ class Stores:
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
         reading = self._site.registry.reading
-        if counted:
-            self._site.registry.promise(store.worker.index)
+        await self._site.registry.until(store.worker.name, self._needed(store.worker, store.client), SHOWN_WAIT_S)
         reading[store.worker.name] += 1
         began = time.monotonic()
         try:
             async with self._asked(url, asked, timeout, store) as response:
+                if store.client is not None:
+                    end = self._site.loop.log_position().index
+                    self._shown.note(store.client, store.worker.name, store.worker.index, end)
                 yield response
             if counted:
                 self._site.registry.reads.count(1000 * (time.monotonic() - began))

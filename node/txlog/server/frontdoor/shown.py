@@ -1,0 +1,37 @@
+"""What clients have been shown: so that what an address reads next is not older, whichever worker answers.
+
+A worker's answer does not say how far it was. It can show no more than the log that this master holds when the answer
+begins: an entry is executed only when every member has it. So whoever was shown something by one worker is answered by
+another only when that one is known to have executed all that the log held then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+CLIENTS_MAX: Final = 4096
+"""Addresses that are remembered, the latest: a few hundred bytes each."""
+
+
+class Shown:
+    """By address of a client: the highest index that each worker may have shown it."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, dict[str, int]] = OrderedDict()
+
+    def note(self, client: str, worker: str, known: int, end: int) -> None:
+        """``worker``, known to be at ``known``, begins an answer while the log ends at ``end``."""
+        before = self._clients.pop(client, {})
+        kept = {name: index for name, index in before.items() if name != worker and index > known}
+        self._clients[client] = {**kept, worker: end}
+        if len(self._clients) > CLIENTS_MAX:
+            self._clients.popitem(last=False)
+
+    def needed(self, client: str, worker: str, end: int) -> int:
+        """The least index at which ``worker`` shows nothing older than others have; 0: it may answer as it is. No more
+        than the log holds (``end``): it may have been cut off since."""
+        shown = self._clients.get(client)
+        if shown is None:
+            return 0
+        return min(end, max((index for name, index in shown.items() if name != worker), default=0))
