@@ -20,7 +20,7 @@ from txlog.client import MasterClient, Status
 from txlog.config.manifest import load_manifests
 from txlog.config.process import NodeConfig
 from txlog.local.control_api import control_api
-from txlog.local.plan import Plan, make_plan, port_names
+from txlog.local.plan import Plan, Program, make_plan, port_names
 from txlog.local.ports import choose_ports
 from txlog.local.state import StateFolder
 from txlog.local.supervisor import Supervisor
@@ -29,23 +29,48 @@ from txlog.model.errors import TxLogError
 START_S = 60.0
 
 
-def plan_of(state: StateFolder) -> Plan:
+OLDER = """#!/bin/sh
+test -e {mark} && export TXLOG_OLDER=1 PYTHONPATH={program}
+exec {python} "$@"
+"""
+"""In the place of the interpreter: the older program, until its mark is gone."""
+
+
+def plan_of(state: StateFolder, older: Path | None = None) -> Plan:
+    """``older``: the folder of a program whose masters are begun with, each until :meth:`Masters.renew`."""
     manifests = load_manifests(MANIFESTS)
     ports = choose_ports(state, port_names(manifests))
     plan = make_plan(manifests, state, ports, oxigraph="", java_home=Path())
     return replace(
         plan,
         topology=plan.topology.model_copy(update={"workers": []}),
-        programs=tuple(program for program in plan.programs if program.role in ("links", "master")),
+        programs=tuple(
+            _begun_older(program, state, older) if older is not None and program.role == "master" else program
+            for program in plan.programs
+            if program.role in ("links", "master")
+        ),
         nodes={node: config.model_copy(update={"workers": []}) for node, config in plan.nodes.items()},
         pipelines={},
     )
 
 
-async def supervise(state: StateFolder) -> None:
+def _mark(state: StateFolder, node: str) -> Path:
+    return state.root / f"older-{node}"
+
+
+def _begun_older(program: Program, state: StateFolder, older: Path) -> Program:
+    mark = _mark(state, program.name)
+    mark.touch()
+    script = state.root / f"python-of-{program.name}"
+    script.write_text(OLDER.format(mark=mark.resolve(), program=older.resolve(), python=program.command[0]))
+    script.chmod(0o700)
+    return replace(program, command=(str(script.resolve()), *program.command[1:]))
+
+
+async def supervise(state: StateFolder, older: Path | None = None) -> None:
     state.prepare()
     with state.locked():
-        supervisor = Supervisor(plan_of(state), state)
+        supervisor = Supervisor(plan_of(state, older), state)
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -59,6 +84,10 @@ class Masters(Cluster):
     def status(self, node: str) -> Status:
         with MasterClient(self.nodes[node], 5.0) as master:
             return master.status()
+
+    def renew(self, node: str) -> None:
+        """When it is started next, it is today's program that is."""
+        _mark(self.state, node).unlink()
 
     @property
     def round_timeout_s(self) -> float:
@@ -98,16 +127,18 @@ class Masters(Cluster):
 
 
 @contextmanager
-def masters_up(folder: Path, *, anew: bool = True) -> Iterator[Masters]:
-    """Start them, and end them again. Not ``anew``: with what an earlier run left in the folder."""
+def masters_up(folder: Path, *, anew: bool = True, older: Path | None = None) -> Iterator[Masters]:
+    """Start them, and end them again. Not ``anew``: with what an earlier run left in the folder. ``older``: as
+    :func:`plan_of`."""
     state = StateFolder(folder)
     if anew and folder.exists():
         state.purge()
     state.prepare()
+    command = [sys.executable, "-m", "e2e.masters_alone", "--state", str(folder)]
+    if older is not None:
+        command += ["--older", str(older)]
     with open(state.log("supervisor"), "ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "e2e.masters_alone", "--state", str(folder)], stdout=log, stderr=log
-        )
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         until = time.monotonic() + START_S
         while not (folder / "control.json").exists() or not (folder / "topology.json").exists():
@@ -125,7 +156,9 @@ def masters_up(folder: Path, *, anew: bool = True) -> Iterator[Masters]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.masters_alone", description="a supervisor of masters alone")
     parser.add_argument("--state", type=Path, required=True)
-    asyncio.run(supervise(StateFolder(parser.parse_args().state)))
+    parser.add_argument("--older", type=Path, help="a program that its masters are begun with")
+    options = parser.parse_args()
+    asyncio.run(supervise(StateFolder(options.state), options.older))
     return 0
 
 

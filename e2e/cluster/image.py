@@ -1,6 +1,7 @@
 """The project's image, built from its ``Dockerfile`` by buildah: no daemon, no registry.
 
-Its base is a minimal Debian from the mirror that apt uses here. ``python -m e2e.cluster.image`` prints the archive.
+Its base is a minimal Debian from the mirror that apt uses here. ``python -m e2e.cluster.image`` prints the archive;
+with ``--older`` that of the golden package is built, too.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from e2e import golden
 from e2e.cluster.places import ROOT, CannotRun, cache
 
 NAME: Final = "localhost/txlog:e2e"
+OLDER: Final = "localhost/txlog:older"
+"""Of the golden package, by its own ``Dockerfile``."""
 SUITE: Final = "bookworm"
 PACKAGES: Final = ("python3", "ca-certificates", "netbase")
 COMPILER: Final = (*PACKAGES, "gcc", "libc6-dev", "python3-dev")
@@ -45,17 +49,34 @@ class Built:
 
 def build() -> Built:
     """The image of the sources that are here; nothing is done when it was built before."""
-    archive = cache() / f"image-{_digest()}.tar"
+    return _built(NAME, ROOT, f"image-{_digest()}.tar")
+
+
+def build_older() -> Built:
+    """The image of the golden package."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = golden.unpack(Path(folder)).parent
+        told = _settings()
+        told.update(golden.PACKAGE.read_bytes())
+        return _built(OLDER, sources, f"older-image-{told.hexdigest()[:16]}.tar")
+
+
+def _built(name: str, sources: Path, file: str) -> Built:
+    archive = cache() / file
     archive.parent.mkdir(parents=True, exist_ok=True)
     with open(cache() / "image.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
-            _build(archive)
-    return Built(NAME, archive, archive.stat().st_size)
+            _build(name, sources, archive)
+    return Built(name, archive, archive.stat().st_size)
+
+
+def _settings() -> hashlib._Hash:
+    return hashlib.sha256(f"{PACKAGES} {COMPILER} {SUITE} {NATIVE}".encode())
 
 
 def _digest() -> str:
-    told = hashlib.sha256(f"{PACKAGES} {COMPILER} {SUITE} {NATIVE}".encode())
+    told = _settings()
     for name in (*SOURCES, *sorted(path.name for path in ROOT.glob("requirements*.lock"))):
         top = ROOT / name
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.is_dir() else [top]
@@ -65,9 +86,9 @@ def _digest() -> str:
     return told.hexdigest()[:16]
 
 
-def _build(archive: Path) -> None:
+def _build(name: str, sources: Path, archive: Path) -> None:
     base, build_base = base_image(PACKAGES), base_image(COMPILER)
-    print("building the image from its Dockerfile ...", file=sys.stderr, flush=True)
+    print(f"building {name} from its Dockerfile ...", file=sys.stderr, flush=True)
     part = archive.with_suffix(".part")
     part.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -77,10 +98,10 @@ def _build(archive: Path) -> None:
             *("build", "--isolation", "chroot", "--layers", "--pull=false"),
             *("--build-arg", f"BASE={base}", "--build-arg", f"BUILD_BASE={build_base}"),
             *("--build-arg", f"NATIVE={NATIVE}"),
-            *("--secret", f"id=packages,src={told}", *_mounts(), "--tag", NAME, str(ROOT)),
+            *("--secret", f"id=packages,src={told}", *_mounts(), "--tag", name, str(sources)),
         )
-    _buildah("push", "--quiet", NAME, f"docker-archive:{part}:{NAME}")
-    for old in cache().glob("image-*.tar"):
+    _buildah("push", "--quiet", name, f"docker-archive:{part}:{name}")
+    for old in cache().glob(archive.name.replace(archive.stem.rpartition("-")[2], "*")):
         old.unlink()
     part.rename(archive)
 
@@ -155,6 +176,8 @@ def _run(*command: str, check: bool = True) -> str:
 
 def main() -> int:
     try:
+        if "--older" in sys.argv[1:]:
+            build_older()
         built = build()
     except CannotRun as error:
         print(error, file=sys.stderr)

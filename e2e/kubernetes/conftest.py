@@ -86,7 +86,7 @@ def _start(centers: dict[str, DataCenter]) -> None:
 @pytest.fixture(scope="module")
 def catalogue(sides: dict[str, Side]) -> Iterator[Catalogue]:
     """A TxLog cluster over both that is Ready, and whose stores apply."""
-    yield from _installed(sides, lambda found: found.install(splitRecovery="None"))
+    yield from installed(sides, lambda found: found.install(splitRecovery="None"))
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +106,11 @@ def apart(sides: dict[str, Side]) -> Iterator[Catalogue]:
 @pytest.fixture(scope="module")
 def examples(sides: dict[str, Side]) -> Iterator[Catalogue]:
     """The same by the manifests of ``examples/two-data-centres``, as they are."""
-    yield from _installed(sides, Catalogue.install_examples)
+    yield from installed(sides, Catalogue.install_examples)
 
 
-def _installed(sides: dict[str, Side], install: Callable[[Catalogue], None]) -> Iterator[Catalogue]:
+def installed(sides: dict[str, Side], install: Callable[[Catalogue], None]) -> Iterator[Catalogue]:
+    """Until it is Ready and applies; removed afterwards."""
     found = Catalogue(sides)
     try:
         began = time.monotonic()

@@ -72,8 +72,8 @@ def run(tier: Tier) -> Ran:
 def build() -> None:
     """Programs and image, each in a process of its own. :class:`CannotRun` when one is not built; its words are on
     stderr."""
-    for module in ("e2e.cluster.programs", "e2e.cluster.image"):
-        told = [sys.executable, "-m", module]
+    for module, *words in (("e2e.cluster.programs",), ("e2e.cluster.image", "--older")):
+        told = [sys.executable, "-m", module, *words]
         if subprocess.run(told, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode:
             raise CannotRun(f"{module} was not built; why is said above")
 

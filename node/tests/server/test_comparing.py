@@ -117,6 +117,47 @@ async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
     pair.stores["w-1"].start()
 
 
+async def test_counts_that_met_at_no_index_are_taken_once_more(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("txlog.pipeline.comparing.MEET_S", 0.1)
+    await pair.move("w-2", MORE, 2)
+    assert pair.stores["w-2"].update("INSERT DATA { <urn:s> <urn:p> 9 }").ok
+    ask, loop, times = Comparing._asked, asyncio.get_running_loop(), 0
+
+    def then_meet(self: Comparing, places: Any, how: Any) -> Any:
+        nonlocal times
+        told, times = ask(self, places, how), times + 1
+        if times == 1:
+            asyncio.run_coroutine_threadsafe(pair.move("w-1", MORE, 2), loop).result(30)
+        return told
+
+    monkeypatch.setattr(Comparing, "_asked", then_meet)
+    assert set(await pair.counted()) == {"w-1", "w-2"}
+    assert times == 2
+    await pair.counted()
+    assert times == 3, "they had met"
+
+
+async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    holds: list[int] = []
+    hold, begin = Comparing._hold, comparing._open
+
+    def put(self: Comparing, names: Any, index: int) -> None:
+        holds.append(index)
+        hold(self, names, index)
+
+    def slowly(closing: Any, place: Any) -> Any:
+        until = time.monotonic() + 30
+        while place.name == "w-2" and len(holds) < 4:
+            assert time.monotonic() < until, "the hold is not put again"
+        return begin(closing, place)
+
+    monkeypatch.setattr("txlog.pipeline.comparing.RENEW_S", 0.01)
+    monkeypatch.setattr(Comparing, "_hold", put)
+    monkeypatch.setattr(comparing, "_open", slowly)
+    assert await pair.summed() == {}
+    assert set(holds) == {1}
+
+
 def test_looks_keep_to_their_share_by_what_they_cost_when_nothing_else_runs() -> None:
     pacing = Pacing(5.0, 0.1)
     assert pacing.pause_after(2.0) == 5.0, "one alone says nothing"

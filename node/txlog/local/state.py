@@ -268,8 +268,9 @@ class StateFolder:
         self._write_text(self.root / name, json.dumps(value, indent=1) + "\n")
 
     def write_config(self, path: Path, config: BaseModel) -> None:
+        """What differs from the defaults: an older program refuses fields that it does not know (decision 37)."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._write_text(path, config.model_dump_json(indent=1) + "\n")
+        self._write_text(path, config.model_dump_json(indent=1, exclude_defaults=True) + "\n")
 
     def _write_text(self, path: Path, text: str) -> None:
         new = path.with_name(path.name + ".new")

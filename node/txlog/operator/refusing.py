@@ -11,7 +11,7 @@ from txlog.config.cluster import TxLogCluster
 from txlog.operator.build import executors
 from txlog.operator.build.common import Object
 
-EXECUTORS_ACT: Final = False
+EXECUTORS_ACT: Final = True
 """Whether ``pipeline.mode: executors`` is taken. Not before executors were seen on whole clusters
 (``e2e/kubernetes/test_executors.py``)."""
 

@@ -34,11 +34,16 @@ MEET_S: Final = 2.0
 MEETING_S: Final = 10.0
 """Two meetings and their queries, and room for a busy machine."""
 POLL_S: Final = 0.02
+RENEW_S: Final = 1.0
+"""After so long a hold is put again: masters forget it after five seconds."""
 OPEN_S: Final = (0.1, 2.0)
 """How long a hold outlives the sending of the queries, at first and at most: a store fixes a query's moment when it
 begins with it, and nobody is told when that was. It doubles when that was too short. Ended earlier by all answers."""
 TRIES: Final = 3
 """So often a piece is looked at, or all is read, that met at no index; then what is next has its turn."""
+COUNT_TRIES: Final = 2
+"""The same for counts. The second time stores are held longer; without it what is found in ten seconds would take
+fifteen."""
 MISSED: Final = 5
 """Looks one after another that met at no index until that is said."""
 PACED_BY: Final = 5
@@ -133,12 +138,17 @@ class Comparing:
             master.close()
 
     def counts(self) -> float:
-        """One look at each worker. Returns the seconds that the slowest store was at it."""
-        looks, busy = self._asked(self._places(), _count)
-        # All at once: of two that differ nobody can say which is wrong before the third is heard of.
-        for name, look in looks:
-            self._tell(name, look)
-        self._learn(len({look.place for _, look in looks}))
+        """One look at each worker, and another at once when they met at no index. Returns the seconds that the slowest
+        store was at the last."""
+        for _ in range(COUNT_TRIES):
+            looks, busy = self._asked(self._places(), _count)
+            # All at once: of two that differ nobody can say which is wrong before the third is heard of.
+            for name, look in looks:
+                self._tell(name, look)
+            positions = len({look.place for _, look in looks})
+            self._learn(positions)
+            if positions < 2:
+                break
         return busy
 
     def _asked(
@@ -228,21 +238,13 @@ class Comparing:
         if not places:
             return 0.0
         with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
-            opened: list[tuple[Place, MarkerPosition, Iterator[bytes]]] = []
-            with self._met([place.name for place in places]):
-                for place in places:
-                    with suppress(TxLogError):
-                        marker = _marker(place)
-                        if marker is None:
-                            continue
-                        transport = closing.enter_context(HttpTransport(place.url, READ_S, connect_s=1.0))
-                        answer = closing.enter_context(transport.stream(place.adapter.snapshot()))
-                        if answer.status != 200:
-                            body = b"".join(answer.chunks)
-                            told = WorkerResponse(answer.status, answer.headers, body)
-                            raise UnexpectedAnswer("reading all statements", told)
-                        if _marker(place) == marker:
-                            opened.append((place, marker, iter(place.adapter.cleaned(answer.chunks))))
+            with self._met([place.name for place in places]) as held_at:
+                opening = [pool.submit(_open, closing, place) for place in places]
+                until = time.monotonic() + MEETING_S
+                while wait(opening, RENEW_S).not_done and time.monotonic() < until:
+                    if held_at is not None:  # a master lets go of a worker whose pipeline says nothing more
+                        self._hold([place.name for place in places], held_at)
+                opened = [found for each in opening if (found := each.result()) is not None]
             share = share or self._config.compare_share
             self._apart = len(opened) < len(places) or len({marker.position for _, marker, _ in opened}) > 1
             reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
@@ -279,10 +281,12 @@ class Comparing:
         raise Unavailable("NoMaster", f"no master of {self._config.data_center} answers: {last}")
 
     @contextmanager
-    def _met(self, names: Sequence[str]) -> Iterator[None]:
-        """As many of them as possible at one index meanwhile. One alone has nobody to meet: it is not held. Another
-        comparison is waited for, but not one whose store has stopped answering."""
+    def _met(self, names: Sequence[str]) -> Iterator[int | None]:
+        """As many of them as possible at one index meanwhile, which is that of the hold; None: nobody has to be held.
+        One alone has nobody to meet. Another comparison is waited for, but not one whose store has stopped
+        answering."""
         mine = self._meeting.acquire(timeout=MEETING_S)
+        index: int | None = None
         try:
             if len(names) > 1 and self._moving(names):
                 until = time.monotonic() + MEET_S
@@ -296,7 +300,7 @@ class Comparing:
                     elif min(at.values()) == index:
                         break
                     time.sleep(POLL_S)
-            yield
+            yield index
         finally:
             for master in self._masters:
                 for name in names:
@@ -399,6 +403,23 @@ def _only(system: SystemGraphs) -> MarkerPosition | None:
 def _marker(place: Place) -> MarkerPosition | None:
     with HttpTransport(place.url, COUNT_S, connect_s=1.0) as transport:
         return _only(place.adapter.system_in(transport.send(place.adapter.read_system())))
+
+
+def _open(closing: ExitStack, place: Place) -> tuple[Place, MarkerPosition, Iterator[bytes]] | None:
+    """All that it holds, to be read as of one moment. None: it holds no prefix of the log, went on meanwhile, or cannot
+    be asked."""
+    with suppress(TxLogError, OSError):
+        marker = _marker(place)
+        if marker is None:
+            return None
+        transport = closing.enter_context(HttpTransport(place.url, READ_S, connect_s=1.0))
+        answer = closing.enter_context(transport.stream(place.adapter.snapshot()))
+        if answer.status != 200:
+            body = b"".join(answer.chunks)
+            raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
+        if _marker(place) == marker:
+            return place, marker, iter(place.adapter.cleaned(answer.chunks))
+    return None
 
 
 def _sum(marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event) -> Look | None:
