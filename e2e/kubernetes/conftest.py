@@ -18,13 +18,11 @@ from e2e.cluster.programs import build
 from e2e.kubernetes.catalogue import READY_S, Catalogue
 from e2e.kubernetes.figures import FIGURES
 from e2e.kubernetes.sides import Side
-from txlog.operator.refusing import EXECUTORS_ACT
 
 REPORTS = ROOT / "build" / "e2e"
 WANTED = "TXLOG_E2E"
 """Set by :mod:`e2e.kubernetes.run`."""
 _running: dict[str, Side] = {}
-collect_ignore = [] if EXECUTORS_ACT else ["test_executors.py"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

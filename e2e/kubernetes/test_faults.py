@@ -12,6 +12,8 @@ from e2e.kubernetes.catalogue import Catalogue
 from e2e.kubernetes.figures import FIGURES
 from e2e.kubernetes.sides import AT_ONCE, NAME, NAMESPACE, Side, until
 from e2e.kubernetes.words import insert
+from txlog.client import MasterClient
+from txlog.model.errors import TxLogError
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -123,6 +125,7 @@ def test_without_the_other_data_centre_this_one_is_kept_true(catalogue: Catalogu
     with FIGURES.taking("a Service made again while the other data centre is dark"):
         uk.kubectl("delete", "service", NAME)
         until("the Service is made again", 60, lambda: _uid(uk) != service)
+        until("its new address leads to a master", 60, partial(_answers, uk))
     catalogue.patch("uk", maxPeerLag="5s")
     catalogue.wait_preference("uk", "maxPeerLag", "5s")
     catalogue.write("uk", insert("while-us-is-dark"), "applied")
@@ -131,6 +134,16 @@ def test_without_the_other_data_centre_this_one_is_kept_true(catalogue: Catalogu
         us.center.up()
         until("its master has started anew", 120, lambda: catalogue.starts()["us-1"] > before["us-1"])
         whole(catalogue, "dark")
+
+
+def _answers(side: Side) -> bool:
+    """Kubernetes tells its nodes of an address a moment after it has given it."""
+    try:
+        with MasterClient(side.url, 5.0) as master:
+            master.status()
+    except TxLogError:
+        return False
+    return True
 
 
 def _uid(uk: Side) -> str:

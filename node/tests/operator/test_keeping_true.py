@@ -125,14 +125,14 @@ async def test_with_the_charts_own_rights_it_makes_and_mends_a_data_centre(
 
         await becomes(one_worker)
 
-        # What does not act yet is refused by name, and what was there goes on.
+        # What cannot act is refused by name, and what was there goes on.
         await kube.apply(resource(namespace, pipeline={"mode": "executors"}, workers={"replicas": 2}))
 
         async def refused() -> bool:
             return (await conditions(kube, namespace))["SpecValid"]["status"] == "False"
 
         await becomes(refused)
-        assert "executors does not act" in (await conditions(kube, namespace))["SpecValid"]["message"]
+        assert "executors needs an account" in (await conditions(kube, namespace))["SpecValid"]["message"]
         assert await one_worker()
 
         await kube.apply(resource(namespace, workers={"replicas": 2}))

@@ -10,7 +10,6 @@ from seen import NOW, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.conditions import ClusterStatus, Kind
-from txlog.operator import refusing
 from txlog.operator.diagnose import diagnose
 from txlog.operator.events import transitions
 from txlog.operator.observation import Observation, Pod
@@ -189,17 +188,10 @@ def test_one_process_has_no_executors_to_count() -> None:
     ],
 )
 def test_executors_need_an_account_and_room_for_stream_and_batch(
-    account: str | None, pipeline: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
+    account: str | None, pipeline: dict[str, Any], field: str
 ) -> None:
-    monkeypatch.setattr(refusing, "EXECUTORS_ACT", True)
     told = refusals(manifest(pipeline={"mode": "executors", **pipeline}), account)
     assert [each.partition(":")[0] for each in told] == ([field] if field else [])
-
-
-def test_executors_are_refused_while_nobody_has_seen_them_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusing, "EXECUTORS_ACT", False)
-    (told,) = refusals(manifest(pipeline={"mode": "executors"}), "spark")
-    assert "does not act" in told
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
 from txlog.config.cluster import TxLogCluster
 from txlog.operator.build import executors
 from txlog.operator.build.common import Object
-
-EXECUTORS_ACT: Final = True
-"""Whether ``pipeline.mode: executors`` is taken. Not before executors were seen on whole clusters
-(``e2e/kubernetes/test_executors.py``)."""
 
 
 def read(found: Object, account: str | None = None) -> tuple[TxLogCluster | None, list[str]]:
@@ -62,8 +58,6 @@ def refusals(cluster: TxLogCluster, account: str | None = None) -> list[str]:
 
 
 def _of_executors(cluster: TxLogCluster, account: str | None) -> list[str]:
-    if not EXECUTORS_ACT:
-        return ["spec.pipeline.mode: executors does not act on Kubernetes yet; expected local"]
     found = []
     if account is None:
         found.append(
