@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down image e2e
+.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -158,6 +158,9 @@ cluster: $(VENV)/.go ## two data centres, each a whole Kubernetes (the first tim
 
 cluster-down: $(VENV)/.go ## end them; nothing is left
 	@$(CLUSTER) down
+
+kind: ## both data centres in a kind cluster, for people who have kind, docker, kubectl and helm (tools/kind down ends it)
+	@tools/kind up
 
 image: $(VENV)/.go ## the image, built from the Dockerfile without a registry; as root
 	@$(CLUSTER) needs && $(BIN)/python -m e2e.cluster.image

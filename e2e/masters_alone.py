@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ START_S = 60.0
 
 OLDER = """#!/bin/sh
 test -e {mark} && export TXLOG_OLDER=1 PYTHONPATH={program}
-exec {python} "$@"
+exec {python} -P "$@"
 """
 """In the place of the interpreter: the older program, until its mark is gone."""
 
@@ -62,7 +63,8 @@ def _begun_older(program: Program, state: StateFolder, older: Path) -> Program:
     mark = _mark(state, program.name)
     mark.touch()
     script = state.root / f"python-of-{program.name}"
-    script.write_text(OLDER.format(mark=mark.resolve(), program=older.resolve(), python=program.command[0]))
+    words = {"mark": mark.resolve(), "program": older.resolve(), "python": program.command[0]}
+    script.write_text(OLDER.format(**{name: shlex.quote(str(word)) for name, word in words.items()}))
     script.chmod(0o700)
     return replace(program, command=(str(script.resolve()), *program.command[1:]))
 

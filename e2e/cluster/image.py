@@ -49,7 +49,7 @@ class Built:
 
 def build() -> Built:
     """The image of the sources that are here; nothing is done when it was built before."""
-    return _built(NAME, ROOT, f"image-{_digest()}.tar")
+    return _built(NAME, ROOT, "image", _digest())
 
 
 def build_older() -> Built:
@@ -58,16 +58,19 @@ def build_older() -> Built:
         sources = golden.unpack(Path(folder)).parent
         told = _settings()
         told.update(golden.PACKAGE.read_bytes())
-        return _built(OLDER, sources, f"older-image-{told.hexdigest()[:16]}.tar")
+        return _built(OLDER, sources, "older-image", told.hexdigest()[:16])
 
 
-def _built(name: str, sources: Path, file: str) -> Built:
-    archive = cache() / file
+def _built(name: str, sources: Path, kept_as: str, digest: str) -> Built:
+    archive = cache() / f"{kept_as}-{digest}.tar"
     archive.parent.mkdir(parents=True, exist_ok=True)
     with open(cache() / "image.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
             _build(name, sources, archive)
+            for old in cache().glob(f"{kept_as}-*.tar"):
+                if old != archive:
+                    old.unlink()
     return Built(name, archive, archive.stat().st_size)
 
 
@@ -101,8 +104,6 @@ def _build(name: str, sources: Path, archive: Path) -> None:
             *("--secret", f"id=packages,src={told}", *_mounts(), "--tag", name, str(sources)),
         )
     _buildah("push", "--quiet", name, f"docker-archive:{part}:{name}")
-    for old in cache().glob(archive.name.replace(archive.stem.rpartition("-")[2], "*")):
-        old.unlink()
     part.rename(archive)
 
 

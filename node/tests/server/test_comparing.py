@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from master_cluster import Cluster
+from master_cluster import Cluster, until
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process import PipelineConfig
@@ -139,23 +140,56 @@ async def test_counts_that_met_at_no_index_are_taken_once_more(pair: Pair, monke
 
 async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     holds: list[int] = []
-    hold, begin = Comparing._hold, comparing._open
+    hold, read_marker = Comparing._hold, comparing._marker
 
     def put(self: Comparing, names: Any, index: int) -> None:
         holds.append(index)
         hold(self, names, index)
 
-    def slowly(closing: Any, place: Any) -> Any:
+    def slowly(place: Any) -> Any:
         until = time.monotonic() + 30
         while place.name == "w-2" and len(holds) < 4:
             assert time.monotonic() < until, "the hold is not put again"
-        return begin(closing, place)
+            time.sleep(0.002)
+        return read_marker(place)
 
     monkeypatch.setattr("txlog.pipeline.comparing.RENEW_S", 0.01)
+    monkeypatch.setattr("txlog.pipeline.comparing.BEGIN_S", 60.0)
     monkeypatch.setattr(Comparing, "_hold", put)
-    monkeypatch.setattr(comparing, "_open", slowly)
+    monkeypatch.setattr(comparing, "_marker", slowly)
     assert await pair.summed() == {}
     assert set(holds) == {1}
+
+
+async def test_a_store_that_stands_still_holds_no_other_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("RENEW_S", 0.05), ("BEGIN_S", 0.1)):
+        monkeypatch.setattr(f"txlog.pipeline.comparing.{name}", seconds)
+    held: list[bool] = []
+    hold = Comparing._hold
+
+    def put(self: Comparing, names: Any, index: int) -> None:
+        held.append(True)
+        hold(self, names, index)
+
+    monkeypatch.setattr(Comparing, "_hold", put)
+    store = pair.stores["w-2"]
+    store.process.send_signal(signal.SIGSTOP)
+    try:
+        summing = asyncio.create_task(asyncio.to_thread(pair.comparing.sums, threading.Event()))
+        await until(lambda: bool(held))
+
+        async def released() -> bool:
+            workers = (await pair.cluster.get(0, "/txlog/workers"))["workers"]
+            return all(worker["hold"] is None for worker in workers)
+
+        deadline = time.monotonic() + 30
+        while not await released():
+            assert time.monotonic() < deadline, "still held"
+        assert not summing.done(), "it still waits for the other one"
+    finally:
+        store.process.send_signal(signal.SIGCONT)
+    await summing
+    assert await pair.found() == {}
 
 
 def test_looks_keep_to_their_share_by_what_they_cost_when_nothing_else_runs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Gate:
         self.open = asyncio.Event()
         self.open.set()
         self.inside = 0
+        self.fails = False
         self._port, self._store = port, store
 
     async def start(self) -> None:
@@ -43,6 +44,8 @@ class Gate:
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
 
     async def _pass(self, request: web.Request) -> web.Response:
+        if self.fails:
+            return web.Response(status=503)
         self.inside += 1
         try:
             await self.open.wait()
@@ -198,6 +201,43 @@ async def test_another_worker_is_waited_for_when_the_first_is_gone(two: Two, mon
     await until(lambda: "w-2" in registry.awaited)
     two.drivers[1].resume()
     assert await read == ("w-2", 2)
+
+
+async def test_what_nobody_comes_to_is_waited_for_once(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have shown what neither has told, and their pipelines stand still."""
+    for driver in two.drivers:
+        await asyncio.to_thread(driver.pause)
+    await two.executed_unsaid(0, await two.cluster.write(0, insert(2)))
+    for gate in two.gates:
+        gate.open.clear()
+    first = [asyncio.create_task(two.read()) for _ in range(2)]
+    await until(lambda: [gate.inside for gate in two.gates] == [1, 1])
+    for gate in two.gates:
+        gate.open.set()
+    assert {await read for read in first} == {("w-1", 2), ("w-2", 1)}
+    registry = two.cluster.app(0).site.registry
+    wait, waits = registry.any_at, 0
+
+    async def counted(needed: Mapping[str, int], seconds: float) -> bool:
+        nonlocal waits
+        waits += 1
+        return await wait(needed, 0.01)
+
+    monkeypatch.setattr(registry, "any_at", counted)
+    found = [await two.read() for _ in range(5)]
+    assert waits == 1
+    assert len(set(found)) == 1, "who answered then goes on"
+
+
+async def test_an_answer_that_shows_nothing_binds_nobody(two: Two) -> None:
+    for driver in two.drivers:
+        await asyncio.to_thread(driver.pause)
+    await two.executed_unsaid(0, await two.cluster.write(0, insert(2)))
+    two.gates[0].fails = True
+    async with two.busy("w-2"):
+        assert await two.read() == ("w-2", 1), "w-1 has answered 503"
+    two.gates[0].fails = False
+    assert [await two.read() for _ in range(3)] == [("w-2", 1)] * 3
 
 
 async def test_one_that_stays_behind_takes_none(two: Two) -> None:

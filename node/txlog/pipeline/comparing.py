@@ -48,8 +48,11 @@ MISSED: Final = 5
 """Looks one after another that met at no index until that is said."""
 PACED_BY: Final = 5
 """Looks, the last ones."""
+BEGIN_S: Final = 4.0
+"""So long stores are held until all of them have begun to be read; who has not by then is read at another index."""
 COUNT_S: Final = 120.0
-READ_S: Final = 600.0
+READ_S: Final = 120.0
+"""For the next bytes of an answer: a store that is stopped holds up all comparing for so long."""
 PIECE: Final = 100_000
 """Quads of which a fingerprint is asked at once: about 0.6 s of a store's processor."""
 DOUBTED_S: Final = (60.0, 3600.0)
@@ -139,9 +142,11 @@ class Comparing:
 
     def counts(self) -> float:
         """One look at each worker, and another at once when they met at no index. Returns the seconds that the slowest
-        store was at the last."""
+        store was at it."""
+        busy = 0.0
         for _ in range(COUNT_TRIES):
-            looks, busy = self._asked(self._places(), _count)
+            looks, took = self._asked(self._places(), _count)
+            busy += took
             # All at once: of two that differ nobody can say which is wrong before the third is heard of.
             for name, look in looks:
                 self._tell(name, look)
@@ -237,27 +242,30 @@ class Comparing:
         places = self._places()
         if not places:
             return 0.0
-        with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
-            with self._met([place.name for place in places]) as held_at:
-                opening = [pool.submit(_open, closing, place) for place in places]
-                until = time.monotonic() + MEETING_S
-                while wait(opening, RENEW_S).not_done and time.monotonic() < until:
-                    if held_at is not None:  # a master lets go of a worker whose pipeline says nothing more
-                        self._hold([place.name for place in places], held_at)
-                opened = [found for each in opening if (found := each.result()) is not None]
-            share = share or self._config.compare_share
-            self._apart = len(opened) < len(places) or len({marker.position for _, marker, _ in opened}) > 1
-            reads = [pool.submit(_sum, marker, chunks, share, stop) for _, marker, chunks in opened]
-            for (place, marker, _), read in zip(opened, reads, strict=True):
+        names = [place.name for place in places]
+        begun = [threading.Event() for _ in places]
+        share = share or self._config.compare_share
+        with ThreadPoolExecutor(len(places)) as pool:
+            with self._met(names) as held_at:
+                reads = [
+                    pool.submit(_summed, place, share, stop, event) for place, event in zip(places, begun, strict=True)
+                ]
+                until = time.monotonic() + BEGIN_S
+                for event in begun:
+                    while not event.wait(RENEW_S) and time.monotonic() < until:
+                        if held_at is not None:
+                            self._hold(names, held_at)
+            looks: list[Look] = []
+            for place, read in zip(places, reads, strict=True):
                 try:
                     look = read.result()
-                    now = _marker(place)
                 except (TxLogError, OSError) as wrong:
                     log.info("%s is not summed up: %s", place.name, wrong)
                     continue
-                # Reading takes minutes: what was repaired meanwhile would be found once more.
-                if look is not None and now is not None and now.fence == marker.fence:
+                if look is not None:
+                    looks.append(look)
                     self._tell(place.name, look)
+            self._apart = len(looks) < len(places) or len({look.place for look in looks}) > 1
         return 0.0  # reading has kept to its share
 
     def _places(self) -> list[Place]:
@@ -405,21 +413,31 @@ def _marker(place: Place) -> MarkerPosition | None:
         return _only(place.adapter.system_in(transport.send(place.adapter.read_system())))
 
 
-def _open(closing: ExitStack, place: Place) -> tuple[Place, MarkerPosition, Iterator[bytes]] | None:
-    """All that it holds, to be read as of one moment. None: it holds no prefix of the log, went on meanwhile, or cannot
-    be asked."""
-    with suppress(TxLogError, OSError):
+def _summed(place: Place, share: float, stop: threading.Event, begun: threading.Event) -> Look | None:
+    """All that it holds, read as of one moment; ``begun`` when that is fixed, or will not be. None: it holds no prefix
+    of the log, went on before that, was repaired meanwhile (what was would be found once more), or ``stop``."""
+    try:
         marker = _marker(place)
         if marker is None:
             return None
-        transport = closing.enter_context(HttpTransport(place.url, READ_S, connect_s=1.0))
-        answer = closing.enter_context(transport.stream(place.adapter.snapshot()))
+        with HttpTransport(place.url, READ_S, connect_s=1.0) as transport, _snapshot(place, transport) as chunks:
+            if _marker(place) != marker:
+                return None
+            begun.set()
+            look = _sum(marker, chunks, share, stop)
+        now = _marker(place)
+        return look if now is not None and now.fence == marker.fence else None
+    finally:
+        begun.set()
+
+
+@contextmanager
+def _snapshot(place: Place, transport: HttpTransport) -> Iterator[Iterator[bytes]]:
+    with transport.stream(place.adapter.snapshot()) as answer:
         if answer.status != 200:
             body = b"".join(answer.chunks)
             raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
-        if _marker(place) == marker:
-            return place, marker, iter(place.adapter.cleaned(answer.chunks))
-    return None
+        yield iter(place.adapter.cleaned(answer.chunks))
 
 
 def _sum(marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event) -> Look | None:

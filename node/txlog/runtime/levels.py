@@ -101,6 +101,13 @@ class Levels:
         agreement = self.agreement
         return self.position_at(self._known(agreement) if agreement is not None else 0)
 
+    @property
+    def held_index(self) -> int:
+        """Nothing has been executed anywhere in this view above this: the end of the log, were all that is held here
+        and waits for its order in it."""
+        agreement = self.agreement
+        return 0 if agreement is None else agreement.history.length + sum(len(queue) for queue in agreement.queues)
+
     def position_at(self, index: int) -> Position:
         """A place on the log; 0, or from its foot on."""
         agreement = self.agreement

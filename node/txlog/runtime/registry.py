@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -202,7 +202,7 @@ class Registry:
         self._bell: list[asyncio.Future[bool]] = []
         self._refusal_waiters: dict[str, list[asyncio.Future[bool]]] = {}
         self.awaited: dict[str, Watermark] = {}
-        """Where somebody waits for this worker to come by (:meth:`until`)."""
+        """How far workers are for whom somebody waits or has waited (:meth:`any_at`)."""
         self._loop = loop
         self._clock = clock
 
@@ -227,7 +227,8 @@ class Registry:
         self.workers.pop(name, None)
         self.tasks.pop(name, None)
         self._ticks.pop(name, None)
-        self.awaited.pop(name, None)
+        if (mark := self.awaited.pop(name, None)) is not None:
+            mark.give_up()
         self._heard_here.discard(name)
         self.changed.set()
         self.evaluate()
@@ -378,14 +379,16 @@ class Registry:
                     if not future.done():
                         future.set_result(True)
 
-    async def until(self, name: str, index: int, seconds: float) -> bool:
-        """Wait until this worker is known to be at ``index``. False when the time is over."""
-        worker = self.workers.get(name)
-        if worker is None or worker.index >= index:
-            return worker is not None
-        mark = self.awaited.setdefault(name, Watermark())
-        mark.move(worker.index)
-        return await self._loop.within(self._loop.wait_index(mark, index), seconds)
+    async def any_at(self, needed: Mapping[str, int], seconds: float) -> bool:
+        """Wait until one of these workers is known to be at its index. False when the time is over."""
+        reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        for name, index in needed.items():
+            worker = self.workers.get(name)
+            if worker is not None:
+                mark = self.awaited.setdefault(name, Watermark())
+                mark.move(worker.index)
+                mark.tell(index, reached)
+        return await self._loop.within(reached, seconds)
 
     def promise(self, index: int) -> None:
         """A client was told that a worker here has executed this: what anybody reads next shall have it, too."""

@@ -43,7 +43,8 @@ from txlog.model.records import Stamped
 from txlog.model.view import NO_VIEW, Member, Number, View
 
 FORMAT = 1
-"""On the wire. A message of another format is refused by name, never guessed at."""
+"""On the wire. A message of another format is refused by name, never guessed at. So it stays: a message grows by fields
+at its end whose defaults mean "not said" (docs/decisions/0037-how-the-wire-grows.md; ``e2e/test_older_masters.py``)."""
 
 
 class Claim(msgspec.Struct, array_like=True, frozen=True):

@@ -227,7 +227,7 @@ class Effects:
 
     async def _fetch(self, request: Request, predicates: Sequence[str] | None) -> RemoteCopy:
         why = "no worker can be reached"
-        for store in await self._stores.choose(request):
+        for store in await self._stores.choose(request, shown=False):
             evaluator = await self._evaluators.take()
             copy = None
             try:

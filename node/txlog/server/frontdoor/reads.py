@@ -218,7 +218,7 @@ class Reads:
         client sees a body that does not end. ``keep``: which lines of it count; ``more``: lines behind those;
         ``change``: to another form."""
         began = time.monotonic()
-        for store in await self.stores.choose(request):
+        for store in await self.stores.choose(request, seconds):
             try:
                 async with self.stores.ask(store, await self.stores.built(store, build), seconds) as answer:
                     if answer.status in (502, 503, 504):

@@ -1,8 +1,9 @@
 """What clients have been shown: so that what an address reads next is not older, whichever worker answers.
 
-A worker's answer does not say how far it was. It can show no more than the log that this master holds when the answer
-begins: an entry is executed only when every member has it. So whoever was shown something by one worker is answered by
-another only when that one is known to have executed all that the log held then.
+A worker's answer does not say how far it was. But nothing is executed that not every member of the view holds, so it
+can show no more than what this master holds when the answer begins: its log, and what waits behind it for its order.
+Whoever was shown something by one worker is answered by another only when that one is known to have executed as much.
+(Under ``splitRecovery: None`` workers go on while a member is silent, to the end of their own master's log.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Shown:
         self._clients: OrderedDict[str, dict[str, int]] = OrderedDict()
 
     def note(self, client: str, worker: str, known: int, end: int) -> None:
-        """``worker``, known to be at ``known``, begins an answer while the log ends at ``end``."""
+        """``worker``, known to be at ``known``, begins an answer while nothing is held here above ``end``."""
         before = self._clients.pop(client, {})
         kept = {name: index for name, index in before.items() if name != worker and index > known}
         self._clients[client] = {**kept, worker: end}
@@ -30,8 +31,12 @@ class Shown:
 
     def needed(self, client: str, worker: str, end: int) -> int:
         """The least index at which ``worker`` shows nothing older than others have; 0: it may answer as it is. No more
-        than the log holds (``end``): it may have been cut off since."""
+        than what is held here (``end``): the log may have been cut off since."""
         shown = self._clients.get(client)
         if shown is None:
             return 0
         return min(end, max((index for name, index in shown.items() if name != worker), default=0))
+
+    def forget(self, client: str) -> None:
+        """Nobody came that far in time: it is answered by whoever is there, and the next read does not wait again."""
+        self._clients.pop(client, None)

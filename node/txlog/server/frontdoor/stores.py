@@ -54,7 +54,13 @@ class Store(NamedTuple):
     worker: WorkerState
     adapter: Adapter
     client: str | None = None
-    """The address that reads, and shall be shown nothing older than before."""
+    """The address that reads, and shall be shown nothing older than before: ..."""
+    needed: int = 0
+    """... at this index that is certain."""
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.worker.index >= self.needed
 
 
 class Stores:
@@ -67,12 +73,22 @@ class Stores:
         self._shown = Shown()
         self._turn = 0
 
-    async def choose(self, request: Request) -> list[Store]:
-        """The workers that may answer this read, best first; waits until one is far enough.
+    async def choose(self, request: Request, seconds: float | None = None, *, shown: bool = True) -> list[Store]:
+        """The workers that may answer this read, best first; waits until one is far enough. ``seconds``: what the read
+        may take in all; ``shown``: the client sees the answer.
 
         :class:`Unavailable` when none is in time."""
         await _await_mark(self._site, request, self._loop.applied)
-        return self.readable(_position_of(request)[0], request.remote)
+        least = _position_of(request)[0]
+        if not shown or request.remote is None:
+            return self.readable(least)
+        found = self.readable(least, request.remote)
+        if not found[0].is_fresh:
+            needed = {store.worker.name: store.needed for store in found}
+            if not await self._site.registry.any_at(needed, min(SHOWN_WAIT_S, seconds or SHOWN_WAIT_S)):
+                self._shown.forget(request.remote)
+            found = self.readable(least, request.remote)
+        return found
 
     def readable(self, least: int = 0, client: str | None = None) -> list[Store]:
         """The workers that may answer now, at this index or above, best first. :class:`Unavailable` when none may."""
@@ -95,22 +111,21 @@ class Stores:
                 continue
             wrong = worker.divergence is not None and worker.divergence.wrong
             last_resort = worker.position is None or worker.state == "Unreachable" or wrong
-            behind = worker.index < max(good, self._needed(worker, client))
+            needed = 0 if client is None else self._shown.needed(client, worker.name, self._loop.held_index)
+            behind = worker.index < max(good, needed)
             then = -worker.index if behind else registry.reading[worker.name]
             turn = (at + self._turn) % len(workers)  # equals take turns
-            found.append(((last_resort, behind, then, turn), Store(worker, ADAPTERS[worker.engine], client)))
+            found.append(((last_resort, behind, then, turn), Store(worker, ADAPTERS[worker.engine], client, needed)))
         found.sort(key=lambda one: one[0])
         return [store for _, store in found]
-
-    def _needed(self, worker: WorkerState, client: str | None) -> int:
-        return 0 if client is None else self._shown.needed(client, worker.name, self._site.loop.log_position().index)
 
     @asynccontextmanager
     async def ask(
         self, store: Store, asked: WorkerRequest, seconds: float | None = None, *, counted: bool = True
     ) -> AsyncIterator[ClientResponse]:
         """The answer with its body still to be read. :class:`Unreachable` when there is none. ``counted``: among the
-        reads of clients. A worker that is behind what its client was shown is waited for, but not for long."""
+        reads of clients. One that is asked because those before it failed, and is behind what its client was shown, is
+        waited for, but not for long."""
         if self._session is None:
             self._session = ClientSession(
                 connector=TCPConnector(limit=CONNECTIONS_MAX),
@@ -122,14 +137,14 @@ class Stores:
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
         reading = self._site.registry.reading
-        await self._site.registry.until(store.worker.name, self._needed(store.worker, store.client), SHOWN_WAIT_S)
         reading[store.worker.name] += 1
         began = time.monotonic()
         try:
+            if not store.is_fresh:
+                await self._site.registry.any_at({store.worker.name: store.needed}, SHOWN_WAIT_S)
             async with self._asked(url, asked, timeout, store) as response:
-                if store.client is not None:
-                    end = self._site.loop.log_position().index
-                    self._shown.note(store.client, store.worker.name, store.worker.index, end)
+                if store.client is not None and response.status == 200:
+                    self._shown.note(store.client, store.worker.name, store.worker.index, self._loop.held_index)
                 yield response
             if counted:
                 self._site.registry.reads.count(1000 * (time.monotonic() - began))
