@@ -147,7 +147,7 @@ class Prepare:
     def run(self) -> None:
         """A full disk is no error: there is no new spare then. :class:`JournalBroken` for everything else."""
         try:
-            self.spare = make_spare(self._files, self._name, self._size)
+            self.spare = make_spare(self._files, self._name, self._size, gently=True)
         except OSError as error:
             text = (
                 f"making the next segment {self._name}: {error}. Next: look at the disk, then start this process again"

@@ -17,7 +17,7 @@ BLOCK: Final = 4096
 BUFFER: Final = 2 << 20
 """Written at once. Memory that was never used costs nothing, and each piece of a large write costs a wait for the
 processor beside that for the disk."""
-LOOK: Final = 1 << 20
+LOOK: Final = 128 << 10
 """What lies behind the end is read so far at once: mostly it is all zeros."""
 _FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
 
@@ -64,11 +64,14 @@ class DirectWriter:
         if self._block and self._block_at <= begin and end <= self._block_at + BLOCK:
             return self._block[begin - self._block_at : end - self._block_at]
         if not (self._zeros_from <= begin and end <= self._zeros_to):
-            found = os.pread(self._fd, LOOK, begin)
-            if len(found) < end - begin:
+            there = os.pread(self._fd, end - begin, begin)
+            if len(there) < end - begin:
                 raise OSError(errno.EIO, "the file is shorter than it was")
+            if there.strip(b"\0"):
+                return there
+            found = os.pread(self._fd, LOOK, begin)
             if found.strip(b"\0"):
-                return found[: end - begin]
+                return there
             self._zeros_from, self._zeros_to = begin, begin + len(found)
         return bytes(end - begin)
 

@@ -13,9 +13,11 @@ from typing import Final
 from zlib import crc32
 
 from txlog.journal import format as fmt
-from txlog.journal.files import FILLED_AT_ONCE, ZEROS, File, Files
+from txlog.journal.files import ZEROS, File, Files
 from txlog.model.errors import JournalBroken
 
+SYNCED_AT_ONCE: Final = 512 << 10
+"""A sync of the segment in use waits for what the disk has been given before it."""
 BLOCK: Final = 4096
 """The size of a file that may be written past the page cache is a multiple of it."""
 
@@ -76,14 +78,13 @@ class Laid:
         self._written += len(data)
 
     def _put(self, offset: int, data: bytes) -> None:
-        """A sync of the segment in use waits for what the disk has been given before it: so a little at a time."""
         if self._file is None:
             self._files.reserve(self.name, self.file_bytes)
             self._made = True
             self._file = self._files.open(self.name)
         self._file.pwrite(offset, data)
         self._unsynced += len(data)
-        if self._unsynced >= FILLED_AT_ONCE:
+        if self._unsynced >= SYNCED_AT_ONCE:
             self._file.fdatasync()
             self._unsynced = 0
 

@@ -117,7 +117,7 @@ class MemoryFiles:
     def list(self) -> list[str]:
         return sorted(self._names)
 
-    def create(self, name: str, size: int) -> None:
+    def create(self, name: str, size: int, *, gently: bool = False) -> None:
         assert name not in self._names
         self.note("create", name, str(size))
         if size > self.free():

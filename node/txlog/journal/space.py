@@ -65,10 +65,10 @@ class Space:
         return len(self.spares) < RESERVE_SPARES + half_full and self.unclaimed >= self.segment_bytes
 
 
-def make_spare(files: Files, name: str, size: int) -> str | None:
+def make_spare(files: Files, name: str, size: int, *, gently: bool = False) -> str | None:
     """A file of zeros under its spare's name, durable; None when the disk is full. Any thread."""
     try:
-        files.create(name, size)
+        files.create(name, size, gently=gently)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return None

@@ -10,20 +10,22 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from txlog.journal import format as fmt
 from txlog.journal.files import File, Files
-from txlog.journal.format import SegmentHeader
+from txlog.journal.format import Framed, SegmentHeader
 from txlog.journal.sealed import Gathering, Identity, encode_index, index_name
 from txlog.journal.space import Space
 from txlog.journal.trim import Segments
 from txlog.model.errors import JournalBroken, JournalDamaged
 
-PIECE_BYTES: Final = 4 << 20
-"""Read in one run: some 10 ms of a processor."""
-WINDOW_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 256 << 10
+"""Read in one run: below a millisecond of a processor and of the disk. What was written past the page cache is read
+from the disk, and syncs wait behind that."""
+WINDOW_BYTES: Final = PIECE_BYTES
 INDEX_ROOM: Final = 2
 """So many segments must fit on the disk beside an index: what is no more than quick does not take the reserve."""
 
@@ -210,6 +212,17 @@ class _Bad(Exception):
     """What is wrong, and where."""
 
 
+@dataclass(slots=True)
+class _Tail:
+    """A record whose tail is read: the rest is ``start``..``stop``."""
+
+    record: Framed
+    tail_crc: int
+    start: int
+    stop: int
+    crc: int = 0
+
+
 class _Reading:
     """The records of one segment up to where the next one's header says that they end."""
 
@@ -221,6 +234,8 @@ class _Reading:
         self._seed = fmt.segment_seed(header.birth, segment)
         self._gathering = Gathering(header.vitals.held)
         self._window, self._window_from = b"", 0
+        self._open: _Tail | None = None
+        self._left = 0
         self._file: File = files.open(fmt.segment_name(segment))
 
     def close(self) -> None:
@@ -235,9 +250,9 @@ class _Reading:
 
     def read_piece(self) -> bool:
         """Whether it was the last one."""
-        stop = self._offset + PIECE_BYTES
+        self._left = PIECE_BYTES
         while self._number < self._behind.first:
-            if self._offset >= stop:
+            if self._left <= 0:
                 return False
             self._record()
         if self._chain != self._behind.chain:
@@ -245,15 +260,13 @@ class _Reading:
         return True
 
     def _record(self) -> None:
-        at, gathering = self._offset, self._gathering
-        raw = self._bytes(at, fmt.HEAD_BYTES)
-        if len(raw) < fmt.HEAD_BYTES:
-            raise _Bad(f"it ends at byte {at}, before record {self._number}")
-        fields = fmt.RECORD_HEAD.unpack(raw)
-        head_bytes, tail_crc = fmt.HEAD_BYTES + fields[5] + fields[10], fields[9]
-        record = fmt.read_head(self._bytes(at, head_bytes), 0, self._seed)
-        good = record is not None and record.number == self._number
-        if record is None or not good or self._tail_crc(at + head_bytes, at + record.length) != tail_crc:
+        """The next one, or as much of it as is left of this piece."""
+        tail = self._open or self._head()
+        self._open = tail if self._tail(tail) else None
+        if self._open is not None:
+            return
+        record, at, gathering = tail.record, self._offset, self._gathering
+        if tail.crc != tail.tail_crc:
             raise _Bad(f"record {self._number} at byte {at} cannot be read")
         chain = fmt.next_chain(self._chain, record.front)
         fits = chain == record.chain
@@ -263,16 +276,31 @@ class _Reading:
         self._number += 1
         self._offset = at + record.length
 
-    def _tail_crc(self, start: int, stop: int) -> int:
-        """A record may be much larger than a window. -1 where the file ends before it."""
-        crc = 0
-        while start < stop:
-            data = self._bytes(start, min(stop - start, WINDOW_BYTES))
+    def _head(self) -> _Tail:
+        at = self._offset
+        raw = self._bytes(at, fmt.HEAD_BYTES)
+        if len(raw) < fmt.HEAD_BYTES:
+            raise _Bad(f"it ends at byte {at}, before record {self._number}")
+        fields = fmt.RECORD_HEAD.unpack(raw)
+        head_bytes, tail_crc = fmt.HEAD_BYTES + fields[5] + fields[10], fields[9]
+        record = fmt.read_head(self._bytes(at, head_bytes), 0, self._seed)
+        if record is None or record.number != self._number:
+            raise _Bad(f"record {self._number} at byte {at} cannot be read")
+        self._left -= head_bytes
+        return _Tail(record, tail_crc, at + head_bytes, at + record.length)
+
+    def _tail(self, tail: _Tail) -> bool:
+        """Go on with its checksum; whether some of it is left for the next piece."""
+        while tail.start < tail.stop:
+            if self._left <= 0:
+                return True
+            data = self._bytes(tail.start, min(tail.stop - tail.start, WINDOW_BYTES))
             if not data:
-                return -1
-            crc = crc32(data, crc)
-            start += len(data)
-        return crc
+                raise _Bad(f"it ends at byte {tail.start}, in record {self._number}")
+            tail.crc = crc32(data, tail.crc)
+            tail.start += len(data)
+            self._left -= len(data)
+        return False
 
     def _bytes(self, offset: int, count: int) -> bytes:
         at = offset - self._window_from

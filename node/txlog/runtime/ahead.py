@@ -45,7 +45,7 @@ UNDER_WAY_BYTES: Final = 1 << 20
 that is 10 MB/s."""
 WRITTEN_BYTES: Final = 256 << 10
 """Given to the disk at once, and then confirmed."""
-GIVE_WAY_S: Final = 0.003
+GIVE_WAY_S: Final = 0.007
 """So long others have the processors, the link and the disk for themselves after so much: no more than 80 MB/s."""
 KEPT_BYTES: Final = 64 << 20
 """Of one peer, kept here until its posts name it; then the oldest is forgotten."""

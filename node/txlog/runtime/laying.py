@@ -14,7 +14,7 @@ from txlog.journal.laid import Laid
 PIECE_BYTES: Final = 256 << 10
 """Written at once: what a sync may find before it on its way to the device."""
 Then = Callable[[], None]
-GIVE_WAY_S: Final = 0.003
+GIVE_WAY_S: Final = 0.007
 """So long others have the disk for themselves after each."""
 
 

@@ -83,7 +83,7 @@ _ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n?+")
 
 LONG_BYTES: Final = 256 << 10
 """A body of this size is looked at in pieces, if it can be."""
-STEP_BYTES: Final = 32 << 10
+STEP_BYTES: Final = 64 << 10
 """About a millisecond."""
 
 _TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
