@@ -17,7 +17,7 @@ BLOCK: Final = 4096
 BUFFER: Final = 2 << 20
 """Written at once. Memory that was never used costs nothing, and each piece of a large write costs a wait for the
 processor beside that for the disk."""
-LOOK: Final = 128 << 10
+LOOK: Final = 256 << 10
 """What lies behind the end is read so far at once: mostly it is all zeros."""
 _FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
 

@@ -22,8 +22,8 @@ from txlog.journal.space import Space
 from txlog.journal.trim import Segments
 from txlog.model.errors import JournalBroken, JournalDamaged
 
-PIECE_BYTES: Final = 256 << 10
-"""Read in one run: below a millisecond of a processor and of the disk. What was written past the page cache is read
+PIECE_BYTES: Final = 1 << 20
+"""Read in one run: some milliseconds of a processor, one of the disk. What was written past the page cache is read
 from the disk, and syncs wait behind that."""
 WINDOW_BYTES: Final = PIECE_BYTES
 INDEX_ROOM: Final = 2

@@ -44,9 +44,9 @@ SURVEY_BEGIN_S: Final = 2.0
 """After a start, before old segments are read."""
 SURVEY_S: Final = 0.1
 """So long after a segment was sealed it is read once more."""
-SURVEY_NEXT_S: Final = 0.006
+SURVEY_NEXT_S: Final = 0.025
 """Between two pieces of it: 40 MB/s, as fast as a master can fill them, with a tenth of a core."""
-SURVEY_AGAIN_S: Final = 0.125
+SURVEY_AGAIN_S: Final = 0.5
 """Between two pieces of an old segment: 2 MB/s, half a percent of a core."""
 
 
