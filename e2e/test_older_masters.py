@@ -27,9 +27,9 @@ def structs(kind):
     for part in typing.get_args(kind):
         yield from structs(part)
 
-found, todo = {}, [registry.Told, *structs(typing.Union[tuple(k for k in vars(messages).values() if list(structs(k)))])]
-while todo:
-    kind = todo.pop()
+found, left = {}, [registry.Told, *structs(typing.Union[tuple(k for k in vars(messages).values() if list(structs(k)))])]
+while left:
+    kind = left.pop()
     name = f"{kind.__module__}.{kind.__qualname__}"
     if name not in found:
         fields = msgspec.structs.fields(kind)
@@ -40,7 +40,7 @@ while todo:
             "needed": [field.name for field in fields if field.required],
         }
         for field in fields:
-            todo += structs(field.type)
+            left += structs(field.type)
 print(json.dumps({"file": messages.__file__, "format": messages.FORMAT, "structs": found}))
 """
 """Everything that masters say to each other, with what is nested in it, as the program that runs it has it."""
