@@ -134,15 +134,6 @@ class Worker:
         cleaned = b"".join(self.adapter.cleaned([self.send(self.adapter.snapshot()).body]))
         return sorted(line for line in cleaned.split(b"\n") if line)
 
-    def graphs(self) -> list[str]:
-        """The named graphs, empty ones too, as ``<iri>``; none of ours. Of an Oxigraph: others know no empty ones."""
-        if not self.adapter.capabilities.keeps_empty_graphs:
-            return []
-        headers = {"Content-Type": "application/sparql-query", "Accept": "text/tab-separated-values"}
-        text = b'SELECT ?g { GRAPH ?g {} FILTER(!STRSTARTS(STR(?g),"urn:txlog:system")) }'
-        rows = self.send(WorkerRequest("POST", "/query", headers, text)).body.decode().splitlines()
-        return sorted(rows[1:])
-
 
 class Door:
     """``stores``: by name; those in :attr:`prompt` carry out each write before :meth:`update` returns. ``pid``: the

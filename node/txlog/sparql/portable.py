@@ -56,8 +56,6 @@ def _alone(toks: list[Token], at: int, token: Token) -> str:
         return "a literal that engines write differently"
     if kind == "LANGUAGE" and text != text.lower():
         return "a literal that engines write differently"
-    if kind == "WORD" and text.upper() == "GRAPH" and at + 3 < len(toks) and toks[at + 1].kind == "VARIABLE":
-        return "GRAPH over empty graphs" if toks[at + 3].text == "}" else ""
     return ""
 
 

@@ -13,6 +13,7 @@ from txlog.model.errors import BadInput, NotDeterministic
 from txlog.model.quads import split_graph
 from txlog.sparql.drawn import one_solution
 from txlog.sparql.effects import PREDICATES_MAX, Evaluated, Part
+from txlog.sparql.emptiness import met_by_empty_graphs
 from txlog.sparql.everywhere import (
     Modify,
     in_any_graph,
@@ -511,6 +512,12 @@ class _Update:
                 texts.append(settle(judged[-1][0]))
         for text, piece in judged:
             self._check(text, piece)
+            if not self.once and met_by_empty_graphs(text):
+                raise NotDeterministic(
+                    "GRAPH over empty graphs",
+                    "not every worker knows the same graphs without quads; put a triple pattern into its group",
+                    once=True,
+                )
         self.texts = texts
         payload = " ;\n".join(texts).encode()
         check_unfolded(len(payload), self.limit)
