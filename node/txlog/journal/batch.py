@@ -19,8 +19,8 @@ APART_BYTES: Final = 1 << 20
 @dataclass(slots=True, eq=False)
 class Segment:
     """A segment that is written to. ``end``: where the next record goes. ``header``: both copies, until they are on
-    the disk. ``source``: the file that becomes this segment; ``to_make``: it is not there yet. ``file`` belongs to the
-    sync under way."""
+    the disk. ``source``: the file that becomes this segment; ``to_make``: it is not there yet; ``laid``: a payload is
+    in it, and a start removes it while it has not become a segment. ``file`` belongs to the sync under way."""
 
     number: int
     size: int
@@ -29,6 +29,7 @@ class Segment:
     header: bytes | None = None
     source: str = ""
     to_make: bool = False
+    laid: bool = False
     file: File | None = None
 
     @property
@@ -100,15 +101,23 @@ class Sync:
             offset += len(data)
         if last:
             segment.file.fdatasync()
+            if segment.laid:
+                self._name(segment, segment.source)
 
     def _open(self, segment: Segment, header: bytes) -> None:
-        spare = self._make(segment.source, segment.size) if segment.to_make else segment.source
-        file = self._files.open(spare)
-        file.pwrite(0, header)
-        file.fdatasync()
-        self._files.rename(spare, segment.name)
+        """One with a payload in it is named when its records are durable, too: that is a sync less. A spare is not: a
+        crash would leave records in it, and only its header is looked at by the next start."""
+        source = self._make(segment.source, segment.size) if segment.to_make else segment.source
+        segment.file, segment.header = self._files.open(source), None
+        segment.file.pwrite(0, header)
+        if not segment.laid:
+            segment.file.fdatasync()
+            self._name(segment, source)
+
+    def _name(self, segment: Segment, source: str) -> None:
+        segment.laid = False
+        self._files.rename(source, segment.name)
         self._files.sync_folder()
-        segment.file, segment.header = file, None
 
     def _make(self, name: str, size: int) -> str:
         """Where the disk has filled up since this was planned, the reserve is taken."""

@@ -75,6 +75,7 @@ class Buffer:
         """A record whose tail is on the disk: that file is the next segment. What is over in front of the tail is a
         Seal; what follows is written behind it."""
         tail = self._open(laid.file_bytes, laid.name, False)
+        tail.laid = True
         vitals = self.vitals.encoded
         frames = 2 * (fmt.HEAD_BYTES + len(vitals))
         self.put(bodies.encode_seal(laid.at - tail.end - frames - len(body.front)))

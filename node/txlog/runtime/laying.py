@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
@@ -45,6 +46,8 @@ class Laying:
 
         def finish() -> None:
             whole.append(b"".join(pieces))
+            while laid.write_rest():
+                time.sleep(GIVE_WAY_S)
             laid.finish()
 
         def done() -> None:
