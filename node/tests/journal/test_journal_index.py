@@ -20,7 +20,7 @@ from txlog.journal import Crashed, Journal, MemoryFiles, check
 from txlog.journal import format as fmt
 from txlog.journal.scan import Scan, scan
 from txlog.journal.sealed import Block, decode_index, encode_index, index_name
-from txlog.journal.survey import PIECE_BYTES
+from txlog.journal.survey import PIECE_BYTES, RECORD_BYTES
 from txlog.model.errors import JournalBroken, JournalDamaged
 from txlog.model.records import Foot, Left, Promised, Recovered, Stable, Trimmed
 
@@ -479,6 +479,26 @@ def test_a_segment_is_read_again_a_piece_at_a_time() -> None:
     assert indexes(files) == [index_name(1)]
     journal.close()
     assert scanned(files).indexed == [1]
+
+
+def test_a_piece_of_small_records_ends_behind_as_many_as_take_a_millisecond() -> None:
+    files = MemoryFiles()
+    journal, _ = open_journal(files, segment_bytes=4 * PIECE_BYTES)
+    pen = Pen(size=8)
+    journal.append(founding())
+    while len(segments(files)) < 2:
+        for _ in range(200):
+            journal.append(pen.held("a", 1))
+        journal.sync()
+    runs = 0
+    while (survey := journal.begin_survey()) is not None:
+        survey.run()
+        journal.end_survey(survey)
+        runs += 1
+    records = next(piece for piece in scanned(files).pieces if piece.number == 2).first - 1
+    assert runs >= records // (PIECE_BYTES // RECORD_BYTES)
+    assert records > 10 * PIECE_BYTES // RECORD_BYTES
+    journal.close()
 
 
 def test_check_reads_everything_and_uses_no_index() -> None:

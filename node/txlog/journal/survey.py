@@ -22,9 +22,11 @@ from txlog.journal.space import Space
 from txlog.journal.trim import Segments
 from txlog.model.errors import JournalBroken, JournalDamaged
 
-PIECE_BYTES: Final = 1 << 20
-"""Read in one run: some milliseconds of a processor, one of the disk. What was written past the page cache is read
-from the disk, and syncs wait behind that."""
+PIECE_BYTES: Final = 128 << 10
+"""Read in one run: a millisecond. What was written past the page cache is read from the disk, and syncs wait behind
+that; and compiled code does not let go of the interpreter's lock between two records."""
+RECORD_BYTES: Final = 1 << 10
+"""A record counts as so many, besides its own: its head is read by this process, a tail by the checksum alone."""
 WINDOW_BYTES: Final = PIECE_BYTES
 INDEX_ROOM: Final = 2
 """So many segments must fit on the disk beside an index: what is no more than quick does not take the reserve."""
@@ -286,7 +288,7 @@ class _Reading:
         record = fmt.read_head(self._bytes(at, head_bytes), 0, self._seed)
         if record is None or record.number != self._number:
             raise _Bad(f"record {self._number} at byte {at} cannot be read")
-        self._left -= head_bytes
+        self._left -= head_bytes + RECORD_BYTES
         return _Tail(record, tail_crc, at + head_bytes, at + record.length)
 
     def _tail(self, tail: _Tail) -> bool:

@@ -132,7 +132,7 @@ class Writes:
             )
         )
         left = max(0.0, until - time.monotonic())
-        content = content_hash(prepared.kind, "", prepared.payload)
+        content = await _off_loop(len(prepared.payload), lambda: content_hash(prepared.kind, "", prepared.payload))
         return await self.write(Submission(prepared.kind, "", prepared.payload, content), asked._replace(seconds=left))
 
     async def _once(
@@ -199,7 +199,9 @@ class Writes:
         before = entries_of(told.namespaces)
         if before and asked.key:
             raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
-        content = content_hash(prepared.kind, asked.key, prepared.payload)
+        content = await _off_loop(
+            len(prepared.payload), lambda: content_hash(prepared.kind, asked.key, prepared.payload)
+        )
         data = Submission(prepared.kind, asked.key, prepared.payload, content)
         if before and not prepared.payload:
             *before, data = before
