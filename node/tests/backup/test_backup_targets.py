@@ -244,8 +244,12 @@ def test_a_server_that_ends_or_hangs_in_the_middle(
             create(source(worker), target, order(), end)
         if number is signal.SIGSTOP:
             server.process.send_signal(signal.SIGCONT)
-            (left,) = catalogue(open_target(config.model_copy(update={"timeout_s": 30.0})))
-            assert left.state == "incomplete"
+            patient = open_target(config.model_copy(update={"timeout_s": 30.0}))
+            (left,) = catalogue(patient)
+            # The manifest, sent when all was read back, may have waited in the server's socket.
+            assert left.state in ("incomplete", "complete")
+            if left.state == "complete":
+                check(patient, left.name)
     finally:
         server.kill()
     apply(worker, filled)
