@@ -14,7 +14,7 @@ from test_journal_crashes import Follower, choosers, crash_after
 from test_journal_trim import segments, trim
 
 from txlog.journal import Crashed, Journal, MemoryFiles, RealFiles, check, show
-from txlog.journal.laid import REST_AT_ONCE, Laid
+from txlog.journal.laid import Laid
 from txlog.journal.offers import FILES_MAX
 from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalFull
@@ -87,30 +87,6 @@ def test_what_is_written_with_the_record_is_what_stands_in_front_of_the_payload(
     lines = list(show(files))
     assert any("Seal" in line for line in lines)
     assert not any("no record" in line for line in lines)
-
-
-def test_the_zeros_around_it_are_written_a_little_at_a_time() -> None:
-    size = 3 * REST_AT_ONCE
-    files = MemoryFiles(trace=True)
-    journal, _ = open_journal(files, segment_bytes=8 * REST_AT_ONCE)
-    payload = bytes(range(256)) * (size // 256)
-    laid = begin(journal, payload)
-    laid.write(payload)
-    files.operations.clear()
-    steps = 0
-    while laid.write_rest():
-        steps += 1
-    written = [int(line.split()[3]) for line in files.operations if line.startswith("pwrite")]
-    assert steps + 1 == len(written)
-    assert max(written) == REST_AT_ONCE
-    assert sum(written) == laid.file_bytes - size
-    laid.finish()
-    assert laid.done
-    file = files.open(laid.name)
-    assert file.pread(0, laid.at) == bytes(laid.at)
-    assert file.pread(laid.at, size) == payload
-    assert not file.pread(laid.at + size, laid.file_bytes).strip(b"\0")
-    journal.close()
 
 
 def test_in_a_run_with_others_it_is_a_record_of_its_own() -> None:

@@ -18,8 +18,6 @@ from txlog.model.errors import JournalBroken
 
 SYNCED_AT_ONCE: Final = 512 << 10
 """A sync of the segment in use waits for what the disk has been given before it."""
-REST_AT_ONCE: Final = 256 << 10
-"""Of the zeros around a payload, in :meth:`Laid.write_rest`."""
 BLOCK: Final = 4096
 """The size of a file that may be written past the page cache is a multiple of it."""
 
@@ -49,8 +47,6 @@ class Laid:
         self._file: File | None = None
         self._made = False
         self._written = 0
-        self._blank = 0
-        """So many of the zeros around it are written."""
         self._unsynced = 0
 
     def write(self, data: bytes) -> None:
@@ -59,13 +55,6 @@ class Laid:
         assert self._written + len(data) <= self.size
         if not self.gone:
             self._try(partial(self._put_next, data))
-
-    def write_rest(self) -> bool:
-        """All pieces are written: some of the zeros that stand around them, so that others have the disk in between.
-        False when none are left. Errors as with :meth:`write`."""
-        if not self.gone:
-            self._try(self._put_rest)
-        return not self.gone and self._blank < self.file_bytes - self.size
 
     def finish(self) -> None:
         """All pieces are written: durable when this returns, unless the disk is full. Errors as with :meth:`write`."""
@@ -99,20 +88,10 @@ class Laid:
             self._file.fdatasync()
             self._unsynced = 0
 
-    def _put_rest(self) -> None:
-        behind = self._blank - self.at
-        if behind < 0:
-            start, stop = self._blank, self.at
-        else:
-            start, stop = self.at + self.size + behind, self.file_bytes
-        count = min(REST_AT_ONCE, stop - start)
-        if count:
-            self._put(start, ZEROS[:count])
-        self._blank += count
-
     def _finish(self) -> None:
-        while self._blank < self.file_bytes - self.size:
-            self._put_rest()
+        for start, stop in ((0, self.at), (self.at + self.size, self.file_bytes)):
+            for offset in range(start, stop, len(ZEROS)):
+                self._put(offset, ZEROS[: stop - offset])
         assert self._file is not None
         self._file.fdatasync()
         self._file.close()

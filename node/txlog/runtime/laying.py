@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
@@ -46,8 +45,6 @@ class Laying:
 
         def finish() -> None:
             whole.append(b"".join(pieces))
-            while laid.write_rest():
-                time.sleep(GIVE_WAY_S)
             laid.finish()
 
         def done() -> None:

@@ -44,9 +44,6 @@ clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"
 LONG_BYTES = 1 << 20
 """A body from here on is put together in a thread: that takes milliseconds, and leaves the interpreter to others."""
-REST_BYTES = 512 << 10
-REST_S = 0.001
-"""So long a long body is left in its socket behind each so much, while others have the processors."""
 _NOTHING: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
@@ -301,16 +298,11 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         return body
     pieces = [body]
     size = len(body)
-    unrested = size
     while piece := await content.readany():
         size += len(piece)
         if size > bytes_max:
             raise _too_large(bytes_max)
         pieces.append(piece)
-        unrested += len(piece)
-        if unrested >= REST_BYTES:
-            unrested = 0
-            await asyncio.sleep(REST_S)
     if size < LONG_BYTES:
         return b"".join(pieces)
     return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
