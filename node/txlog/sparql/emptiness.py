@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, TokenReader, tokens
 from txlog.sparql.walk import significant
 
 _BLOCKS: Final = ("OPTIONAL", "UNION", "MINUS", "GRAPH", "FILTER", "BIND", "VALUES", "SELECT", "SERVICE")
@@ -30,23 +30,12 @@ def met_by_empty_graphs(operation: str) -> bool:
     return reader.met
 
 
-class _Reader:
+class _Reader(TokenReader):
     """Each method reads what begins at an index; it returns the index behind it, and whether that needs a quad."""
 
     def __init__(self, toks: Sequence[Token]) -> None:
-        self._toks = toks
+        super().__init__(toks, _END)
         self.met = False
-
-    def _at(self, at: int) -> Token:
-        return self._toks[at] if at < len(self._toks) else _END
-
-    def _word(self, at: int) -> str:
-        token = self._at(at)
-        return token.text.upper() if token.kind == "WORD" else ""
-
-    def _mark(self, at: int) -> str:
-        token = self._at(at)
-        return token.text if token.kind == "MARK" else ""
 
     def operation(self) -> None:
         """Templates and data are passed over: an empty group in them writes nothing."""

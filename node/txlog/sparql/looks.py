@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from txlog.sparql.terms import DEFAULT_PREFIXES
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import END, Token, TokenReader, tokens
 from txlog.sparql.walk import significant
 
 _RDF: Final = DEFAULT_PREFIXES["rdf"]
@@ -21,7 +21,6 @@ _TYPE: Final = f"<{_RDF}type>"
 _LIST: Final = (f"<{_RDF}first>", f"<{_RDF}rest>")
 _MODIFIED: Final = ("WITH", "INSERT", "DELETE")
 _TERMS: Final = ("VARIABLE", "IRI", "BLANK", "STRING", "NUMBER")
-_END: Final = Token("END", "", -1)
 
 
 class Everything(Exception):
@@ -73,23 +72,12 @@ def is_one_pattern(operation: str) -> bool:
 _NEXT: Final = Token("MARK", ";", -1)
 
 
-class _Reader:
+class _Reader(TokenReader):
     """Each method reads what begins at an index, and returns the index behind it."""
 
     def __init__(self, toks: Sequence[Token]) -> None:
-        self._toks = toks
+        super().__init__(toks)
         self.found: set[str] = set()
-
-    def _at(self, at: int) -> Token:
-        return self._toks[at] if at < len(self._toks) else _END
-
-    def _word(self, at: int) -> str:
-        token = self._at(at)
-        return token.text.upper() if token.kind == "WORD" else ""
-
-    def _mark(self, at: int) -> str:
-        token = self._at(at)
-        return token.text if token.kind == "MARK" else ""
 
     def _expect(self, at: int, mark: str) -> int:
         if self._mark(at) != mark:
@@ -116,7 +104,7 @@ class _Reader:
             raise Everything  # DESCRIBE: whatever is said of a term
         if form == "CONSTRUCT" and self._mark(at) == "{":
             while self._mark(at) != "}":  # what it makes, it does not read; a template has no braces in it
-                if self._at(at) is _END:
+                if self._at(at) is END:
                     raise Everything
                 at += 1
             at += 1
@@ -188,7 +176,7 @@ class _Reader:
         at, depth = self._expect(at, "("), 1
         while depth:
             mark = self._mark(at)
-            if self._at(at) is _END or mark == "}":
+            if self._at(at) is END or mark == "}":
                 raise Everything
             if mark == "{":
                 at = self._group(at)
@@ -199,7 +187,7 @@ class _Reader:
 
     def _values(self, at: int) -> int:
         while self._mark(at) != "}":
-            if self._at(at) is _END:
+            if self._at(at) is END:
                 raise Everything
             at += 1
         return at + 1
@@ -208,7 +196,7 @@ class _Reader:
         """A sub-select, up to the brace that ends the group around it."""
         at = self._group(self._before_group(at))
         while self._mark(at) != "}":
-            if self._at(at) is _END or self._mark(at) == "{":
+            if self._at(at) is END or self._mark(at) == "{":
                 raise Everything
             at = self._modifier(at)
         return at
@@ -216,7 +204,7 @@ class _Reader:
     def _before_group(self, at: int) -> int:
         """What stands before the group of a query: its projection, its graphs."""
         while self._mark(at) != "{":
-            if self._at(at) is _END or self._mark(at) == "}":
+            if self._at(at) is END or self._mark(at) == "}":
                 raise Everything
             at = self._expression(at) if self._mark(at) == "(" else at + 1
         return at

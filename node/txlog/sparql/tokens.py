@@ -16,6 +16,7 @@ its own (``?a-1`` and ``-1`` are told apart by the grammar), and a code point es
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput
@@ -83,6 +84,29 @@ def tokens(text: str, start: int = 0) -> list[Token]:
     """All tokens of ``text`` from ``start``, comments and spaces too. Never fails; see kind ``ERROR``."""
     make = Token._make
     return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text, start)]
+
+
+END: Final = Token("END", "", -1)
+
+
+class TokenReader:
+    """A look at significant tokens by index; ``end`` stands behind the last one."""
+
+    def __init__(self, toks: Sequence[Token], end: Token = END) -> None:
+        self._toks = toks
+        self._end = end
+
+    def _at(self, at: int) -> Token:
+        return self._toks[at] if at < len(self._toks) else self._end
+
+    def _word(self, at: int) -> str:
+        """In capitals; empty for what is no word."""
+        token = self._at(at)
+        return token.text.upper() if token.kind == "WORD" else ""
+
+    def _mark(self, at: int) -> str:
+        token = self._at(at)
+        return token.text if token.kind == "MARK" else ""
 
 
 def line_column(text: str, offset: int) -> str:
