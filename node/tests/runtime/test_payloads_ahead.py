@@ -31,6 +31,7 @@ from txlog.runtime.ahead import (
     Had,
     Piece,
 )
+from txlog.runtime.company import MANY, Company
 from txlog.runtime.laying import Laying
 from txlog.wire import messages as wire
 
@@ -249,6 +250,23 @@ def hold(journal: Journal, run: Run) -> None:
     contents = b"".join(content_hash(item.kind, item.key, item.payload) for item in run.items)
     journal.append(Held(run, contents))
     journal.sync()
+
+
+@pytest.mark.parametrize("crowded", [True, False])
+async def test_it_rests_for_others_and_for_nobody_else(crowded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead_module, "GIVE_WAY_S", 3600.0)
+    between, company = Wire(), Company()
+    between.a = Ahead(between._sender("a"), lambda: ["b"], 1 << 26, None, company)
+    for _ in range(MANY * crowded):
+        company.note()
+    spreading = asyncio.ensure_future(between.spread(payload_of(1)))
+    for _ in range(10_000):
+        await asyncio.sleep(0)
+        if spreading.done():
+            break
+    assert spreading.done() != crowded
+    spreading.cancel()
+    await asyncio.gather(spreading, return_exceptions=True)
 
 
 async def test_when_it_is_spread_it_is_on_every_disk(masters: Masters) -> None:

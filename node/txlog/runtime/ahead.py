@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
+from io import BytesIO
 from typing import Final
 
 import msgspec
@@ -33,6 +34,7 @@ from txlog.model.entry import Item, Run
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES, content_state
 from txlog.model.ids import Txid
+from txlog.runtime.company import Company
 from txlog.runtime.laying import Laying
 from txlog.wire import messages as wire
 
@@ -46,7 +48,8 @@ that is 10 MB/s."""
 WRITTEN_BYTES: Final = 256 << 10
 """Given to the disk at once, and then confirmed."""
 GIVE_WAY_S: Final = 0.007
-"""So long others have the processors, the link and the disk for themselves after so much: no more than 80 MB/s."""
+"""So long others, if there are any, have the processors, the link and the disk for themselves after so much: no more
+than 36 MB/s."""
 KEPT_BYTES: Final = 64 << 20
 """Of one peer, kept here until its posts name it; then the oldest is forgotten."""
 PATIENCE_S: Final = 2.0
@@ -86,7 +89,7 @@ _decode = msgspec.msgpack.Decoder(Piece | Had).decode
 class _Coming:
     """A payload that is on its way here."""
 
-    __slots__ = ("got", "key", "kind", "laid", "pieces", "size", "state", "unwritten")
+    __slots__ = ("got", "key", "kind", "laid", "payload", "size", "state", "unwritten")
 
     def __init__(self, kind: int, key: str, size: int, laid: Laid | None) -> None:
         self.laid = laid
@@ -94,7 +97,8 @@ class _Coming:
         self.key = key
         self.size = size
         self.got = 0
-        self.pieces: list[bytes] = []
+        self.payload = BytesIO()
+        """Grows as it comes, and is handed over without a copy: one of megabytes at its end would hold up everybody."""
         self.unwritten: list[bytes] = []
         self.state: blake2b = content_state(kind, key)
 
@@ -111,7 +115,8 @@ class _Going:
 
 class Ahead:
     """``send(peer, message)`` must not block. ``connected()``: the peers that hear it now. ``bytes_max``: of a
-    payload. ``laying``: who writes payloads to the disk; without it they stand in memory only."""
+    payload. ``laying``: who writes payloads to the disk; without it they stand in memory only. ``company``: to whom all
+    this gives way."""
 
     def __init__(
         self,
@@ -119,8 +124,10 @@ class Ahead:
         connected: Callable[[], Iterable[str]],
         bytes_max: int,
         laying: Laying | None = None,
+        company: Company | None = None,
     ) -> None:
         self._send = send
+        self._company = company or Company()
         self._laying = laying
         self._connected = connected
         self._bytes_max = bytes_max
@@ -151,6 +158,7 @@ class Ahead:
             if self._laying is not None:
                 ways.append(self._lay(self._laying, key, payload, content))
             await asyncio.gather(*ways)
+            self._company.large()
 
     async def _lay(self, laying: Laying, key: str, payload: bytes, content: bytes) -> None:
         with contextlib.suppress(TimeoutError):
@@ -169,7 +177,7 @@ class Ahead:
                         sent += len(data)
                         if sent % WRITTEN_BYTES == 0:
                             break
-                    await asyncio.sleep(GIVE_WAY_S)
+                    await asyncio.sleep(GIVE_WAY_S if self._company.here else 0)
                     goes_on = sent < size and sent - going.had < UNDER_WAY_BYTES
                     if 0 <= going.had < size and not goes_on:
                         going.news.clear()
@@ -242,31 +250,32 @@ class Ahead:
             self._forget(coming, piece.content)
             raise PeerFault(peer, "Malformed", f"a piece of {len(piece.data)} bytes at {piece.offset} of {one.size}")
         one.state.update(piece.data)
-        one.pieces.append(piece.data)
+        one.payload.write(piece.data)
         one.got += len(piece.data)
         if one.got == one.size and one.state.digest() != piece.content:
             self._forget(coming, piece.content)
             raise PeerFault(peer, "WrongContent", f"{one.size} bytes ahead of a post are not what their hash says")
         if one.laid is None or self._laying is None:
             if one.got == one.size:
-                self._keep(peer, piece.content, one, b"".join(one.pieces))
+                self._keep(peer, piece.content, one)
             else:
                 self._say(peer, Had(piece.content, one.got))
             return
         one.unwritten.append(piece.data)
         if one.got == one.size:
             self._laying.write(one.laid, one.unwritten, _nothing)
-            self._laying.finish(one.laid, one.pieces, partial(self._keep, peer, piece.content, one))
+            self._laying.finish(one.laid, partial(self._keep, peer, piece.content, one))
         elif sum(map(len, one.unwritten)) >= WRITTEN_BYTES:
             self._laying.write(one.laid, one.unwritten, partial(self._say, peer, Had(piece.content, one.got)))
             one.unwritten = []
 
-    def _keep(self, peer: str, content: bytes, one: _Coming, payload: bytes) -> None:
+    def _keep(self, peer: str, content: bytes, one: _Coming) -> None:
         """All of it is here, and on the disk if it can be."""
         if self._coming[peer].get(content) is not one:
             return  # forgotten meanwhile
         del self._coming[peer][content]
-        self._came.setdefault(peer, {})[content] = Item(0, one.kind, one.key, payload)
+        self._company.large()
+        self._came.setdefault(peer, {})[content] = Item(0, one.kind, one.key, one.payload.getvalue())
         self._say(peer, Had(content, one.size))
 
     def _begin(self, peer: str, piece: Piece) -> None:

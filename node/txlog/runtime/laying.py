@@ -10,18 +10,23 @@ from typing import Final
 
 from txlog.journal import Journal
 from txlog.journal.laid import Laid
+from txlog.runtime.company import Company
+from txlog.runtime.slices import take_turns
 
 PIECE_BYTES: Final = 256 << 10
 """Written at once: what a sync may find before it on its way to the device."""
 Then = Callable[[], None]
 GIVE_WAY_S: Final = 0.007
-"""So long others have the disk for themselves after each."""
+"""So long others, if there are any, have the disk for themselves after each."""
 
 
 class Laying:
     """All methods on the loop's thread. ``broken(error)``: the disk refused, this process must end."""
 
-    def __init__(self, journal: Journal, broken: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, journal: Journal, broken: Callable[[BaseException], None], company: Company | None = None
+    ) -> None:
+        self._company = company or Company()
         self._journal = journal
         self._broken = broken
         self._loop = asyncio.get_running_loop()
@@ -38,21 +43,15 @@ class Laying:
         """The next pieces; ``then()`` when they are written, or known not to be needed."""
         self._put(lambda: laid.write(b"".join(pieces)), then)
 
-    def finish(self, laid: Laid, pieces: list[bytes], then: Callable[[bytes], None]) -> None:
-        """``then(payload)``, joined of all the pieces, when all of it is durable or known not to be needed. A join of
-        megabytes leaves the interpreter to others, but not the thread that waits for it."""
-        whole: list[bytes] = []
-
-        def finish() -> None:
-            whole.append(b"".join(pieces))
-            laid.finish()
+    def finish(self, laid: Laid, then: Then) -> None:
+        """``then()`` when all of it is durable, or known not to be needed."""
 
         def done() -> None:
             self._journal.end_payload(laid)
             self._remove_unwanted()
-            then(whole[0])
+            then()
 
-        self._put(finish, done)
+        self._put(laid.finish, done)
 
     def drop(self, laid: Laid) -> None:
         """It will not be needed."""
@@ -65,18 +64,14 @@ class Laying:
         if laid is None:
             return
         written = asyncio.Event()
-
-        def done(payload: bytes) -> None:
-            written.set()
-
         try:
             for offset in range(0, len(payload), PIECE_BYTES):
                 written.clear()
                 self.write(laid, [payload[offset : offset + PIECE_BYTES]], written.set)
                 await written.wait()
-                await asyncio.sleep(GIVE_WAY_S)
+                await asyncio.sleep(GIVE_WAY_S if self._company.here else 0)
             written.clear()
-            self.finish(laid, [payload], done)
+            self.finish(laid, written.set)
             await written.wait()
         except asyncio.CancelledError:
             self.drop(laid)
@@ -93,6 +88,7 @@ class Laying:
         self._jobs.put((job, then))
 
     def _work(self) -> None:
+        take_turns()
         while (given := self._jobs.get()) is not None:
             job, then = given
             error: BaseException | None = None

@@ -22,8 +22,10 @@ from typing import Any, Final
 
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
+from txlog.model.hashes import HASH_BYTES
 from txlog.protocol.events import Accepted, Now, Settings, Submission
 from txlog.protocol.trimming import Place, Verdict
+from txlog.runtime.company import Company
 from txlog.runtime.executor import Executor
 from txlog.runtime.levels import Levels, ViewChange
 from txlog.runtime.sync_thread import SyncThread
@@ -119,6 +121,7 @@ class Loop(Levels):
         log_cut: Callable[[], None] = lambda: None,
         view_changed: Callable[[ViewChange], None] = lambda change: None,
         now: Callable[[], Now] = system_now,
+        company: Company | None = None,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
     ) -> None:
@@ -129,6 +132,7 @@ class Loop(Levels):
         self.departed: dict[str, str] = {}
         """Why a master left the view, as far as this process has heard: left, down or lost, by node id."""
         self._now = now
+        self._company = company or Company()
         self._send = send
         self._ended = ended
         self.noticed = noticed
@@ -450,6 +454,8 @@ class Loop(Levels):
         released = self.executor.release()
         for peer, data in released.messages:
             self._send(peer, data)
+        if released.added:
+            self._company.note(sum([len(added.hashes) for added in released.added]) // HASH_BYTES)
         self._move(released.marks, bool(released.added))
 
     def _set_timer(self, mono_ms: int, wake_ms: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from txlog.config.process import NodeConfig
 from txlog.runtime.ahead import Ahead
+from txlog.runtime.company import Company
 from txlog.runtime.events import EventLog
 from txlog.runtime.loop import Loop
 from txlog.runtime.registry import Registry
@@ -15,7 +16,8 @@ from txlog.runtime.transactions import Transactions
 
 @dataclass
 class Site:
-    """One master's shell. ``ahead``: how large payloads reach the others; None: with their posts.
+    """One master's shell. ``ahead``: how large payloads reach the others; None: with their posts. ``company``: to whom
+    what is large gives way.
 
     There is one only over a whole journal: a damaged one is mended before."""
 
@@ -25,6 +27,7 @@ class Site:
     transactions: Transactions
     log: EventLog
     ahead: Ahead | None = None
+    company: Company = field(default_factory=Company)
     closing: bool = False
     began: float = field(default_factory=time.monotonic)
 

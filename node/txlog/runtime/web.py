@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -30,6 +31,7 @@ from txlog.model.errors import (
     Unauthorized,
     Unavailable,
 )
+from txlog.runtime.company import Company
 from txlog.runtime.events import EventLog
 from txlog.runtime.guard import Guard
 
@@ -42,8 +44,10 @@ API_VERSION = "1.1"
 """Of what stands below ``/txlog``, as ``/txlog/openapi.json`` says it: the first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"
-LONG_BYTES = 1 << 20
-"""A body from here on is put together in a thread: that takes milliseconds, and leaves the interpreter to others."""
+LONG_BYTES = 256 << 10
+"""A body from here on comes in with pauses, while others are there."""
+REST_S = 0.002
+"""So long others have the loop and the processors after each piece of it that was taken from its socket."""
 _NOTHING: Mapping[str, str] = {}
 _REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
 
@@ -167,7 +171,8 @@ def error_answer(error: TxLogError, *, plain: bool) -> Response:
 class Door:
     """The routes of every room, and what stands between the parser and their handlers. ``guard``: who asks each
     request for whom it comes from; without one everybody may do everything. ``closed``: why there is nothing but these
-    routes just now, so that a client comes again or goes to another master; without it, what is not here is 404."""
+    routes just now, so that a client comes again or goes to another master; without it, what is not here is 404.
+    ``company`` is told of each request but long ones."""
 
     def __init__(
         self,
@@ -175,11 +180,13 @@ class Door:
         log: EventLog,
         guard: Guard | None = None,
         closed: Callable[[], Unavailable] | None = None,
+        company: Company | None = None,
     ) -> None:
         self.routes = tuple(routes)
         self._log = log
         self._guard = guard
         self._closed = closed
+        self._company = company
         self._exact: dict[tuple[str, str], Handler] = {}
         self._patterns: list[tuple[re.Pattern[str], dict[str, Handler]]] = []
         by_path: dict[str, dict[str, Handler]] = {}
@@ -195,6 +202,8 @@ class Door:
 
     async def handle(self, request: Request) -> Response:
         path = request.raw_path.partition("?")[0]
+        if self._company is not None and (request.content_length or 0) < LONG_BYTES:
+            self._company.note()
         answer = await self._answer(request, path)
         # One that is streamed has said it itself; one whose bytes are ready has no map of headers.
         if _is_ours(path) and not answer.prepared and not isinstance(answer, RawResponse):
@@ -283,9 +292,9 @@ async def begin_body(request: Request) -> None:
             transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-async def read_body(request: Request, bytes_max: int) -> bytes:
+async def read_body(request: Request, bytes_max: int, company: Company | None = None) -> bytes:
     """The whole body. :class:`TooLarge` as soon as it is known to be above ``bytes_max``; what a compressed body
-    unpacks to counts, too."""
+    unpacks to counts, too. A long one gives way to ``company``."""
     length = request.content_length
     if length is not None and length > bytes_max:
         raise _too_large(bytes_max)
@@ -296,16 +305,15 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         if len(body) > bytes_max:
             raise _too_large(bytes_max)
         return body
-    pieces = [body]
-    size = len(body)
+    whole = BytesIO()  # grows without being copied: to join megabytes at the end would hold up everybody
+    size = whole.write(body)
     while piece := await content.readany():
-        size += len(piece)
+        size += whole.write(piece)
         if size > bytes_max:
             raise _too_large(bytes_max)
-        pieces.append(piece)
-    if size < LONG_BYTES:
-        return b"".join(pieces)
-    return await asyncio.get_running_loop().run_in_executor(None, b"".join, pieces)
+        if company is not None and size >= LONG_BYTES and company.here:
+            await asyncio.sleep(REST_S)
+    return whole.getvalue()
 
 
 def _too_large(bytes_max: int) -> TooLarge:

@@ -29,6 +29,7 @@ from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Settings
 from txlog.runtime.ahead import Ahead
 from txlog.runtime.certificates import PLAIN, BadCertificates, Certificates, Tls
+from txlog.runtime.company import Company
 from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
 from txlog.runtime.guard import Guard
@@ -117,23 +118,26 @@ class App:
         now = clock_with_offset(config.clock_offset_ms)
         live = read_live(config)
         core = Core(settings_of(applied(config, live.preferences)), recovered, now())
+        company = Company()
         self.loop = Loop(
             Executor(core, journal),
             send=self.links.send,
             ended=self._ended,
             now=now,
+            company=company,
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
         )
         registry = Registry(config.data_center, config.workers, self.loop)
-        self._laying = Laying(journal, self.loop.end) if isinstance(journal, Journal) else None
-        self.ahead = Ahead(self.links.send, self.links.connected, 2 * config.limits.body_bytes, self._laying)
+        self._laying = Laying(journal, self.loop.end, company) if isinstance(journal, Journal) else None
+        body_bytes = 2 * config.limits.body_bytes
+        self.ahead = Ahead(self.links.send, self.links.connected, body_bytes, self._laying, company)
         self.loop.executor.ahead = self.ahead
-        self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log, self.ahead)
+        self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log, self.ahead, company)
         assert not recovered.damage, "a damaged journal is mended before there is a core"
         self.settings = LiveSettings(self.site, live, settings_of)
         self.doors = Doors(self.site, self.links, self.settings, tls)
-        self.door = Door(self.doors.routes(), log, guard)
+        self.door = Door(self.doors.routes(), log, guard, company=company)
         self.loop.stable_moved = registry.evaluate
         self.loop.log_cut = self.doors.wake
         self.loop.view_changed = self.doors.view_changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from typing import Final
 
 import pyoxigraph
@@ -264,7 +265,7 @@ def _long_plain(body: bytes, media_type: str, give_way: Callable[[], None] | Non
     form, body = _decode(body, media_type)
     canonical = _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES
     met: set[int] = set()
-    pieces: list[bytes] = []
+    payload = BytesIO()  # grows without being copied
     count = 0
     for start, stop in _pieces(body, STEP_BYTES):
         piece = body[start:stop]
@@ -275,10 +276,10 @@ def _long_plain(body: bytes, media_type: str, give_way: Callable[[], None] | Non
         count += len(lines)
         if len(met) < count:
             return None
-        pieces.append(encode_quads((), lines))
+        payload.write(encode_quads((), lines))
         if give_way is not None:
             give_way()
-    return Prepared(KIND_QUADS, b"".join(pieces), count)
+    return Prepared(KIND_QUADS, payload.getvalue(), count)
 
 
 def _context(term: str) -> bytes:

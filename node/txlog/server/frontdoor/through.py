@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Final
 
+from txlog.runtime.slices import take_turns
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -20,7 +22,7 @@ THREADS: Final = 8
 PIECE_BYTES: Final = 64 << 10
 PIECES_AHEAD: Final = 4
 
-_pool = ThreadPoolExecutor(THREADS, "convert")
+_pool = ThreadPoolExecutor(THREADS, "convert", take_turns)
 
 
 @asynccontextmanager

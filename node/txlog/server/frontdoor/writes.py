@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
-from txlog.model.hashes import content_hash
+from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
 from txlog.runtime.ahead import LARGE_BYTES
@@ -99,9 +99,7 @@ class Writes:
             return await self._rdf_transaction(request, asked)
         else:
             prepared = await self.rdf(request, contexts_of(request) or [])
-        content = await _off_loop(
-            len(prepared.payload), lambda: content_hash(prepared.kind, asked.key, prepared.payload)
-        )
+        content = await self._content(prepared, asked.key)
         return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 
     def _everywhere(self, request: Request) -> bool:
@@ -132,7 +130,7 @@ class Writes:
             )
         )
         left = max(0.0, until - time.monotonic())
-        content = await _off_loop(len(prepared.payload), lambda: content_hash(prepared.kind, "", prepared.payload))
+        content = await self._content(prepared, "")
         return await self.write(Submission(prepared.kind, "", prepared.payload, content), asked._replace(seconds=left))
 
     async def _once(
@@ -193,15 +191,13 @@ class Writes:
     async def _rdf_transaction(self, request: Request, asked: Asked) -> Response:
         """``x-rdftransaction``. Changes of namespaces are entries of their own, directly before that of the data; all
         are taken together, or none."""
-        body = await read_body(request, self.bytes_max)
+        body = await read_body(request, self.bytes_max, self._site.company)
         told = await _off_loop(len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_name))
         prepared = self._fit(told.prepared)
         before = entries_of(told.namespaces)
         if before and asked.key:
             raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
-        content = await _off_loop(
-            len(prepared.payload), lambda: content_hash(prepared.kind, asked.key, prepared.payload)
-        )
+        content = await self._content(prepared, asked.key)
         data = Submission(prepared.kind, asked.key, prepared.payload, content)
         if before and not prepared.payload:
             *before, data = before
@@ -281,7 +277,7 @@ class Writes:
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
         """The update with the parameters of its request in it, and its base."""
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        body = await read_body(request, self.bytes_max)
+        body = await read_body(request, self.bytes_max, self._site.company)
         query = list(request.query.items()) if "?" in request.raw_path else []
         if media == _FORM:
             query += parse_qsl(_text(body, "MALFORMED QUERY"), keep_blank_values=True)
@@ -292,10 +288,30 @@ class Writes:
             return _parametrised(dict(query)["update"], query)
         return _parametrised(_text(body, "MALFORMED QUERY"), query)
 
+    def _give_way(self) -> None:
+        """In another thread than the loop's."""
+        if self._site.company.here:
+            time.sleep(GIVE_WAY_S)
+
+    async def _content(self, prepared: Prepared, key: str) -> bytes:
+        """The content hash; of a long payload in pieces, between which others have the processor."""
+        kind, payload = prepared.kind, prepared.payload
+        if len(payload) < OFF_LOOP_BYTES:
+            return content_hash(kind, key, payload)
+
+        def hashed() -> bytes:
+            state = content_state(kind, key)
+            for offset in range(0, len(payload), HASHED_BYTES):
+                state.update(memoryview(payload)[offset : offset + HASHED_BYTES])
+                self._give_way()
+            return state.digest()
+
+        return await asyncio.get_running_loop().run_in_executor(None, hashed)
+
     async def removal(self, request: Request, graphs: Sequence[str] | None) -> Prepared:
         """A body of RDF as what goes: from these graphs (None: from where each statement says, or from all)."""
         kind = request.headers.get("Content-Type", "")
-        body = await read_body(request, self.bytes_max)
+        body = await read_body(request, self.bytes_max, self._site.company)
         base = _bare(request.query.get("baseURI"))
         return await _off_loop(len(body), lambda: prepare_removal(body, kind, base=base, graphs=graphs))
 
@@ -305,7 +321,7 @@ class Writes:
         kind = request.headers.get("Content-Type", "")
         if not kind.partition(";")[0].strip():
             raise Unsupported("no Content-Type; send application/sparql-update or an RDF format such as text/turtle")
-        body = await read_body(request, self.bytes_max)
+        body = await read_body(request, self.bytes_max, self._site.company)
         base = request.query.get("baseURI")
         contexts = [graph or "null" for graph in graphs]
         same = request.query.get("preserveNodeId", "").lower() == "true"
@@ -318,7 +334,7 @@ class Writes:
                 contexts=contexts,
                 draw=draw_blank_name,
                 same_nodes=same,
-                give_way=_give_way,
+                give_way=self._give_way,
             ),
         )
 
@@ -354,13 +370,11 @@ def _with(text: str, parameters: Parameters) -> str:
 OFF_LOOP_BYTES = 256 << 10
 """A larger body is parsed in a thread, for it takes more than a few milliseconds, in which nobody else is served."""
 
+HASHED_BYTES = 512 << 10
+"""Hashed at once, half a millisecond."""
 GIVE_WAY_S = 0.001
-"""A long body is looked at for about as long as this, then others have the interpreter and the processor for so long:
-it takes twice the time, and small ones beside it are not held up for that."""
-
-
-def _give_way() -> None:
-    time.sleep(GIVE_WAY_S)
+"""A long body is looked at for about as long as this, then others, if there are any, have the interpreter and the
+processor for so long: it takes twice the time, and small ones beside it are not held up for that."""
 
 
 async def _off_loop(size: int, prepare: Callable[[], T]) -> T:
