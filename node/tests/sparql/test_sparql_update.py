@@ -113,11 +113,11 @@ def test_values_that_a_store_may_write_alike_keep_the_order_of_their_operations(
         ("INSERT { ?s ?p () } WHERE { ?s ?p (1 [] _:b) }", "INSERT { ?s ?p () } WHERE { ?s ?p (1 [] _:b) }"),
         ("INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(IRI('a:b') AS ?x) }",
          "INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(<a:b> AS ?x) }"),
-        ("DELETE WHERE { GRAPH ?g { ?s ?p true } }", "DELETE { GRAPH ?g { ?s ?p true } } WHERE { { GRAPH ?g "
-         '{ ?s ?p true } FILTER(COALESCE(!STRSTARTS(STR(?g),"urn:txlog:system"),true))} }'),
+        ("DELETE WHERE { GRAPH ?g { ?s ?p true } }", "DELETE { GRAPH ?g { ?s ?p true } } WHERE { GRAPH ?g "
+         '{ ?s ?p true } FILTER(COALESCE(!STRSTARTS(STR(?g),"urn:txlog:system"),true)) }'),
         ("INSERT { ?s ?p ?o } WHERE { ?s ?p ?o FILTER EXISTS { GRAPH ?g { OPTIONAL { ?s ?p 1 } ?s a ?t } } }",
-         "INSERT { ?s ?p ?o } WHERE { ?s ?p ?o FILTER EXISTS { { GRAPH ?g { OPTIONAL { ?s ?p 1 } ?s a ?t } "
-         'FILTER(COALESCE(!STRSTARTS(STR(?g),"urn:txlog:system"),true))} } }'),
+         "INSERT { ?s ?p ?o } WHERE { ?s ?p ?o FILTER EXISTS { GRAPH ?g { OPTIONAL { ?s ?p 1 } ?s a ?t } "
+         'FILTER(COALESCE(!STRSTARTS(STR(?g),"urn:txlog:system"),true)) } }'),
         ("INSERT { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }",
          "INSERT { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }"),
         ("WITH <a:g> DELETE { ?s ?p ?o } USING <a:h> USING NAMED <a:i> WHERE { ?s ?p ?o "

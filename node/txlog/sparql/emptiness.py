@@ -17,6 +17,7 @@ from txlog.sparql.walk import significant
 
 _BLOCKS: Final = ("OPTIONAL", "UNION", "MINUS", "GRAPH", "FILTER", "BIND", "VALUES", "SELECT", "SERVICE")
 _PLAIN_HEAD: Final = ("DISTINCT", "REDUCED", "WHERE")
+_TAKES: Final = ("OPTIONAL", "MINUS", "BIND")
 _END: Final = Token("MARK", "}", -1)
 
 
@@ -30,12 +31,22 @@ def met_by_empty_graphs(operation: str) -> bool:
     return reader.met
 
 
+def select_counts_graphs(toks: Sequence[Token], at: int) -> bool:
+    """Whether what the SELECT at ``at`` of significant tokens gives, in a graph that Oxigraph may choose, hangs on
+    graphs without quads."""
+    return _Reader(toks, apart=True).counts_graphs(at)
+
+
 class _Reader(TokenReader):
     """Each method reads what begins at an index; it returns the index behind it, and whether that needs a quad."""
 
-    def __init__(self, toks: Sequence[Token]) -> None:
+    def __init__(self, toks: Sequence[Token], *, apart: bool = False) -> None:
+        """``apart``: a SELECT inside says nothing of the graph around it, since it may read another one."""
         super().__init__(toks, _END)
         self.met = False
+        self._apart = apart
+        self._bare = False
+        """Whether a group so far, in the graph that all of this reads, is only about the graph itself."""
 
     def operation(self) -> None:
         """Templates and data are passed over: an empty group in them writes nothing."""
@@ -44,24 +55,41 @@ class _Reader(TokenReader):
                 self._group(at + 1)
                 return
 
+    def counts_graphs(self, at: int) -> bool:
+        at, _ = self._until_group(at + 1)
+        outside, self._bare = self._bare, False
+        at, needs = self._group(at)
+        inside, self._bare = self._bare, outside
+        self._behind(at)
+        return self._bare or (inside and not needs)
+
     def _group(self, at: int) -> tuple[int, bool]:
-        """From ``{`` to behind its ``}``."""
-        at, needs = at + 1, False
+        """From ``{`` to behind its ``}``. One that begins with what takes solutions and brings none of its own begins
+        with the empty pattern, which is there once in each graph."""
+        at, needs, begun = at + 1, False, False
         while self._mark(at) != "}":
             mark, word = self._mark(at), self._word(at)
             if mark == ".":
                 at += 1
-            elif mark == "{":
+                continue
+            if word != "FILTER":
+                self._bare |= not begun and word in _TAKES
+                begun = True
+            if mark == "{":
                 at, some = self._union(at)
                 needs |= some
             elif word in ("OPTIONAL", "MINUS"):
                 at, _ = self._group(at + 1)
             elif word == "GRAPH":
+                bare = self._bare
                 at, some = self._group(at + 2)
                 self.met |= not some
+                self._bare = bare
             elif word == "SELECT":
+                bare = self._bare
                 at, some = self._select(at)
-                needs |= some
+                needs |= some and not self._apart
+                self._bare = bare
             elif word == "VALUES":
                 at = self._values(at)
             elif word in _BLOCKS:
@@ -69,6 +97,7 @@ class _Reader(TokenReader):
             else:
                 at, some = self._triples(at)
                 needs |= some
+        self._bare |= not begun
         return at + 1, needs
 
     def _union(self, at: int) -> tuple[int, bool]:
@@ -80,17 +109,27 @@ class _Reader(TokenReader):
 
     def _select(self, at: int) -> tuple[int, bool]:
         """Up to the brace that ends the group around it. One that aggregates has a solution where nothing is."""
-        plain, at = True, at + 1
-        while self._mark(at) != "{":
-            if self._at(at) is _END:
-                return at, False
-            plain &= self._at(at).kind == "VARIABLE" or self._mark(at) == "*" or self._word(at) in _PLAIN_HEAD
-            at += 1
+        at, plain = self._until_group(at + 1)
+        if self._at(at) is _END:
+            return at, False
         at, needs = self._group(at)
         needs &= plain and self._mark(at) == "}"
+        return self._behind(at), needs
+
+    def _until_group(self, at: int) -> tuple[int, bool]:
+        """Over what a SELECT gives; whether that is only variables."""
+        plain, depth = True, 0
+        while self._at(at) is not _END and (depth or self._mark(at) != "{"):
+            plain &= self._at(at).kind == "VARIABLE" or self._mark(at) == "*" or self._word(at) in _PLAIN_HEAD
+            depth += {"(": 1, ")": -1}.get(self._mark(at), 0)
+            at = self._token(at)
+        return at, plain
+
+    def _behind(self, at: int) -> int:
+        """Over what stands behind a SELECT's group."""
         while self._mark(at) != "}":
             at = self._values(at) if self._word(at) == "VALUES" else self._token(at)
-        return at, needs
+        return at
 
     def _values(self, at: int) -> int:
         while self._mark(at) != "}":

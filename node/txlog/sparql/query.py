@@ -7,6 +7,7 @@ from typing import Final
 
 from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql.effects import PREDICATES_MAX
+from txlog.sparql.emptiness import select_counts_graphs
 from txlog.sparql.looks import Everything, predicates_of_query
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
 from txlog.sparql.tokens import TOKEN, Token, malformed, tokens
@@ -15,6 +16,10 @@ from txlog.sparql.walk import Names, Walk, significant
 
 _WORTH_A_LOOK: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
 _SERVICE: Final = re.compile("service", re.IGNORECASE)
+_UNNAMED: Final = (
+    "a SELECT inside of GRAPH ?g that may match without a quad can count graphs of ours: "
+    "put a triple pattern into it, or that GRAPH, or give out its variable"
+)
 _SHORT: Final = 1000
 """A shorter text cannot nest deep enough to end the worker that parses it."""
 
@@ -22,12 +27,14 @@ _SHORT: Final = 1000
 def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     """A query that gives, on a worker with a position marker, what ``query`` gives on the same data without it.
 
-    The marker is an empty named graph, so only a ``GRAPH ?v {...}`` that can match without a triple could show it; each
-    is put into a group with a filter. RDF4J's default prefixes are declared when they are used, and ``base`` (a
-    client's ``baseURI``) when there is one. A query that needs nothing of this is given back as it is.
+    The marker is an empty named graph, so only a ``GRAPH ?v {...}`` that can match without a triple could show it; a
+    group around each filters ``?v`` (so a row that computes such a name as ``?v`` is not shown either). RDF4J's default
+    prefixes are declared when they are used, and ``base`` (a client's ``baseURI``) when there is one. A query that
+    needs nothing of this is given back as it is.
 
     Raises ``SystemGraphNamed`` for a query that names one of our graphs, ``BadInput`` for wrong tokens, an
-    undeclared prefix, or nesting that would end the worker. Other mistakes are left to the worker's parser.
+    undeclared prefix, nesting that would end the worker, or a SELECT inside of ``GRAPH ?v`` that no filter reaches.
+    Other mistakes are left to the worker's parser.
     """
     if not base and len(query) < _SHORT and not _WORTH_A_LOOK.search(query):
         return query
@@ -35,7 +42,11 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     names = Names(base_iri(base), limit_of(len(query)))
     start = _prologue(query, toks, names)
     walk = Walk(query, names, None)
-    walk.run(toks[start:], "top")
+    rest = toks[start:]
+    walk.run(rest, "top")
+    for at in walk.unnamed:
+        if select_counts_graphs(rest, at):
+            raise malformed(query, rest[at].start, _UNNAMED)
     head = f"BASE <{base_iri(base)}> " if base else ""
     head += "".join([f"PREFIX {prefix}: <{DEFAULT_PREFIXES[prefix]}> " for prefix in sorted(names.defaults)])
     if not walk.hidden:

@@ -42,6 +42,7 @@ _CHAIN_WORDS: Final = frozenset(("BIND", "FILTER", "OPTIONAL", "UNION", "MINUS",
 _CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!"))
 _TRIPLE_TERMS: Final = frozenset(("<<", "<<(", ">>", ")>>", "{|", "|}", "~"))
 _CLOSES: Final = {"{": "}", "(": ")", "[": "]"}
+_BEFORE_JOINED: Final = frozenset(("{", "}", ".", ")", "]"))
 
 _REFUSED: Final = {
     "RAND": "every worker draws another number",
@@ -157,9 +158,18 @@ def needs_triple(toks: Sequence[Token], at: int) -> bool:
 
 
 def hiding(variable: str) -> str:
-    """The end of a group ``{ GRAPH ?v {...}`` that yields none of our graphs. (Oxigraph leaves ``?v`` unbound where
-    nothing in the group touches a graph, for instance around another GRAPH: such a solution stays.)"""
-    return f' FILTER(COALESCE(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"),true))}}'
+    """What a group ends with whose solutions show no graph of ours as ``?v``. (Oxigraph leaves ``?v`` unbound where
+    nothing in the group of ``GRAPH ?v`` touches a graph, for instance around another GRAPH: such a solution stays.)"""
+    return f'FILTER(COALESCE(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"),true))'
+
+
+class _Active(NamedTuple):
+    """The ``GRAPH ?v`` that a place stands in."""
+
+    variable: str
+    """Empty where it cannot be named: in a SELECT that does not give it out."""
+    empty: bool
+    """Whether it may be a graph without quads there."""
 
 
 class _Frame(NamedTuple):
@@ -170,8 +180,10 @@ class _Frame(NamedTuple):
     clause: bool
     opened: int
     """Where its contents begin in the output."""
-    suffix: str
+    hidden: dict[str, str] | None
+    """Of a group that filters: each variable that must be no graph of ours, with the filter for it."""
     guarded: bool
+    graph: _Active | None
 
 
 class Walk:
@@ -193,6 +205,8 @@ class Walk:
         self.names = names
         self.out = Piece()
         self.hidden = 0
+        self.unnamed: list[int] = []
+        """Where a SELECT stands in a ``GRAPH ?v`` without giving out ``?v``."""
         self._update = pinned is not None
         self._pinned = pinned or ""
         self._once = once
@@ -205,6 +219,7 @@ class Walk:
         self._coming: Place = "pattern"
         self._clause = False
         """Between SELECT, BY or HAVING and the group after it: every parenthesis there holds an expression."""
+        self._graph: _Active | None = None
 
     def run(self, toks: Sequence[Token], place: Place) -> None:
         """``toks`` without spaces, beginning in ``place``: ``top`` of an operation or a query, or inside of a group."""
@@ -240,20 +255,24 @@ class Walk:
     def _mark(self, at: int, token: Token) -> int:
         text, start = token.text, token.start
         if text in _CLOSES:
+            joined = text != "{" or self._is_joined(at)
             place = self._group(token) if text == "{" else self._bracket(at, token)
             self.out.append((text, start))
-            self._open(token, place, clause=self._clause and text != "{")
+            self._open(token, place, clause=self._clause and text != "{", filters=not joined)
+            if text == "{" and place == "pattern":
+                self._enter(at, joined=joined)
             return at + 1
         if text in ("}", ")", "]"):
             if not self._stack or self._stack[-1].close != text:
                 raise malformed(self.source, start, f"{text} closes nothing")
             frame = self._stack.pop()
-            self._place, self._clause = frame.place, frame.clause
+            self._place, self._clause, self._graph = frame.place, frame.clause, frame.graph
             if frame.guarded:
                 self._guard(frame.opened, token)
+            if frame.hidden:
+                gap = "" if self.out[-1][0][-1:].isspace() else " "
+                self.out.append((f"{gap}{' '.join(frame.hidden.values())} ", start))
             self.out.append((text, start))
-            if frame.suffix:
-                self.out.append((frame.suffix, start))
             return at + 1
         if text in _CHAIN_MARKS and self._place != "data":
             self._count(token)
@@ -284,14 +303,16 @@ class Walk:
         elif word != "GRAPH" and word.endswith("GRAPH"):
             # Oxigraph needs no space between words: `trueGRAPH ?g {}`.
             raise malformed(self.source, start, f"{text} is no word of SPARQL")
-        if word in ("SELECT", "BY", "HAVING"):
+        if word in ("BY", "HAVING") or word.startswith("SELECT"):  # SELECTDISTINCT is two words to Oxigraph
             self._clause = True
+            if word.startswith("SELECT") and self._graph is not None and self._place == "pattern":
+                self._select(at, self._graph)
         elif word in ("WHERE", "FROM", "VALUES"):
             self._clause = False
         if word == "VALUES" or self._place == "top":
             self._coming = _COMING.get(word, self._coming)
         elif word == "GRAPH" and self._place == "pattern" and may_be_empty(self._toks, at):
-            return self._hide(at, token)
+            self._hide(self._toks[at + 1].text)
         self.out.append((text, start))
         return at + 1
 
@@ -316,11 +337,12 @@ class Walk:
 
     # -- brackets
 
-    def _open(self, token: Token, place: Place, *, clause: bool, suffix: str = "", guarded: bool = False) -> None:
+    def _open(self, token: Token, place: Place, *, clause: bool, filters: bool = False, guarded: bool = False) -> None:
         if len(self._stack) >= MAX_DEPTH:
             raise malformed(self.source, token.start, f"more than {MAX_DEPTH} brackets inside one another")
         close = _CLOSES[token.text]
-        self._stack.append(_Frame(close, self._place, self._clause, len(self.out), suffix, guarded))
+        hidden = dict[str, str]() if filters else None
+        self._stack.append(_Frame(close, self._place, self._clause, len(self.out), hidden, guarded, self._graph))
         self._place, self._clause = place, clause
 
     def _group(self, token: Token) -> Place:
@@ -398,15 +420,58 @@ class Walk:
 
     # -- graphs and IRIs that only appear at run time
 
-    def _hide(self, at: int, token: Token) -> int:
-        variable, brace = self._toks[at + 1], self._toks[at + 2]
+    def _enter(self, at: int, *, joined: bool) -> None:
+        """The group that opened at ``at``: whose graph it reads, and whether that may be one of ours. It may in a group
+        of OPTIONAL, MINUS or EXISTS where what stands around it reads no graph (``GRAPH ?g { VALUES ?x { 1 }
+        OPTIONAL { } }``); a filter further out would come too late there."""
+        toks = self._toks
+        if at > 1 and toks[at - 2].kind == "WORD" and toks[at - 2].text.upper() == "GRAPH":
+            name = toks[at - 1]
+            self._graph = _Active(name.text, may_be_empty(toks, at - 2)) if name.kind == "VARIABLE" else None
+        elif not joined and self._graph is not None and self._graph.variable and self._graph.empty:
+            begin = " ".join([token.text.upper() for token in toks[at + 1 : at + 3]])
+            # `{ SELECT ... }` has no place for a filter beside the one inside of that; `{ } VALUES` looks at no graph.
+            if not (needs_triple(toks, at + 1) or begin.startswith("SELECT") or begin == "} VALUES"):
+                self._hide(self._graph.variable)
+
+    def _select(self, at: int, graph: _Active) -> None:
+        """A SELECT inside of ``GRAPH ?v``. Where it does not give out ``?v``, Oxigraph reads another graph there, for
+        which there is no name. Where it does, it filters itself, as it may count or cut off what it gives."""
+        given, depth = set[str](), 0
+        for token in self._toks[at + 1 :]:
+            if token.kind == "MARK":
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+                if token.text == "{" and not depth:
+                    break
+            if token.kind == "VARIABLE" and not depth:
+                given.add(token.text[1:])
+        named = graph.variable if graph.variable[1:] in given else ""
+        self._graph = _Active(named, empty=True)
+        if not named:
+            self.unnamed.append(at)
+
+    def _hide(self, variable: str) -> None:
+        """The filter goes as far out as it may, past groups that are only joined or united: right behind its ``GRAPH``
+        it would part joins that Oxigraph takes as one, and evaluate them in another order. Not every order gives the
+        same there: the variables of an ``EXISTS`` see what stands outside of their group, or do not."""
         self.hidden += 1
-        written = " ".join(("GRAPH", variable.text, "{"))
-        if not self._update:
-            written = self.source[token.start : brace.start + 1]
-        self.out.append((f"{{ {written}", token.start))
-        self._open(brace, "pattern", clause=False, suffix=hiding(variable.text))
-        return at + 3
+        for frame in reversed(self._stack):
+            if frame.hidden is not None:
+                frame.hidden.setdefault(variable[1:], hiding(variable))
+                return
+
+    def _is_joined(self, at: int) -> bool:
+        """Whether the group that opens at ``at`` is a part of a join or a union, so that every solution of it is in one
+        of the group around it. ``False`` where that is not certain: a filter is right in any group."""
+        if self._place != "pattern" or self._clause or not at or not self._stack:
+            return False
+        before = self._toks[at - 1]
+        if before.kind == "WORD":
+            return before.text.upper() == "UNION"
+        if before.kind == "MARK":
+            return before.text in _BEFORE_JOINED
+        behind = self._toks[at - 2] if at > 1 else before
+        return before.kind in _TERMS and (behind.kind != "WORD" or behind.text.upper() in ("GRAPH", "A"))
 
     def _made_iri(self, at: int, token: Token) -> int:
         """``IRI(...)``: as it is where its result is known here, else so that it gives no IRI of ours, and none that
