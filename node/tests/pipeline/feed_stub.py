@@ -63,6 +63,8 @@ class FeedStub:
         }
         self.reports: list[tuple[str, dict[str, Any]]] = []
         self.asked: list[str] = []
+        self.bells: list[float] = []
+        """How long each request for the doorbell was to wait."""
         self.tick = 0
         self._ring_at: dict[str, float] = {}
         self._pause: dict[str, float] = {}
@@ -121,6 +123,7 @@ class FeedStub:
     # -- what the paths do
 
     def doorbell(self, after: int, tick: int, timeout_s: float) -> dict[str, Any]:
+        self.bells.append(timeout_s)
         deadline = time.monotonic() + timeout_s
         with self.log.changed:
             while self.alive and self.log.stable.index <= after and self.tick <= tick:

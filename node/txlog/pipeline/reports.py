@@ -10,6 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from txlog.client import MasterClient, WorkerReport
 from txlog.model.errors import NotFound, TxLogError
@@ -104,3 +106,15 @@ class Reports:
         """The lowest index at which any master asked to hold this worker, by its last answer; None: no hold."""
         asked = [desk.holds[worker] for desk in self._desks if worker in desk.holds]
         return min(asked, default=None)
+
+
+def tell_once(urls: Sequence[str], worker: str, report: WorkerReport) -> None:
+    """Report to each master that answers now. One that does not is not told later, when it may no longer be so: others
+    tell it, and the worker's lane does."""
+
+    def to(url: str) -> None:
+        with suppress(TxLogError), MasterClient(url, TIMEOUT_S, connect_s=TIMEOUT_S / 2) as master:
+            master.report_worker(worker, report)
+
+    with ThreadPoolExecutor(len(urls)) as pool:
+        list(pool.map(to, urls))

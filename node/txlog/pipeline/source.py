@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -26,7 +27,8 @@ from txlog.client.master import MasterClient
 from txlog.config.process import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline.garbage import set_aside
-from txlog.pipeline.watch import WATCH_S, Watch
+from txlog.pipeline.reports import tell_once
+from txlog.pipeline.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,13 @@ CONFIG_OPTION = "config"
 RECHECK_S = 30.0
 """How long all may be idle before everybody is looked at again. A micro-batch costs about 0.1 s of CPU, so this is well
 under 1 % of a core."""
+
+RING_S = 2.0
+"""How long one doorbell request waits at most while workers are watched, and so the watch's ring."""
+
+SOON_S = 0.25
+"""The same while a worker that works is on its way: that it is there is heard with the next answer, and it is not
+watched before. While transactions come, each rings by itself, so this is for the last of them."""
 
 NOBODY_WAIT_S = 1.0
 """The wait before the masters are asked again when none of them answered at once."""
@@ -69,22 +78,24 @@ class Doorman:
         self._masters = masters
         self._workers = dict.fromkeys(workers, "")
         self._watch = watch
-        self._pieces = math.ceil(poll_s / WATCH_S) if watch else 1
+        self._pieces = math.ceil(poll_s / RING_S) if watch else 1
         self._poll_s = poll_s / self._pieces
         self._clock = clock
         self._ticks: dict[str, int] = {}
         self._holds: Mapping[str, int] = {}
         self._ring_at = clock()  # at once: every worker is looked at when the application starts
         self._silent = False
+        self._moving = False
 
     def wait(self, pos: int, tick: int) -> tuple[int, int]:
         """The next ``(pos, tick)``, after at most ``poll_s``; the same again when nothing happened. Never raises
         for masters that cannot be reached: their logs wait, and so do we."""
         for _ in range(self._pieces):
             due = self._ring_at - self._clock()
+            piece = min(due, self._poll_s, SOON_S) if self._moving else min(due, self._poll_s)
             try:
                 url, bell = self._masters.first(
-                    lambda master: self._ring(master, pos, max(0.0, min(due, self._poll_s)))  # noqa: B023 - asked now
+                    lambda master: self._ring(master, pos, max(0.0, piece))  # noqa: B023 - asked now
                 )
             except TxLogError as nobody:
                 if not self._silent:
@@ -109,7 +120,7 @@ class Doorman:
         self._ticks[url] = bell.tick
         strayed = False
         if self._watch is not None:
-            self._watch.expect(bell.stable.index, bell.workers)
+            self._moving = self._watch.expect(bell.stable.index, bell.workers)
             strayed = self._watch.rang()
         return bell.stable.index != pos or moved or strayed or changed or bool(self._clock() >= self._ring_at)
 
@@ -142,7 +153,7 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
     def doorman(self) -> Doorman:
         if self._doorman is None:
             masters = Masters(self._config.masters, timeout_s=2.0)
-            self._watch = Watch(self._config.workers)
+            self._watch = Watch(self._config.workers, partial(tell_once, self._config.masters))
             self._watch.start()
             self._doorman = Doorman(masters, [w.name for w in self._config.workers], self._config.poll_s, self._watch)
         return self._doorman
