@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txlog.journal import direct
+from txlog.journal import files as files_module
 from txlog.journal.direct import BLOCK, BUFFER, LOOK, DirectWriter
-from txlog.journal.files import RealFile
+from txlog.journal.files import RealFile, RealFiles
 
 SIZE = 64 * BLOCK
 
@@ -66,7 +67,7 @@ def test_what_is_written_is_there_and_nothing_else(
     if not fresh:
         expected[:] = os.urandom(SIZE)
         path.write_bytes(expected)
-    file, reader = RealFile(path), RealFile(path, os.O_RDONLY)
+    file, reader = RealFile(path, zeros=fresh), RealFile(path, os.O_RDONLY)
     end, steps = BLOCK + 7, []
     for length in row:
         steps.append((end, length, False))
@@ -165,6 +166,74 @@ def test_behind_what_is_no_zeros_only_a_block_is_read(folder: Path, monkeypatch:
         monkeypatch.undo()
     assert sum(read) <= 2 * BLOCK + LOOK
     assert path.read_bytes()[BLOCK - 101 : BLOCK + 101] == b"\0" + b"h" * 200 + b"p"
+
+
+def test_in_a_file_that_was_just_made_nothing_is_looked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its zeros went past the page cache, so a look would wait for the disk."""
+    files = RealFiles(folder / "made")
+    files.create("making", 1 << 20)
+    files.rename("making", "spare")
+    read: list[int] = []
+    real = os.pread
+
+    def counted(fd: int, count: int, at: int) -> bytes:
+        read.append(count)
+        return real(fd, count, at)
+
+    file = files.open("spare")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", counted)
+        file.pwrite(5, b"header")
+        for at in range(BLOCK, 10 * BLOCK, 1000):
+            file.pwrite(at, b"r" * 1000)
+        assert read == []
+    file.close()
+    again = files.open("spare")  # somebody has written to it
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", counted)
+        again.pwrite(0, b"other")
+    assert again.pread(0, 12) == b"otherheader\0"
+    again.close()
+    assert read
+
+
+@pytest.mark.parametrize("gently", [False, True])
+@pytest.mark.parametrize("past", [False, True])
+def test_zeros_are_zeros_however_they_are_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, gently: bool, past: bool
+) -> None:
+    if not past:
+        monkeypatch.setattr(direct, "_FLAG", 0)
+    monkeypatch.setattr(files_module, "GIVE_WAY_S", 0.0)
+    files = RealFiles(folder / "made")
+    size = 5 * (1 << 20) + 3 * BLOCK
+    files.create("zeros", size, gently=gently)
+    assert (folder / "made" / "zeros").read_bytes() == bytes(size)
+    assert (folder / "made" / "zeros").stat().st_blocks * 512 >= size, "they have their room"
+
+
+@pytest.mark.parametrize("gently", [False, True])
+def test_a_disk_that_fills_up_among_the_zeros_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, gently: bool
+) -> None:
+    real, left = os.pwritev, [3]
+
+    def filling(fd: int, views: list[memoryview], at: int) -> int:
+        """As the system does it: the last write is short, the next one fails."""
+        left[0] -= 1
+        if left[0] > 0:
+            return real(fd, views, at)
+        if left[0] == 0:
+            return 512
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    files = RealFiles(folder / "made", bytes_max=8 << 20)
+    monkeypatch.setattr(files_module, "GIVE_WAY_S", 0.0)
+    monkeypatch.setattr(os, "pwritev", filling)
+    with pytest.raises(OSError) as caught:
+        files.create("zeros", 4 << 20, gently=gently)
+    assert caught.value.errno == errno.ENOSPC
+    assert (files.list(), files.free()) == ([], 8 << 20)
 
 
 def test_an_error_of_the_device_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

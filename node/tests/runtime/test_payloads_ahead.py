@@ -258,7 +258,7 @@ async def test_it_rests_for_others_and_for_nobody_else(crowded: bool, monkeypatc
     between, company = Wire(), Company()
     between.a = Ahead(between._sender("a"), lambda: ["b"], 1 << 26, None, company)
     for _ in range(MANY * crowded):
-        company.note()
+        company.entries(1)
     spreading = asyncio.ensure_future(between.spread(payload_of(1)))
     for _ in range(10_000):
         await asyncio.sleep(0)

@@ -12,18 +12,32 @@ from collections.abc import Callable
 
 import pytest
 
-from txlog.runtime.slices import SHORT_US, answer_soon, take_turns
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has them")
+from txlog.runtime import slices
+from txlog.runtime.slices import SHORT_US, answer_soon
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275, "riscv64": 275}
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _kernel() -> tuple[int, int]:
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int("".join(filter(str.isdigit, minor)))
+
+
+has_slices = pytest.mark.skipif(
+    _libc is None
+    or _kernel() < (6, 12)
+    or platform.machine() not in _SCHED_GETATTR
+    or os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER,
+    reason="Linux 6.12 is the first that has them",
+)
 
 
 def slice_ns() -> int:
-    """Of the thread that asks; 0 where the kernel does not say (before 6.12)."""
+    """Of the thread that asks."""
+    assert _libc is not None
     buffer = ctypes.create_string_buffer(48)
-    number = _SCHED_GETATTR[platform.machine()]
-    assert ctypes.CDLL(None).syscall(number, 0, buffer, 48, 0) == 0
+    assert _libc.syscall(_SCHED_GETATTR[platform.machine()], 0, buffer, 48, 0) == 0
     return int.from_bytes(buffer.raw[24:32], sys.byteorder)
 
 
@@ -44,45 +58,44 @@ def in_a_thread(work: Callable[[], None]) -> None:
         raise failed[0]
 
 
-def has_slices() -> bool:
-    major, minor = os.uname().release.split(".")[:2]
-    return (int(major), int(minor)) >= (6, 12)
-
-
-def test_the_loop_has_short_slices_and_who_works_beside_it_has_not() -> None:
-    def work() -> None:
-        usual = slice_ns()
-        assert answer_soon()
-        if has_slices():
-            assert slice_ns() == 1000 * SHORT_US < usual
-            in_a_thread(lambda: _is(1000 * SHORT_US))  # one that it starts has its slices
-        in_a_thread(lambda: _taking_turns(usual))
-        take_turns()
-        assert slice_ns() == usual
-
-    in_a_thread(work)
-
-
 def _is(wanted: int) -> None:
     assert slice_ns() == wanted
 
 
-def _taking_turns(usual: int) -> None:
-    take_turns()
-    assert slice_ns() == usual
+@has_slices
+def test_the_loop_has_short_slices_and_what_it_starts_has_not() -> None:
+    ask = f"from {__name__} import slice_ns; print(slice_ns())"
+    search = os.pathsep.join(filter(None, sys.path))
+
+    def work() -> None:
+        usual = slice_ns()
+        assert answer_soon()
+        assert slice_ns() == 1000 * SHORT_US < usual
+        assert answer_soon()  # twice is once
+        in_a_thread(lambda: _is(usual))
+        child = subprocess.run(
+            [sys.executable, "-c", ask],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": search},
+            timeout=60,
+        )
+        assert int(child.stdout) == usual, child.stderr
+
+    in_a_thread(work)
 
 
+@has_slices
 def test_the_niceness_stays() -> None:
     def work() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, 7)  # of this thread, as Linux has it
-        answer_soon()
-        assert os.getpriority(os.PRIO_PROCESS, 0) == 7
-        take_turns()
+        assert answer_soon()
         assert os.getpriority(os.PRIO_PROCESS, 0) == 7
 
     in_a_thread(work)
 
 
+@has_slices
 def test_another_policy_stays() -> None:
     def work() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -90,6 +103,22 @@ def test_another_policy_stays() -> None:
         assert os.sched_getscheduler(0) == os.SCHED_BATCH
 
     in_a_thread(work)
+
+
+@pytest.mark.parametrize("error", [38, 1])
+def test_a_system_that_does_not_say_or_forbids_it_is_left_alone(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As musl, and as a container that may not ask."""
+
+    def refused(pid: int) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(slices.os, "sched_getscheduler", refused, raising=False)
+    assert not answer_soon()
+
+
+def test_another_processor_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices.platform, "machine", lambda: "s390x")
+    assert not answer_soon()
 
 
 _LARGE = """
@@ -110,6 +139,7 @@ print(resident() - before)
 """
 
 
+@pytest.mark.skipif(_libc is None or not hasattr(_libc, "mallopt"), reason="glibc alone has it")
 def test_large_memory_goes_back_at_once() -> None:
     """In a process of its own: how memory is taken is said once."""
     said = subprocess.run([sys.executable, "-c", _LARGE], capture_output=True, text=True, check=True, timeout=60)

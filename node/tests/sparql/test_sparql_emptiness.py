@@ -41,6 +41,8 @@ ON_GRAPHS = (
     "GRAPH ?g { { SELECT (COUNT(*) AS ?n) { ?s ?p ?o } } }",
     "GRAPH ?g { SELECT ?s { ?s ?p ?o } GROUP BY ?s HAVING(COUNT(*) = 0) }",
     "GRAPH ?g { SELECT ?s { } }",
+    "GRAPH ?g { ?s ?p ?o { SELECT ?x { } } }",
+    "GRAPH ?g { ?s ?p ?o { SELECT (COUNT(*) AS ?n) { { ?a ?b ?c } UNION { FILTER(true) } } } }",
     "OPTIONAL { GRAPH ?g { } }",
     "FILTER EXISTS { GRAPH ?g { } }",
     "FILTER(1 = 1 && NOT EXISTS { GRAPH <urn:g> { } })",

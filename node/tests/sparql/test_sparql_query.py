@@ -121,6 +121,8 @@ def patterns(draw: st.DrawFn, depth: int = 3) -> str:
             "OPTIONAL {{ {} }}",
             "OPTIONAL {{ SELECT ?g ?o {{ {} }} }}",
             "MINUS {{ {} }}",
+            "OPTIONAL {{ }} VALUES ?y {{ 2 }} {}",
+            "FILTER NOT EXISTS {{ }} VALUES ?x {{ 1 }} {}",
             "{{ {} }} UNION {{ {} }}",
             "FILTER EXISTS {{ {} }}",
             "{{ SELECT * {{ {} }} }}",
@@ -142,6 +144,11 @@ def patterns(draw: st.DrawFn, depth: int = 3) -> str:
 @example("GRAPH ?g { VALUES ?x { 1 } MINUS { BIND(1 AS ?x) } }")
 @example("GRAPH ?g { { SELECT ?g { } VALUES ?x { UNDEF } } }")
 @example("GRAPH ?g { OPTIONAL { SELECT ?g { OPTIONAL { ?s ?p ?o } } } MINUS { SELECT ?s { ?s ?p ?o } } }")
+@example("GRAPH ?g { VALUES ?x { 1 } OPTIONAL { } VALUES ?y { 2 } }")
+@example("GRAPH ?g { VALUES ?x { 1 } FILTER NOT EXISTS { } VALUES ?y { 2 } }")
+@example("GRAPH ?g { VALUES ?x { 1 } MINUS { } VALUES ?y { 2 } }")
+@example("GRAPH ?g { ?s ?p ?o { VALUES ?x { 1 } FILTER EXISTS { FILTER NOT EXISTS { ?a ?b ?c } } } }")
+@example("GRAPH ?g { ?s ?p ?o . { VALUES ?x { 1 } OPTIONAL { BIND(2 AS ?y) } } UNION { } }")
 def test_no_nesting_shows_the_marker(pattern: str) -> None:
     query = f"SELECT * {{ {pattern} }}"
     hidden, refused = query, ""

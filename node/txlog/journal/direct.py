@@ -23,9 +23,10 @@ _FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
 
 
 class DirectWriter:
-    """Of an open file that nobody else writes to meanwhile. ``fd`` reads it, through the page cache."""
+    """Of an open file that nobody else writes to meanwhile. ``fd`` reads it, through the page cache. ``zeros``: so many
+    bytes from its beginning on are known to be zeros, and are not read to find that out."""
 
-    def __init__(self, fd: int, direct_fd: int) -> None:
+    def __init__(self, fd: int, direct_fd: int, zeros: int = 0) -> None:
         self._fd = fd
         self._direct_fd = direct_fd
         self._buffer = memoryview(mmap.mmap(-1, BUFFER))
@@ -33,7 +34,7 @@ class DirectWriter:
         self._block_at = 0
         self._block = b""
         """The last block that was written, and where it stands."""
-        self._zeros_from = self._zeros_to = 0
+        self._zeros_from, self._zeros_to = 0, zeros
         """Between these there are zeros."""
 
     def pwrite(self, offset: int, data: bytes) -> None:
@@ -80,7 +81,8 @@ class DirectWriter:
         done = 0
         while done < count:
             wrote = os.pwritev(self._direct_fd, [self._buffer[done:count]], offset + done)
-            if wrote < BLOCK:
+            if wrote < BLOCK:  # asked again, the system says why: as a rule the disk is full
+                os.pwritev(self._direct_fd, [self._buffer[done : done + BLOCK]], offset + done)
                 raise OSError(errno.EIO, "the device took less than a block")
             done += wrote - wrote % BLOCK
 
@@ -88,10 +90,14 @@ class DirectWriter:
         os.close(self._direct_fd)
 
 
-def direct_writer(fd: int) -> DirectWriter | None:
-    """For the file of ``fd``; None where the system, the file system or the file's size has no such way."""
-    if not _FLAG or os.fstat(fd).st_size % BLOCK:
+def direct_writer(fd: int, zeros: bool = False) -> DirectWriter | None:
+    """For the file of ``fd``, which holds nothing but ``zeros``; None where the system, the file system or the file's
+    size has no such way."""
+    size = os.fstat(fd).st_size
+    if not _FLAG or size % BLOCK:
         return None
     with contextlib.suppress(OSError):
-        return DirectWriter(fd, os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | _FLAG | os.O_CLOEXEC))
+        return DirectWriter(
+            fd, os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | _FLAG | os.O_CLOEXEC), size if zeros else 0
+        )
     return None

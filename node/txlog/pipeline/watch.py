@@ -9,7 +9,8 @@ How long it takes at most until the masters call one ``Unreachable``, from its l
   lane waits for (:data:`txlog.pipeline.applying.LOOK_S`): 2 + 0.1 + 5 s.
 - **The same just after it has executed something**: :data:`txlog.pipeline.source.SOON_S` and the rest of a micro-batch
   until the source hears that it is there: 5.9 s.
-- **It refuses connections**: 1 + 2 + 0.1 s, by a ring. Most are there again by then, and nobody calls them so.
+- **It refuses connections, ends them, or a proxy says so**: 1 + 2 + 0.1 s, by a ring, until its lane looks. Most are
+  there again by then, and nobody calls them so. A host that swallows what is sent adds the time of two connects.
 
 Each is asked in a thread of its own, so several that stand still do not add up. A store may be silent for
 :data:`ANSWER_S` without being called anything, whatever it does meanwhile. One that has something to execute is not
@@ -18,6 +19,7 @@ watched: how long that may take is for its lane (:data:`txlog.pipeline.applying.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -29,6 +31,8 @@ from txlog.config.process import WorkerConfig
 from txlog.workers import ADAPTERS
 from txlog.workers.base import Fate, MarkerPosition, Transport, UnexpectedAnswer, Unreachable
 from txlog.workers.transport import HttpTransport
+
+_log = logging.getLogger(__name__)
 
 WATCH_S = 1.0
 """How often an idle worker is asked: one look-up of a name, 0.3 ms of processor here and half of that there."""
@@ -43,8 +47,8 @@ CONNECT_S = 1.0
 class Seen(Enum):
     THERE = "where it was"
     ELSEWHERE = "not where it was"
-    REFUSING = "no connection"
-    SILENT = "no answer"
+    REFUSING = "no connection, or none that holds"
+    SILENT = "no answer in time"
 
 
 class Reached(Transport, Protocol):
@@ -72,7 +76,9 @@ class _Place:
         except Unreachable as fault:
             self.why = str(fault)
             self.transport.close()  # else each look at a store that stands still leaves a connection behind
-            return Seen.SILENT if fault.fate is Fate.UNKNOWN else Seen.REFUSING
+            # a proxy that says 502, or a connection that ends, is an answer: the lane looks, and judges
+            silent = fault.fate is Fate.UNKNOWN and isinstance(fault.__cause__, TimeoutError)
+            return Seen.SILENT if silent else Seen.REFUSING
         except UnexpectedAnswer:
             return Seen.ELSEWHERE
         return Seen.THERE if at else Seen.ELSEWHERE
@@ -172,5 +178,8 @@ class Watch:
 
     def _run(self, name: str, place: _Place) -> None:
         while not self._over.wait(WATCH_S) and self._places.get(name) is place:
-            self._look(name, place)
+            try:
+                self._look(name, place)
+            except Exception:  # noqa: BLE001 - a fault of ours must not end the watching for good
+                _log.exception("looking whether worker %s is where it was", name)
         place.transport.close()

@@ -177,7 +177,7 @@ class Ahead:
                         sent += len(data)
                         if sent % WRITTEN_BYTES == 0:
                             break
-                    await asyncio.sleep(GIVE_WAY_S if self._company.here else 0)
+                    await self._company.rest(GIVE_WAY_S)
                     goes_on = sent < size and sent - going.had < UNDER_WAY_BYTES
                     if 0 <= going.had < size and not goes_on:
                         going.news.clear()

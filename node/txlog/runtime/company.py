@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from typing import Final
 
 WITHIN_S: Final = 0.5
 MANY: Final = 5
-"""So many moments within that time in which something small was written or asked for: whoever writes or reads ten times
-a second notices a wait of milliseconds, and whoever loads files is not slowed by a health probe."""
+"""So many small entries or requests within that time: whoever writes or reads ten times a second notices a wait of
+milliseconds."""
 
 
 class Company:
@@ -21,17 +22,26 @@ class Company:
         self._seen: deque[float] = deque([clock() - WITHIN_S] * MANY, MANY)
         self._large = 0
 
-    def note(self, entries: int = 1) -> None:
-        """So many entries came into the log, or somebody asked for something."""
-        small = entries - self._large
+    def request(self) -> None:
+        """A client asks for something, and not with a long body."""
+        self._seen.append(self._clock())
+
+    def entries(self, count: int) -> None:
+        """So many came into the log, the large ones among them."""
+        small = count - self._large
         self._large = max(0, -small)
         if small > 0:
-            self._seen.append(self._clock())
+            self._seen.extend([self._clock()] * min(small, MANY))
 
     def large(self) -> None:
-        """One of the entries to come is a large one, which is no company for itself."""
-        self._large += 1
+        """One of the entries to come is a large one, which is no company for itself. One that never comes hides a small
+        one; so no more than a few are expected."""
+        self._large = min(self._large + 1, MANY)
 
     @property
     def here(self) -> bool:
         return self._clock() - self._seen[0] < WITHIN_S
+
+    async def rest(self, seconds: float) -> None:
+        """Let others go first: so long if they are here, else one turn of the loop."""
+        await asyncio.sleep(seconds if self.here else 0)

@@ -22,7 +22,6 @@ from txlog.access import BadUsers, Role, User, Users, parse_users
 from txlog.model.errors import Forbidden, Unauthorized, Unavailable
 from txlog.runtime.events import EventLog
 from txlog.runtime.marks import marks_of
-from txlog.runtime.slices import take_turns
 
 LOOK_S: Final = 1.0
 KNOWN_S: Final = 300.0
@@ -52,7 +51,7 @@ class Guard:
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, tuple[float, User]] = {}
         self._asking: dict[bytes, asyncio.Future[User | None]] = {}
-        self._pool = ThreadPoolExecutor(1, "txlog-passwords", take_turns)
+        self._pool = ThreadPoolExecutor(1, "txlog-passwords")
         self._marks = marks_of(self._files)
         self._users = self._read()
         self._looked = clock()

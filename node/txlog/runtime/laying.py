@@ -11,7 +11,6 @@ from typing import Final
 from txlog.journal import Journal
 from txlog.journal.laid import Laid
 from txlog.runtime.company import Company
-from txlog.runtime.slices import take_turns
 
 PIECE_BYTES: Final = 256 << 10
 """Written at once: what a sync may find before it on its way to the device."""
@@ -69,7 +68,7 @@ class Laying:
                 written.clear()
                 self.write(laid, [payload[offset : offset + PIECE_BYTES]], written.set)
                 await written.wait()
-                await asyncio.sleep(GIVE_WAY_S if self._company.here else 0)
+                await self._company.rest(GIVE_WAY_S)
             written.clear()
             self.finish(laid, written.set)
             await written.wait()
@@ -88,7 +87,6 @@ class Laying:
         self._jobs.put((job, then))
 
     def _work(self) -> None:
-        take_turns()
         while (given := self._jobs.get()) is not None:
             job, then = given
             error: BaseException | None = None

@@ -455,7 +455,7 @@ class Loop(Levels):
         for peer, data in released.messages:
             self._send(peer, data)
         if released.added:
-            self._company.note(sum([len(added.hashes) for added in released.added]) // HASH_BYTES)
+            self._company.entries(sum([len(added.hashes) for added in released.added]) // HASH_BYTES)
         self._move(released.marks, bool(released.added))
 
     def _set_timer(self, mono_ms: int, wake_ms: int) -> None:

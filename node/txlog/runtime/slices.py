@@ -2,9 +2,9 @@
 
 A thread that was woken waits until the one that has the processor has used up its slice, 1.4 to 4 ms; where both
 processors copy or hash megabytes, that is what a small transaction waits for, and on each master in turn. From Linux
-6.12 on a thread may ask for a slice of its own (``sched_setattr``, ``sched_runtime`` of ``SCHED_OTHER``): whoever asks
-for shorter ones than the running thread gets the processor at once, and no larger share of it. Elsewhere nothing of
-this happens, and nothing is needed.
+6.12 on a thread may ask for a slice of its own (``sched_setattr``, ``sched_runtime`` of ``SCHED_OTHER``): whoever has a
+shorter one than the running thread gets the processor at once, and no larger share of it. Older kernels pass over that,
+and elsewhere nothing of it is asked for: it is never needed.
 """
 
 from __future__ import annotations
@@ -24,27 +24,25 @@ TRIM_BYTES: Final = 8 << 20
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _SCHED_SETATTR: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
+_RESET_ON_FORK: Final = 1
 _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
 """``struct sched_attr`` in its first version: size, policy, flags, nice, priority, runtime (ns), deadline, period."""
-_libc: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+_libc: Any = ctypes.CDLL(None) if sys.platform == "linux" and struct.calcsize("P") == 8 else None
 
 
 def answer_soon() -> bool:
-    """The thread that calls this, and those that it starts, have short slices. Whether the kernel took it."""
-    return _slice(SHORT_US)
-
-
-def take_turns() -> None:
-    """The thread that calls this has slices as everybody: it works on what is large."""
-    _slice(0)
-
-
-def _slice(microseconds: int) -> bool:
+    """The thread that calls this has short slices from now on; the threads and processes that it starts have those that
+    all have. False where the system knows nothing of this, forbids it, or was told otherwise by whoever started us."""
     number = _SCHED_SETATTR.get(platform.machine())
-    if _libc is None or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+    if _libc is None or number is None:
         return False
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    told = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, 1000 * microseconds, 0, 0)
+    try:
+        if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
+            return False
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+    except OSError:  # not implemented (musl), or not allowed
+        return False
+    told = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, 1000 * SHORT_US, 0, 0)
     return bool(_libc.syscall(number, 0, told, 0) == 0)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from txlog.runtime.executor import Sync
+from txlog.runtime.slices import answer_soon
 
 
 class SyncThread:
@@ -36,6 +37,7 @@ class SyncThread:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
+        answer_soon()
         while (sync := self._jobs.get()) is not None:
             error: BaseException | None = None
             began = time.perf_counter()

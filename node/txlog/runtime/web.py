@@ -6,7 +6,6 @@ between the parser and a handler but :meth:`Door.handle`, which turns errors int
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from io import BytesIO
@@ -44,7 +43,7 @@ API_VERSION = "1.1"
 """Of what stands below ``/txlog``, as ``/txlog/openapi.json`` says it: the first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"
-LONG_BYTES = 256 << 10
+LONG_BYTES = 1 << 20
 """A body from here on comes in with pauses, while others are there."""
 REST_S = 0.002
 """So long others have the loop and the processors after each piece of it that was taken from its socket."""
@@ -172,7 +171,7 @@ class Door:
     """The routes of every room, and what stands between the parser and their handlers. ``guard``: who asks each
     request for whom it comes from; without one everybody may do everything. ``closed``: why there is nothing but these
     routes just now, so that a client comes again or goes to another master; without it, what is not here is 404.
-    ``company`` is told of each request but long ones."""
+    ``company`` is told of each request of clients but long ones."""
 
     def __init__(
         self,
@@ -202,8 +201,8 @@ class Door:
 
     async def handle(self, request: Request) -> Response:
         path = request.raw_path.partition("?")[0]
-        if self._company is not None and (request.content_length or 0) < LONG_BYTES:
-            self._company.note()
+        if self._company is not None and not _is_ours(path) and not _is_long(request):
+            self._company.request()
         answer = await self._answer(request, path)
         # One that is streamed has said it itself; one whose bytes are ready has no map of headers.
         if _is_ours(path) and not answer.prepared and not isinstance(answer, RawResponse):
@@ -280,6 +279,11 @@ def _behind(guard: Guard | None, route: Route) -> Handler:
     return admitted
 
 
+def _is_long(request: Request) -> bool:
+    length = request.content_length
+    return "Transfer-Encoding" in request.headers if length is None else length >= LONG_BYTES
+
+
 def _is_ours(path: str) -> bool:
     return path.startswith("/txlog/")
 
@@ -311,8 +315,8 @@ async def read_body(request: Request, bytes_max: int, company: Company | None = 
         size += whole.write(piece)
         if size > bytes_max:
             raise _too_large(bytes_max)
-        if company is not None and size >= LONG_BYTES and company.here:
-            await asyncio.sleep(REST_S)
+        if company is not None and size >= LONG_BYTES:
+            await company.rest(REST_S)
     return whole.getvalue()
 
 

@@ -13,7 +13,6 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -21,7 +20,7 @@ from pydantic import ValidationError
 from txlog.config.process import NodeConfig
 from txlog.model.errors import Fatal, JournalDamaged, JournalFault
 from txlog.runtime.events import EventLog
-from txlog.runtime.slices import answer_soon, keep_large_memory_apart, take_turns
+from txlog.runtime.slices import answer_soon, keep_large_memory_apart
 from txlog.server.app import BadStart, serve
 
 GC_ALLOCATIONS = 20_000
@@ -113,6 +112,5 @@ def _run(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]
     keep_large_memory_apart()
     answer_soon()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.get_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix="beside", initializer=take_turns))
         runner.run(serve(config, log, end))
     return 0

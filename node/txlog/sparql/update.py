@@ -13,7 +13,7 @@ from txlog.model.errors import BadInput, NotDeterministic
 from txlog.model.quads import split_graph
 from txlog.sparql.drawn import one_solution
 from txlog.sparql.effects import PREDICATES_MAX, Evaluated, Part
-from txlog.sparql.emptiness import met_by_empty_graphs
+from txlog.sparql.emptiness import met_by_empty_graphs, select_counts_graphs
 from txlog.sparql.everywhere import (
     Modify,
     in_any_graph,
@@ -426,6 +426,8 @@ class _Update:
             self._delete_where(walk, found)
         else:
             walk.run(found, "top")
+        if not self.once and any(select_counts_graphs(found, at) for at in walk.unnamed):
+            raise _over_empty_graphs()
         self.operations.append(walk.out)
         return end
 
@@ -513,11 +515,7 @@ class _Update:
         for text, piece in judged:
             self._check(text, piece)
             if not self.once and met_by_empty_graphs(text):
-                raise NotDeterministic(
-                    "GRAPH over empty graphs",
-                    "not every worker knows the same graphs without quads; put a triple pattern into its group",
-                    once=True,
-                )
+                raise _over_empty_graphs()
         self.texts = texts
         payload = " ;\n".join(texts).encode()
         check_unfolded(len(payload), self.limit)
@@ -548,6 +546,11 @@ class _Update:
             raise BadInput(f"MALFORMED QUERY: error at {line_column(self.text, at)}: {_short(found[3])}") from None
         except RuntimeError:
             return
+
+
+def _over_empty_graphs() -> NotDeterministic:
+    why = "not every worker knows the same graphs without quads; put a triple pattern into its group"
+    return NotDeterministic("GRAPH over empty graphs", why, once=True)
 
 
 def _short(said: str) -> str:

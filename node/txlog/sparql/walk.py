@@ -42,6 +42,7 @@ _CHAIN_WORDS: Final = frozenset(("BIND", "FILTER", "OPTIONAL", "UNION", "MINUS",
 _CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!"))
 _TRIPLE_TERMS: Final = frozenset(("<<", "<<(", ">>", ")>>", "{|", "|}", "~"))
 _CLOSES: Final = {"{": "}", "(": ")", "[": "]"}
+_APART: Final = ("OPTIONAL", "MINUS", "EXISTS")
 _BEFORE_JOINED: Final = frozenset(("{", "}", ".", ")", "]"))
 
 _REFUSED: Final = {
@@ -428,10 +429,15 @@ class Walk:
         if at > 1 and toks[at - 2].kind == "WORD" and toks[at - 2].text.upper() == "GRAPH":
             name = toks[at - 1]
             self._graph = _Active(name.text, may_be_empty(toks, at - 2)) if name.kind == "VARIABLE" else None
+        elif joined and self._graph is not None and not needs_triple(toks, at + 1):
+            # Whatever stands before it, Oxigraph may begin with this group.
+            self._graph = self._graph._replace(empty=True)
         elif not joined and self._graph is not None and self._graph.variable and self._graph.empty:
             begin = " ".join([token.text.upper() for token in toks[at + 1 : at + 3]])
-            # `{ SELECT ... }` has no place for a filter beside the one inside of that; `{ } VALUES` looks at no graph.
-            if not (needs_triple(toks, at + 1) or begin.startswith("SELECT") or begin == "} VALUES"):
+            # The group of a SELECT that stands before VALUES alone looks at no graph.
+            own = not toks[at - 1].text.upper().endswith(_APART)
+            # `{ SELECT ... }` has no place for a filter beside the one inside of that.
+            if not (needs_triple(toks, at + 1) or begin.startswith("SELECT") or (own and begin == "} VALUES")):
                 self._hide(self._graph.variable)
 
     def _select(self, at: int, graph: _Active) -> None:

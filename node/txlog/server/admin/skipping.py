@@ -1,7 +1,8 @@
 """Passing over a transaction that workers refuse: by hand, and by the master on duty (pipeline, "Poison").
 
 Never on a guess: the master on duty is the first present in the configured order; it appends a skip only while every
-member is present, and when every reachable worker of every data centre has itself answered no to this transaction.
+member is present, when every reachable worker of every data centre has itself answered no to this transaction, and when
+none that is out of reach was known to have executed it.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Skipping:
         return self._site.masters[0][0] == self._site.config.node
 
     def _refused_everywhere(self) -> str | None:
-        """The transaction that every reachable worker refuses, each with an answer of its own."""
+        """The transaction that every reachable worker refuses, each with an answer of its own, and that no worker has
+        executed."""
         now = time.time()
         heard = {self._registry.data_center: now}
         for data_center, at in self._registry.heard_from.values():
@@ -113,6 +115,9 @@ class Skipping:
         refused = {w.txid for w in reachable if w.state == "Blocked" and w.status is not None}
         if len(refused) != 1 or any(w.state != "Blocked" or w.status is None for w in reachable):
             return None
+        before = max(w.index for w in reachable)
+        if any(w.index > before for w in workers):
+            return None  # one that is out of reach has executed it: it has answered yes
         return refused.pop()
 
     # By hand

@@ -20,7 +20,6 @@ from aiohttp import ClientError
 
 from txlog.evaluation.frames import Count, Follow, Load, Matching, Query, SumsOf
 from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
-from txlog.runtime.slices import take_turns
 from txlog.runtime.web import Request, Response, bytes_answer
 from txlog.server.frontdoor.blank import blank_again
 from txlog.server.frontdoor.evaluators import Evaluator, Evaluators, read_sums
@@ -52,7 +51,7 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 """As the process writes it; what is made of it in another form may be larger. It is held whole."""
 THREADS: Final = 2
 
-_pool = ThreadPoolExecutor(THREADS, "overlay", take_turns)
+_pool = ThreadPoolExecutor(THREADS, "overlay")
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Final
 
-from txlog.runtime.slices import take_turns
-
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -22,7 +20,7 @@ THREADS: Final = 8
 PIECE_BYTES: Final = 64 << 10
 PIECES_AHEAD: Final = 4
 
-_pool = ThreadPoolExecutor(THREADS, "convert", take_turns)
+_pool = ThreadPoolExecutor(THREADS, "convert")
 
 
 @asynccontextmanager
