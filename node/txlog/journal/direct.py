@@ -19,6 +19,7 @@ BUFFER: Final = 2 << 20
 processor beside that for the disk."""
 LOOK: Final = 256 << 10
 """What lies behind the end is read so far at once: mostly it is all zeros."""
+_ZEROS: Final = bytes(LOOK)
 _FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
 
 
@@ -68,10 +69,10 @@ class DirectWriter:
             there = os.pread(self._fd, end - begin, begin)
             if len(there) < end - begin:
                 raise OSError(errno.EIO, "the file is shorter than it was")
-            if there.strip(b"\0"):
+            if not _is_zeros(there):
                 return there
             found = os.pread(self._fd, LOOK, begin)
-            if found.strip(b"\0"):
+            if not _is_zeros(found):
                 return there
             self._zeros_from, self._zeros_to = begin, begin + len(found)
         return bytes(end - begin)
@@ -88,6 +89,11 @@ class DirectWriter:
 
     def close(self) -> None:
         os.close(self._direct_fd)
+
+
+def _is_zeros(data: bytes) -> bool:
+    """Compared, not stripped: that looks at each byte for itself, a millisecond for :data:`LOOK` of them."""
+    return data == (_ZEROS if len(data) == LOOK else _ZEROS[: len(data)])
 
 
 def direct_writer(fd: int, zeros: bool = False) -> DirectWriter | None:
