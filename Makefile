@@ -107,7 +107,7 @@ bench-peers: native ## beside etcd, MariaDB Galera and NATS JetStream, interleav
 bench-guard: native ## does a transaction cost the masters more processor than bench/guard.json allows (NOTE=1 writes it anew)
 	@$(BIN)/python -m bench.guard $(if $(NOTE),--note)
 
-bench-scale: native ## what a transaction costs against masters, log, queue, payload, latency (ONLY=masters,log,...)
+bench-scale: native ## what a transaction costs against masters, log, queue, entries to catch up, payload, latency, data centres, workers (ONLY=masters,log,...)
 	@$(BIN)/python -m bench.scale $(if $(ONLY),--only $(ONLY))
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)

@@ -4,16 +4,20 @@
 masters  3, 5, 7 on this machine: 64 clients, one transaction in a request, synced
 log      entries that the log has already (written by :mod:`bench.journals`): the same load
 queue    transactions that wait because a master is gone: what accepting one more costs
+behind   entries that came while a master was dead: from its command until its log ends like the others'
 payload  bytes of one transaction: one client, synced. Above 16 MiB it is several transactions, as masters refuse more
 latency  ms of round trip between two sites: an open load of 300 transactions a second, synced
+centres  2 to 5 data centres of one master, 50 ms of round trip between each two: the same load
+workers  1 to 16 in one data centre: a transaction until all have executed it (:mod:`bench.scale_workers`)
 ======== ===============================================================================================
 
-Two models go with them, each checked against what was measured (``model``, ``off_pct``):
+Models go with them, each checked against what was measured (``model``, ``off_pct``):
 
 - *masters*: processor for a transaction = a x masters + b x pairs (what each does alone, and what each says to each
   other one), from the points with 3 and 5, told for 7. Where each master has a core of its own, what one of them uses
   bounds the rate (``own_cores_per_s``): that is told by the model, for this machine has not so many.
-- *latency*: synced = what it takes without distance + one round trip.
+- *latency*, *centres*: synced = what it takes without distance + one round trip, however many data centres there are.
+- *workers*: each adds the same.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from bench.journals import grow
@@ -37,8 +41,10 @@ from bench.load import QUAD_BYTES, Load, Requests, quad
 from bench.machine import NoDisk, cpu_seconds, disk, fsync_rate, rss_mb
 from bench.masters import NODES, REPOSITORY, CannotMeasure, Masters, stop, three_masters
 from bench.paced import Paced
+from bench.points import Point, off_pct
 from bench.report import Figure, Report, console, median, quantile, show, table
 from bench.restart import come_to_rest
+from bench.scale_workers import of_workers
 from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
 
@@ -46,15 +52,18 @@ SEVEN: Final = (*NODES, ("us-2", "us"), ("de-1", "de"), ("de-2", "de"), ("uk-3",
 MASTERS: Final = (3, 5, 7)
 LOG: Final = (1_000, 100_000, 1_000_000)
 QUEUE: Final = (1_000, 10_000, 100_000, 1_000_000)
+BEHIND: Final = (1_000, 10_000, 100_000, 1_000_000)
 PAYLOAD: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 LATENCY: Final = (0, 10, 50, 100, 200)
+CENTRES: Final = (2, 3, 4, 5)
+CENTRES_MS: Final = 50.0
+"""Of round trip."""
 PART_BYTES: Final = 14_285_600
 """The most that is sent as one transaction: a body above 16 MiB is refused."""
 RATE: Final = 300.0
+FAR_WARM_S: Final = 1.5
 POINT_S: Final = 20.0
 """No point goes on for longer, whatever it was to reach."""
-
-Point = dict[str, Any]
 
 
 class Cost(NamedTuple):
@@ -88,11 +97,6 @@ def each_and_pairs(three: float, five: float, count: int) -> float:
     """Of ``count`` masters, from the costs of three and of five: what each does alone, and for each other one."""
     for_pair = (3 * five - 5 * three) / 30  # 3 a + 6 b = three, 5 a + 20 b = five
     return count * (three - 6 * for_pair) / 3 + count * (count - 1) * for_pair
-
-
-def off_pct(model: float, measured: float) -> float:
-    """How far a model is off, in percent of what was measured."""
-    return 100 * (model - measured) / measured
 
 
 def of_masters(folder: Path, seconds: float) -> list[Point]:
@@ -155,6 +159,47 @@ def of_queue(folder: Path, seconds: float) -> list[Point]:
             if number < 0.9 * target:
                 console.print(f"  {number:,} of {target:,} waiting after {POINT_S:g} s: the point says what it reached")
                 break
+    return points
+
+
+def of_behind(folder: Path, seconds: float) -> list[Point]:
+    """The others go on without it (``Majority``); ``seconds`` is not used: a point is one start."""
+    points = []
+    node = NODES[-1][0]
+    with three_masters(folder, split_mode="Majority", max_peer_lag_ms=5000) as masters:
+        others = Masters(masters.folder, dict(list(masters.by_node.items())[:2]))
+        for target in BEHIND:
+            have = come_to_rest(masters)
+            masters.processes[node].send_signal(signal.SIGKILL)
+            masters.processes[node].wait(10)
+            end = have
+            until = time.monotonic() + 3 * POINT_S
+            while end < have + target and time.monotonic() < until:
+                batch = Load(others.urls, Requests(REPOSITORY, "synced", 100, f"behind-{target}", end), 16)
+                batch.run(0.0, min(2.0, max(0.05, (have + target - end) / 80_000)), lambda: None, lambda: None)
+                if batch.wrong:
+                    raise CannotMeasure(batch.wrong[0][:300])
+                end = come_to_rest(others)
+            cpu = sum(cpu_seconds(masters.pids[other]) for other in others.by_node)
+            began = time.monotonic()
+            masters.start(node)
+            masters.wait_joined(60)
+            joined = time.monotonic() - began
+            end = come_to_rest(masters, 60)
+            took = time.monotonic() - began
+            givers = sum(cpu_seconds(masters.pids[other]) for other in others.by_node) - cpu
+            points.append(
+                {
+                    "of": "behind",
+                    "at": target,
+                    "entries": end - have,
+                    "joined_s": round(joined, 2),
+                    "level_s": round(took, 2),
+                    "per_s": round((end - have) / took),
+                    "givers_cpu_us": round(1e6 * givers / (end - have), 1),
+                    "rss_mb": round(rss_mb(masters.pids[node])),
+                }
+            )
     return points
 
 
@@ -234,19 +279,45 @@ def of_latency(folder: Path, seconds: float) -> list[Point]:
         number, near = 0, 0.0
         for round_trip in LATENCY:
             links.slow_between_sites(round_trip / 2)
-            masters.wait_joined()
-            load = Paced(masters.urls, Requests(REPOSITORY, "synced", 1, "latency", number), RATE)
-            load.run(1.5 + seconds)
-            number = load.requests.next
-            p50, p99 = load.quantile_ms(0.5, 1.5), load.quantile_ms(0.99, 1.5)
-            if load.wrong or p50 is None or p99 is None:
-                raise CannotMeasure((load.wrong or ["no answer came"])[0][:300])
-            near = p50 if not round_trip else near
-            point = {"of": "latency", "at": round_trip, "p50_ms": round(p50, 2), "p99_ms": round(p99, 2)}
-            point |= {"per_s": round(load.per_s(1.5, 1.5 + seconds))}
-            model = near + round_trip
-            points.append(point | {"model_p50_ms": round(model, 2), "off_pct": round(off_pct(model, p50), 1)})
+            point, number = _far(masters, "latency", round_trip, number, seconds)
+            near = point["p50_ms"] if not round_trip else near
+            points.append(point | _modelled(near + round_trip, point))
     return points
+
+
+def of_centres(folder: Path, seconds: float) -> list[Point]:
+    points: list[Point] = []
+    near = 0.0
+    for count in CENTRES:
+        nodes = [(f"{name}-1", name) for name in ("uk", "us", "de", "jp", "br")[:count]]
+        with linked_masters(folder / str(count), nodes) as (masters, links):
+            number = 0
+            if not near:
+                point, number = _far(masters, "centres", count, number, seconds)
+                near = point["p50_ms"]
+            links.slow_between_sites(CENTRES_MS / 2)
+            before = sum(cpu_seconds(pid) for pid in masters.pids.values())
+            point, number = _far(masters, "centres", count, number, seconds)
+            used = sum(cpu_seconds(pid) for pid in masters.pids.values()) - before
+        point["cpu_us"] = round(1e6 * used / (RATE * (FAR_WARM_S + seconds)))
+        points.append(point | _modelled(near + CENTRES_MS, point))
+    return points
+
+
+def _far(masters: Masters, of: str, at: int, number: int, seconds: float) -> tuple[Point, int]:
+    """An open load, and the number of the next transaction."""
+    masters.wait_joined()
+    load = Paced(masters.urls, Requests(REPOSITORY, "synced", 1, of, number), RATE)
+    load.run(FAR_WARM_S + seconds)
+    p50, p99 = load.quantile_ms(0.5, FAR_WARM_S), load.quantile_ms(0.99, FAR_WARM_S)
+    if load.wrong or p50 is None or p99 is None:
+        raise CannotMeasure((load.wrong or ["no answer came"])[0][:300])
+    point: Point = {"of": of, "at": at, "p50_ms": round(p50, 2), "p99_ms": round(p99, 2)}
+    return point | {"per_s": round(load.per_s(FAR_WARM_S, FAR_WARM_S + seconds))}, load.requests.next
+
+
+def _modelled(model_ms: float, point: Point) -> Point:
+    return {"model_p50_ms": round(model_ms, 2), "off_pct": round(off_pct(model_ms, point["p50_ms"]), 1)}
 
 
 def _point(of: str, at: int, cost: Cost) -> Point:
@@ -264,8 +335,11 @@ CURVES: Final[dict[str, Callable[[Path, float], list[Point]]]] = {
     "masters": of_masters,
     "log": of_log,
     "queue": of_queue,
+    "behind": of_behind,
     "payload": of_payload,
     "latency": of_latency,
+    "centres": of_centres,
+    "workers": of_workers,
 }
 
 

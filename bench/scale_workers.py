@@ -1,0 +1,102 @@
+"""Workers of one data centre: what it costs to carry a transaction out on all of them.
+
+A whole cluster for each point, as ``txlog up`` starts it: one master, one pipeline, and so many Oxigraphs. One client
+writes one transaction after the other and waits until all workers have executed it (``applied-all``).
+
+Model: each worker adds the same, so a line through the points with one and with four tells the others. On this machine
+they share two cores; where the executors of a pipeline have cores of their own, its micro-batches wait for the slowest
+of them, and not for the sum.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from bench.cluster import READY_S, Cluster, Prober, cluster_up
+from bench.load import quad
+from bench.machine import cpu_seconds, rss_mb
+from bench.masters import CannotMeasure
+from bench.points import Point, off_pct
+from bench.report import quantile
+
+WORKERS: Final = (1, 2, 4, 8, 16)
+FIRST: Final = 10
+"""Not counted: connections, and what Spark does only once."""
+LEAST: Final = 20
+"""So many at least make a point."""
+MANIFEST: Final = """\
+apiVersion: txlog.io/v1alpha1
+kind: TxLogCluster
+metadata:
+  name: workers
+spec:
+  repository: workers
+  dataCenter: uk
+  peers:
+  - {{name: uk, masters: 1, address: "txlog-uk-{{index}}.example.net"}}
+  durability: {{default: applied, writeTimeout: 30s}}
+  masters:
+    storage: {{size: 20Gi}}
+  workers: {{replicas: {workers}, engine: oxigraph}}
+  pipeline: {{mode: local}}
+"""
+
+
+def on_a_line(one: float, four: float, count: int) -> float:
+    """At ``count``, of what is ``one`` at 1 and ``four`` at 4."""
+    return one + (four - one) / 3 * (count - 1)
+
+
+def of_workers(folder: Path, seconds: float) -> list[Point]:
+    """Each point takes ``seconds``, and longer until it has enough."""
+    points: list[Point] = []
+    for count in WORKERS:
+        place = folder / str(count)
+        place.mkdir(parents=True)
+        manifest = place / "workers.yaml"
+        manifest.write_text(MANIFEST.format(workers=count))
+        with cluster_up(place / "state", [manifest], wait_s=READY_S) as cluster:
+            cluster.wait_applying(READY_S)
+            points.append(_point(cluster, count, seconds))
+        if count > 4:
+            for name in ("p50_ms", "cpu_ms"):
+                at = {point["at"]: point[name] for point in points}
+                model = on_a_line(at[1], at[4], count)
+                points[-1] |= {f"model_{name}": round(model, 1), f"{name}_off_pct": round(off_pct(model, at[count]), 1)}
+    return points
+
+
+def _point(cluster: Cluster, count: int, seconds: float) -> Point:
+    prober = Prober(cluster.masters[0], cluster.repository, "applied-all")
+    latencies: list[float] = []
+    try:
+        for number in range(FIRST):
+            prober.write(quad(number, f"first-{count}"))
+        before, began = _used(cluster), time.monotonic()
+        while len(latencies) < LEAST or time.monotonic() < began + seconds:
+            took = prober.write(quad(len(latencies), f"workers-{count}"))
+            if took is None:
+                raise CannotMeasure(f"a transaction did not reach all {count} workers in time")
+            latencies.append(took)
+        used = {name: after - before[name] for name, after in _used(cluster).items()}
+    finally:
+        prober.close()
+    p50, p99 = quantile(latencies, 0.5) or 0.0, quantile(latencies, 0.99) or 0.0
+    workers = sum(used[worker.name] for worker in cluster.topology.workers)
+    pids = cluster.pids()
+    return {
+        "of": "workers",
+        "at": count,
+        "p50_ms": round(1000 * p50, 1),
+        "p99_ms": round(1000 * p99, 1),
+        "cpu_ms": round(1000 * sum(used.values()) / len(latencies), 1),
+        "stores_cpu_ms": round(1000 * workers / len(latencies), 1),
+        "stores_mb": round(sum(rss_mb(pids[worker.name]) for worker in cluster.topology.workers)),
+        "n": len(latencies),
+    }
+
+
+def _used(cluster: Cluster) -> dict[str, float]:
+    return {name: cpu_seconds(pid, children=True) for name, pid in cluster.pids().items()}
