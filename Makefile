@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -109,6 +109,9 @@ bench-guard: native ## does a transaction cost the masters more processor than b
 
 bench-scale: native ## what a transaction costs against masters, log, queue, entries to catch up, payload, latency, data centres, workers (ONLY=masters,log,...)
 	@$(BIN)/python -m bench.scale $(if $(ONLY),--only $(ONLY))
+
+plots: install-dev ## pictures of what bench-peers and bench-scale found, for docs/performance.md
+	@$(BIN)/python -m bench.plots
 
 rejoin: $(VENV)/.installed ## two halves of a large database are one again, by phase (STRATEGY=Simple QUADS=500000 TRANSACTIONS=10000)
 	$(BIN)/python -m e2e.rejoin $(if $(STRATEGY),--strategy $(STRATEGY)) $(if $(QUADS),--quads $(QUADS)) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -68,6 +69,11 @@ class Report:
 
     def failed(self, what: str, why: str) -> None:
         self.musts.append(Must(what, why, "to end", False))
+
+    def keep(self, file: Path) -> None:
+        """The figures as a file, for ``make plots``."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(self.figures, indent=1) + "\n")
 
     def end(self) -> int:
         missed = [must for must in self.musts if not must.met]

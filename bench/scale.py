@@ -376,6 +376,8 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     report.nested({"points": points})
+    if set(only) == set(CURVES):
+        report.keep(Path("build/figures/bench-scale.json"))
     return report.end()
 
 

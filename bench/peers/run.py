@@ -59,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
+    if len(options.systems) == len(SYSTEMS) and len(options.cases) == len(CASES):
+        report.keep(Path("build/figures/bench-peers.json"))
     return report.end()
 
 
