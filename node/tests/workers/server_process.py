@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import tempfile
@@ -33,10 +35,13 @@ def swift_folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
+    """Below those that the system gives to connections and to whoever asks for any: a server that starts slowly finds
+    it taken by one of them otherwise."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_768)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 class StoreProcess:
@@ -76,6 +81,7 @@ class StoreProcess:
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
+                assert self.process.poll() is None, f"somebody else listens; see {self.folder}.log"
                 break
             except OSError:
                 assert self.process.poll() is None, f"it ended at once; see {self.folder}.log"
@@ -132,4 +138,5 @@ class StoreProcess:
         return digest_of_worker(self.adapter, self.transport)
 
     def clear(self) -> None:
-        assert self.update("DROP ALL").ok
+        answer = self.update("DROP ALL")
+        assert answer.ok, f"{answer.status}: {answer.text}"
