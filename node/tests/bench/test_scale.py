@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.scale import PART_BYTES, body_of, each_and_pairs, main, off_pct
+from bench.points import off_pct
+from bench.scale import PART_BYTES, body_of, each_and_pairs, main
+from bench.scale_workers import on_a_line
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,6 +21,11 @@ def test_the_model_of_masters_is_what_each_does_alone_and_for_each_other() -> No
 
     for count in (3, 5, 7, 9):
         assert each_and_pairs(cost(3), cost(5), count) == pytest.approx(cost(count))
+
+
+def test_the_model_of_workers_is_a_line_through_one_and_four() -> None:
+    for count in (1, 4, 8, 16):
+        assert on_a_line(30 + 5, 30 + 5 * 4, count) == pytest.approx(30 + 5 * count)
 
 
 def test_how_far_a_model_is_off() -> None:

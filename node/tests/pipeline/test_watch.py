@@ -364,10 +364,12 @@ def test_stores_that_stand_still_are_called_unreachable_within_the_bound_however
             assert took < 2 * BOUND_S, f"{took:.2f} s; twice the bound, for a busy machine"
             until(watch.rang, 5, "their lanes are to look as well")
             watch.expect(1, [msgspec.structs.replace(one, state="Unreachable") for one in there])
+            told = len(near.reports)
             store.thaw()
             lines.await_answers(store.url, 1)
             until(watch.rang, 5, "one that goes on again is to be looked after")
             assert {name for name, _ in near.reports} == set(urls)
+            assert len(near.reports) == told, "once the masters show it nobody is told again"
         finally:
             watch.stop()
 
