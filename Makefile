@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
+.PHONY: help install install-dev native classes lock crds demo demo-split test test-clients test-kubernetes lint types simulate trace-digest mutants bench bench-door bench-peers bench-guard bench-scale plots faults rejoin recovery-crashes soak rolling determinism w3c rdf4j-differences fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -64,6 +64,10 @@ SEEDS ?= 1000
 START ?= 0
 simulate: native ## the masters under simulated faults: SEEDS=n [START=n, or random for seeds that nobody has tried]
 	@$(BIN)/python -m txlog_simulation --seeds $(SEEDS) --start $(START)
+
+trace-digest: SEEDS = 2000
+trace-digest: native ## one digest of every event of SEEDS=2000 simulated runs; a change that keeps the behaviour keeps it
+	@$(BIN)/python -m txlog_simulation --digest --seeds $(SEEDS) --start $(START)
 
 mutants: native ## take each safeguard out of the code; the simulator must notice
 	@$(BIN)/python -m txlog_simulation.mutants

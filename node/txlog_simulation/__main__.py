@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--trace", action="store_true", help="print every event of the first seed")
+    parser.add_argument("--digest", action="store_true", help="one digest of every event of all seeds, nothing else")
     parser.add_argument("--shrink", action="store_true", help="with --mutant or --trace: the smallest plan that fails")
     options = parser.parse_args(arguments)
     mutant = next(m for m in MUTANTS if m.name == options.mutant) if options.mutant else None
@@ -51,6 +52,8 @@ def main(arguments: list[str]) -> int:
         options.shrink or not (options.mutant or options.trace),
         mutant.counts if mutant is not None else None,
     )
+    if options.digest:
+        return runner.print_digest(job)
     return runner.show_trace(job) if options.trace else runner.run_all(job)
 
 

@@ -500,7 +500,7 @@ class Machine:
             if isinstance(message, Post) and self.mirror.members and self.origin and not self.damaged:
                 world.promises.post(self.origin, message.claim, self.mirror)
             if world.trace.wanted:
-                world.note(self.name, "send", f"{peer} {type(message).__name__} {len(data)} bytes")
+                world.note(self.name, "send", f"{peer} kind={message.__struct_config__.tag} {len(data)} bytes")
             world.network.send(world.now_ms, self.slot, target, data)
             self.step("send")
         if released.messages or released.marks:
@@ -533,7 +533,11 @@ class Machine:
         with self.guard:
             verdict = executor.trim(places, 1 << 60)
             if self.world.trace.wanted:
-                self.world.note(self.name, "trim", f"{verdict.start} to {verdict.cut}: {verdict.holders[:1]}")
+                self.world.note(
+                    self.name,
+                    "trim",
+                    f"{verdict.start} to {verdict.cut}: {[tuple(holder) for holder in verdict.holders[:1]]}",
+                )
             self.turn_by(executor.poll(self.now()))
             self.flush()
 

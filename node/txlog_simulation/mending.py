@@ -57,7 +57,7 @@ def mending_turn(machine: Machine, repair: Repair, inbox: list[tuple[int, bytes]
         raise
     for peer, message in sends:
         machine.asked = message
-        world.note(machine.name, "ask", f"{peer} {type(message).__name__}")
+        world.note(machine.name, "ask", f"{peer} kind={message.__struct_config__.tag}")
         world.network.send(world.now_ms, machine.slot, world.slots[peer], wire.encode(message))
         machine.step("send")
     if repair.finished:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
+from txlog.wire.messages import Message
 from txlog_simulation.mutant_table import MUTANTS
 from txlog_simulation.mutants import OF_CHILDREN
 from txlog_simulation.patching import Edit, PatchMissesError, patched
 from txlog_simulation.plan import PROFILES, Fault, Work, draw
-from txlog_simulation.runner import LISTED
+from txlog_simulation.runner import LISTED, Job, print_digest
 from txlog_simulation.world import run
 
 SEEDS = range(240)
@@ -284,3 +288,16 @@ def test_a_log_that_is_being_trimmed_is_not_exchanged_for_a_whole_one() -> None:
     """The folder of another branch is made of all records; here the trim was written and not yet durable."""
     result = run(draw(42048))
     assert not result.violations
+
+
+def test_the_digest_of_a_trace_names_no_class(capsys: pytest.CaptureFixture[str]) -> None:
+    digests = []
+    for seeds in (4, 4, 3):
+        assert print_digest(Job(seeds, jobs=2, progress=False)) == 0
+        digests.append(json.loads(capsys.readouterr().out.splitlines()[-1])["digest"])
+    assert digests[0] == digests[1] != digests[2]
+    lines = "\n".join(run(draw(0), trace=True).trace)
+    assert "kind=post" in lines
+    classes = [each.__name__ for each in get_args(Message)]
+    assert len(classes) > 10
+    assert not [name for name in classes if re.search(rf"\b{name}\b", lines)]
