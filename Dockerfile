@@ -1,7 +1,7 @@
 # One image for masters, pipeline (driver and executors), workers and command line: what a container is, its command says.
 #   python -m txlog.server --config ...      python -m txlog.pipeline --config ...      oxigraph serve ...      txlog ...
 # BASE: a Debian with Python 3.11; BUILD_BASE: the same with a C compiler, or one that apt can put it on.
-# docs/image.md says how large it is, and why.
+# docs/install.md says how large it is, and why.
 ARG BASE=python:3.11-slim-bookworm
 ARG BUILD_BASE=${BASE}
 

@@ -51,7 +51,7 @@ class Catalogue:
         self._in_each(one)
 
     def install_examples(self) -> None:
-        """The same with ``examples/two-data-centres`` as they are, in the words of ``docs/kubernetes.md``."""
+        """The same with ``examples/two-data-centres`` as they are, in the words of ``docs/install.md``."""
 
         def one(name: str) -> None:
             side = self.sides[name]

@@ -272,7 +272,7 @@ class Machine:
 
     def named_again(self) -> None:
         """The side of a split that had named it lost, so it was no master any more and ended by name. Whoever gives
-        that change again starts it again (docs/operations.md)."""
+        that change again starts it again (docs/how-to/add-remove-masters.md)."""
         if self.state == REMOVED:
             self.world.met["named again"] += 1
             self.state = DOWN

@@ -72,6 +72,18 @@ def test_what_others_must_be_there_for_is_behind_a_flag(flag: str, kind: str, tm
     assert kind in kinds(rendered(OPERATOR, tmp_path, monitoring={flag: True}))
 
 
+def test_every_alert_names_its_runbook(tmp_path: Path) -> None:
+    flags = {"prometheusRule": True, "runbooks": "https://wiki.example/alerts"}
+    found = rendered(OPERATOR, tmp_path, monitoring=flags)
+    (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]
+    alerts = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    assert len(alerts) >= 5
+    for alert in alerts:
+        name = alert["alert"]
+        assert alert["annotations"]["runbook_url"] == f"https://wiki.example/alerts/{name}.md"
+        assert (ROOT / f"docs/reference/alerts/{name}.md").is_file()
+
+
 def test_definitions_are_ours_and_outlive_the_release(tmp_path: Path) -> None:
     found = {each["metadata"]["name"]: each for each in rendered(OPERATOR, tmp_path)}
     for definition in DEFINITIONS:

@@ -42,7 +42,7 @@ RULES = [
     {"apiGroups": [""], "resources": ["pods/proxy"], "verbs": ["get", "create", "update", "delete"]},
     {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["people"], "verbs": ["get"]},
 ]
-"""As docs/kubernetes.md has them."""
+"""As docs/how-to/monitor.md has them."""
 
 
 def own_address() -> str:

@@ -1,4 +1,4 @@
-"""What each isolation level of RDF4J gives, as docs/front-door.md says."""
+"""What each isolation level of RDF4J gives, as docs/reference/http-api.md says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route of the door, as everybody who may come: what docs/security.md says is what is answered."""
+"""Every route of the door, as everybody who may come: what docs/reference/http-api.md says is what is answered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from people import PASSWORDS, SECRETS, TOKENS, guarded, raw, users_text
 
 from txlog.access import Role, hashing, is_listed, needed, users
 
-DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "security.md"
+DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "reference" / "http-api.md"
 NAMES: Final = {
     "id": "demo",
     "graph": "g",

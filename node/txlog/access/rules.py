@@ -1,4 +1,4 @@
-"""What each route of the door needs. docs/security.md says the same for people; a test holds them to each other."""
+"""What each route of the HTTP API needs; a test holds docs/reference/http-api.md to it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from txlog.workers.base import MarkerPosition
 
 
 class State(StrEnum):
-    """The words of a worker's report (docs/architecture.md)."""
+    """The words of a worker's report (docs/reference/http-api.md)."""
 
     WORKING = "Working"
     """It is where it was asked to be, or on its way there."""

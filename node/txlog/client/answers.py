@@ -132,7 +132,7 @@ class ViewState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """``GET /txlog/status``. ``state``: see docs/operations.md."""
+    """``GET /txlog/status``. ``state``: see docs/reference/states-and-reasons.md."""
 
     node: str
     state: str

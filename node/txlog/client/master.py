@@ -1,4 +1,4 @@
-"""The client of one master's HTTP API ("The feed" in docs/architecture.md): blocking and typed."""
+"""The client of one master's HTTP API ("The feed" in docs/reference/http-api.md): blocking and typed."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class Backup(Shape):
 
 
 class Users(Shape):
-    """Who may read, write and administer: `txlog user`, docs/security.md."""
+    """Who may read, write and administer: `txlog user`, docs/how-to/secure.md."""
 
     secret_ref: SecretRef = Field(
         description="its key `users` is the file of users; `txlog up` reads secrets/<name>/users of its state folder. "

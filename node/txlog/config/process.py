@@ -97,7 +97,7 @@ class NodeConfig(Strict):
     trim_interval_ms: int = Field(default=10_000, ge=50, description="between two looks at what may go")
     peer_token_file: Path
     users_file: Path | None = Field(
-        default=None, description="who may do what (docs/security.md); without it everybody may do everything"
+        default=None, description="who may do what (docs/how-to/secure.md); without it everybody may do everything"
     )
     own_token_file: Path | None = Field(
         default=None, description="with users: what TxLog's own processes show, which may do everything"

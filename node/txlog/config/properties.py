@@ -1,6 +1,6 @@
 """``cluster.properties``: all that one master is started with, in place of a manifest. The file and its names are the
 predecessor's (``node-id``, ``master-url``, ``peer.<n>.id``, ``peer.<n>.url``, ``split-recovery``: camel case mapped to
-hyphens); what it had no name for is named in the same way. docs/operations.md lists them.
+hyphens); what it had no name for is named in the same way. docs/reference/configuration.md lists them.
 
 What changes while the master runs (settings, masters that come and go) is written back; remarks and order stay.
 """

@@ -1,5 +1,5 @@
 """What ``LOAD`` names, fetched once, by the master that takes the update: from addresses that its configuration allows,
-and from no others (docs/security.md). What came goes into the log as quads.
+and from no others (docs/reference/http-api.md#load). What came goes into the log as quads.
 
 A name is looked up once, every address that it has is judged, and the connection goes to one of those that were judged:
 a name that means something else a moment later leads nowhere else.
