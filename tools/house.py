@@ -85,9 +85,7 @@ class House:
         }
 
     def gerund_modules(self) -> list[str]:
-        return [
-            name for name in self.sources if (stem := Path(name).stem).endswith("ing") and stem not in NO_GERUNDS
-        ]
+        return [name for name in self.sources if (stem := Path(name).stem).endswith("ing") and stem not in NO_GERUNDS]
 
     def class_names_twice(self) -> list[str]:
         """``_Private`` names count, too: a reader meets them in a traceback."""

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pyoxigraph as ox
 
-from txlog.sparql.binary import write_rdf
+from txlog.sparql.formats.rdf4j_binary import write_rdf
 
 _IRIS: Final = ("urn:s", "urn:p", "urn:é", "http://x/y#z", "x:", "urn:txlog:system", "urn:txlog:bnode:7:1")
 _TEXTS: Final = ("", "x", "é\U0001f600", "a\tb\n", "01", "1.50", '"', "x" * 300)

@@ -25,11 +25,11 @@ from txlog.model.view import View
 from txlog.runtime.asked import asked_from
 from txlog.runtime.guard import basic_of
 from txlog.server.feed.watch import _wish_of as wish_of
-from txlog.server.frontdoor.direct import recognised
-from txlog.server.frontdoor.forms import ALIASES, FORMS, TABLES
-from txlog.server.frontdoor.repository import graph_iri
-from txlog.server.frontdoor.stores import _position_of as position_of
-from txlog.server.frontdoor.tables import accepted
+from txlog.server.frontdoor.fast_path import parse_plain_write
+from txlog.server.frontdoor.read_router import _min_position_header as position_of
+from txlog.server.frontdoor.request_parameters import parse_graph_iri
+from txlog.server.frontdoor.result_formats import RDF_ALIASES, RDF_FORMATS, TABULAR_MEDIA_TYPES
+from txlog.server.frontdoor.tabular_results import negotiate_media_type
 from txlog.server.peers.frames import Frames
 from txlog.sparql import (
     hide_system_graphs,
@@ -41,8 +41,14 @@ from txlog.sparql import (
     query_form,
     refuse_services,
 )
-from txlog.sparql.parameters import UpdateGraphs, bind_query, cut_query, parse_binding, with_parameters
-from txlog.sparql.rdftransaction import prepare_rdf_transaction
+from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
+from txlog.sparql.rewrite.parameter_binding import (
+    UpdateGraphs,
+    apply_limits,
+    apply_parameters,
+    bind_query,
+    parse_binding,
+)
 from txlog.wire import messages, pages
 from txlog.workers.naming import parse_marker
 
@@ -209,8 +215,8 @@ def read_update(data: bytes) -> None:
     _tried(
         prepared,
         lambda: prepare_update(text, base="http://x/y?z", now=NOW, draw=draw),
-        lambda: with_parameters(text, {"x": "<urn:v>"}, UpdateGraphs()),
-        lambda: with_parameters(text, {}, graphs),
+        lambda: apply_parameters(text, {"x": "<urn:v>"}, UpdateGraphs()),
+        lambda: apply_parameters(text, {}, graphs),
     )
 
 
@@ -222,9 +228,9 @@ def read_query(data: bytes) -> None:
         lambda: refuse_services(text),
         lambda: query_form(text),
         lambda: bind_query(text, {"x": "'v'", "s": "<urn:v>"}),
-        lambda: cut_query(text, 5, 3, distinct=True),
+        lambda: apply_limits(text, 5, 3, distinct=True),
         lambda: parse_binding("x", text),
-        lambda: graph_iri(text, "graph"),
+        lambda: parse_graph_iri(text, "graph"),
     )
 
 
@@ -249,14 +255,14 @@ def read_transaction(data: bytes) -> None:
 
 def read_head(data: bytes) -> None:
     """What the short way takes, another parser of HTTP must understand in the same way."""
-    head = recognised(data, _PATHS, Durability.SYNCED, 30.0, 1 << 16)
+    head = parse_plain_write(data, _PATHS, Durability.SYNCED, 30.0, 1 << 16)
     if head is None:
         raise BadInput("another parser's to understand")
     line, _, rest = data.partition(b"\r\n")
     told = http.client.parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
     lengths = told.get_all("Content-Length", [])
-    if line.split(b" ")[1] not in _PATHS or len(lengths) != 1 or int(lengths[0]) != head.length:
-        raise Disagreement(f"{lengths} is taken as {head.length}")
+    if line.split(b" ")[1] not in _PATHS or len(lengths) != 1 or int(lengths[0]) != head.content_length:
+        raise Disagreement(f"{lengths} is taken as {head.content_length}")
 
     def value(name: str, default: str = "") -> str:
         """Space around it is none of it (RFC 9110, section 5.5); this parser leaves it there."""
@@ -264,7 +270,7 @@ def read_head(data: bytes) -> None:
 
     if told.get_all("Transfer-Encoding") or value("Connection", "keep-alive").lower() != "keep-alive":
         raise Disagreement("it is not of the one shape")
-    if value("Idempotency-Key") != head.key or value("Content-Type") != head.kind:
+    if value("Idempotency-Key") != head.key or value("Content-Type") != head.media_type:
         raise Disagreement("a header is read differently")
 
 
@@ -274,7 +280,7 @@ def read_asked(data: bytes) -> None:
         lambda: asked_from(text, None, None, Durability.APPLIED, 30.0),
         lambda: asked_from(None, text, None, Durability.APPLIED, 30.0),
         lambda: asked_from(None, None, text, Durability.APPLIED, 30.0),
-        lambda: accepted(text, (*TABLES, *FORMS), dict(ALIASES)),
+        lambda: negotiate_media_type(text, (*TABULAR_MEDIA_TYPES, *RDF_FORMATS), dict(RDF_ALIASES)),
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import secrets
 import sys
 
-from txlog.native import prefer_native
+from txlog.native import install_import_hook
 from txlog_simulation import patching
 from txlog_simulation.mutant_table import MUTANTS
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if mutant is not None:
         patching.install(mutant.edits)
     else:
-        prefer_native()
+        install_import_hook()
     from txlog_simulation import runner  # not before the patch
 
     job = runner.Job(

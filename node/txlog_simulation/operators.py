@@ -1,4 +1,5 @@
-"""What operators order (docs/how-to/add-remove-masters.md): members are let go, rightly and wrongly; a cluster begins without all.
+"""What operators order (docs/how-to/add-remove-masters.md): members are let go, rightly and wrongly; a cluster begins
+without all.
 
 An operator who is refused asks again. Who is gone for good is named until its old birth is out of the view, since no
 majority may be left without that; whoever is only cut off is named for a while, on one side or on both.

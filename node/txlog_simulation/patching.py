@@ -35,7 +35,7 @@ def patched(edits: Sequence[Edit]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for edit in edits:
         path = ROOT / edit.file
-        texts = {_module(file): file.read_text() for file in (sorted(path.glob("*.py")) if path.is_dir() else [path])}
+        texts = {_module(file): file.read_text() for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])}
         texts |= {name: text for name, text in sources.items() if name in texts}
         count = sum(text.count(edit.old) for text in texts.values())
         if count != 1:

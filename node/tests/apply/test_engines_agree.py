@@ -13,7 +13,7 @@ from oxigraph_process import OxigraphProcess
 from server_process import StoreProcess
 
 from txlog.apply import State, apply_up_to
-from txlog.sparql import sums_query
+from txlog.sparql import fingerprint_query
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 LITERALS = [
@@ -88,10 +88,10 @@ def test_the_condition_of_an_effect_is_the_same_to_it_as_to_an_oxigraph(worker: 
     copy = pyoxigraph.Store()
     copy.load(lines, format=pyoxigraph.RdfFormat.N_QUADS)
     for looks_at in (None, ["<urn:p>", "<urn:q>"]):
-        found = copy.query(sums_query(looks_at))
+        found = copy.query(fingerprint_query(looks_at))
         assert isinstance(found, pyoxigraph.QuerySolutions)
         sums = [",".join(row[name].value for name in ("n", "a", "b")) for row in found]
-        told = worker.send(worker.adapter.query(sums_query(looks_at), "text/csv", union=False))
+        told = worker.send(worker.adapter.query(fingerprint_query(looks_at), "text/csv", union=False))
         assert told.body.decode().split()[1:] == sums
         assert sums[0].startswith(f"{len(copy)},")
 

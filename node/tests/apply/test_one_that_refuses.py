@@ -8,14 +8,14 @@ from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.apply import Outcome, State, apply_up_to
-from txlog.divergence.judging import Findings, Subject
+from txlog.divergence.detector import DivergenceDetector, ObservedWorker
 
 
-def subject(name: str, outcome: Outcome) -> Subject:
+def subject(name: str, outcome: Outcome) -> ObservedWorker:
     """As a master hears of it."""
     assert outcome.position is not None
     refused = None if outcome.refused is None else str(outcome.refused.txid)
-    return Subject(name, "oxigraph", [], refused, outcome.position.position.index)
+    return ObservedWorker(name, "oxigraph", [], refused, outcome.position.position.index)
 
 
 def test_the_store_that_refuses_stops_before_it_and_is_named(worker: OxigraphProcess, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_the_store_that_refuses_stops_before_it_and_is_named(worker: OxigraphPro
         assert stopped.refused is not None
         assert (stopped.refused.index, stopped.refused.txid) == (4, log.entries[3].txid)
         assert len(other.quads()) == 3, "nothing behind it was executed"
-        findings = Findings()
+        findings = DivergenceDetector()
         ((name, found),) = findings.judge([subject("uk/a", went_on), subject("uk/b", stopped)])[0]
         assert (name, found.kind, found.first_index, found.wrong) == ("uk/b", "refusal", 4, False)
         assert str(log.entries[3].txid) in found.why

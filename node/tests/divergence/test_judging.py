@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.divergence.judging import PLACES_KEPT, Finding, Findings, Subject, merged, remember
+from txlog.divergence.detector import (
+    POSITIONS_KEPT,
+    DivergenceDetector,
+    DivergenceFinding,
+    ObservedWorker,
+    append_digest,
+    merge_digests,
+)
 from txlog.model.look import GRAPHS_MAX, KINDS, Look, differing, look_of
 
 RIGHT: dict[str, tuple[int, int | None]] = {"": (2, None), "urn:a": (10, None), "urn:b": (20, None)}
@@ -16,17 +23,19 @@ def look(graphs: dict[str, tuple[int, int | None]], index: int = 5, fence: int =
     return look_of(kind, index, f"{index:02x}" * 16, fence, graphs)
 
 
-def subject(name: str, *looks: Look, engine: str = "oxigraph") -> Subject:
+def subject(name: str, *looks: Look, engine: str = "oxigraph") -> ObservedWorker:
     kept: list[Look] = []
     for each in looks:
-        kept = remember(kept, each)
-    return Subject(f"uk/{name}", engine, kept)
+        kept = append_digest(kept, each)
+    return ObservedWorker(f"uk/{name}", engine, kept)
 
 
-def judged(*subjects: Subject, findings: Findings | None = None) -> dict[str, Finding | None]:
-    findings = findings or Findings()
+def judged(
+    *subjects: ObservedWorker, findings: DivergenceDetector | None = None
+) -> dict[str, DivergenceFinding | None]:
+    findings = findings or DivergenceDetector()
     findings.judge(subjects)
-    return {each.name.removeprefix("uk/"): findings.of(each.name) for each in subjects}
+    return {each.name.removeprefix("uk/"): findings.finding_of(each.name) for each in subjects}
 
 
 def test_equal_workers_are_no_finding_whatever_the_order_of_their_graphs() -> None:
@@ -73,7 +82,7 @@ def test_and_although_it_is_alone() -> None:
 
 
 def test_what_is_known_of_a_worker_holds_at_later_positions_until_its_fence_changes() -> None:
-    findings = Findings()
+    findings = DivergenceDetector()
     judged(subject("a", look(RIGHT)), subject("b", look(RIGHT), look(WRONG)), findings=findings)
     later = (
         subject("a", look(RIGHT), look(RIGHT, 9)),
@@ -85,7 +94,7 @@ def test_what_is_known_of_a_worker_holds_at_later_positions_until_its_fence_chan
     repaired = subject("b", look(RIGHT), look(WRONG), look(WRONG, 9), look(RIGHT, 9, fence=1))
     new, lifted = findings.judge([later[0], repaired])
     assert (new, lifted) == ([], ["uk/b"])
-    assert findings.of("uk/b") is None
+    assert findings.finding_of("uk/b") is None
 
 
 def test_positions_that_are_not_equal_and_hashes_that_are_not_prove_nothing() -> None:
@@ -128,7 +137,7 @@ def test_engines_whose_quads_are_others_are_compared_among_themselves(engine: st
 def test_equal_counts_say_nothing_about_sums() -> None:
     one: dict[str, tuple[int, int | None]] = {"urn:a": (1, 7)}
     two: dict[str, tuple[int, int | None]] = {"urn:a": (1, 8)}
-    findings = Findings()
+    findings = DivergenceDetector()
     looks = [
         subject("a", look(one, kind="sums")),
         subject("b", look(two, kind="sums")),
@@ -136,7 +145,7 @@ def test_equal_counts_say_nothing_about_sums() -> None:
     ]
     assert judged(*looks, findings=findings)["b"] is not None
     again = [
-        Subject(s.name, s.engine, [*s.looks, look({"urn:a": (1, None)}, 6)])  # counted later, and equal
+        ObservedWorker(s.name, s.engine, [*s.digests, look({"urn:a": (1, None)}, 6)])  # counted later, and equal
         for s in looks
     ]
     found = judged(*again, findings=findings)["b"]
@@ -149,7 +158,7 @@ def test_what_sums_have_found_is_lifted_by_a_repair_before_anything_is_summed_ag
     two: dict[str, tuple[int, int | None]] = {"urn:a": (1, 8)}
     count: dict[str, tuple[int, int | None]] = {"urn:a": (1, None)}
     a, c = (subject(name, look(one, kind="sums"), look(count)) for name in "ac")
-    findings = Findings()
+    findings = DivergenceDetector()
     assert judged(a, subject("b", look(two, kind="sums"), look(count)), c, findings=findings)["b"] is not None
     repaired = subject("b", look(two, kind="sums"), look(count), look(count, fence=1))
     assert judged(a, repaired, c, findings=findings)["b"] is None
@@ -160,29 +169,29 @@ def test_what_sums_have_found_is_lifted_by_a_repair_before_anything_is_summed_ag
 
 
 def test_a_change_that_is_taken_back_is_lifted() -> None:
-    findings = Findings()
+    findings = DivergenceDetector()
     assert judged(subject("b", look(RIGHT), look(WRONG)), findings=findings)["b"] is not None
     assert judged(subject("b", look(RIGHT), look(WRONG), look(RIGHT)), findings=findings)["b"] is None
 
 
 def test_a_refusal_of_what_others_executed_is_a_finding_at_that_transaction() -> None:
-    refusing = Subject("uk/b", "oxigraph", [], "uk-1.00c0ffee00c0ffee.7", 6)
-    others = [Subject("uk/a", "oxigraph", [], None, 7), Subject("us/a", "oxigraph", [], None, 8)]
-    findings = Findings()
+    refusing = ObservedWorker("uk/b", "oxigraph", [], "uk-1.00c0ffee00c0ffee.7", 6)
+    others = [ObservedWorker("uk/a", "oxigraph", [], None, 7), ObservedWorker("us/a", "oxigraph", [], None, 8)]
+    findings = DivergenceDetector()
     new, _ = findings.judge([refusing, *others])
     ((name, found),) = new
     assert (name, found.kind, found.wrong, found.first_index) == ("uk/b", "refusal", True, 7)
     assert found.right == ["uk/a", "us/a"]
     assert findings.judge([refusing, *others]) == ([], []), "said once"
-    one = Findings()
+    one = DivergenceDetector()
     one.judge([refusing, others[0]])
-    undecided = one.of("uk/b")
+    undecided = one.finding_of("uk/b")
     assert undecided is not None
     assert not undecided.wrong
-    nobody = Findings()
-    nobody.judge([refusing, Subject("uk/a", "oxigraph", [], None, 6)])
-    assert nobody.of("uk/b") is None, "nobody has executed it"
-    _, lifted = findings.judge([Subject("uk/b", "oxigraph", [], None, 7), *others])
+    nobody = DivergenceDetector()
+    nobody.judge([refusing, ObservedWorker("uk/a", "oxigraph", [], None, 6)])
+    assert nobody.finding_of("uk/b") is None, "nobody has executed it"
+    _, lifted = findings.judge([ObservedWorker("uk/b", "oxigraph", [], None, 7), *others])
     assert lifted == ["uk/b"]
 
 
@@ -200,8 +209,8 @@ def test_only_a_few_looks_are_remembered() -> None:
     kept: list[Look] = []
     for index in range(20):
         for graphs in (RIGHT, RIGHT, WRONG, OTHER):
-            kept = remember(kept, look(graphs, index))
-    assert len(kept) == 2 * PLACES_KEPT
+            kept = append_digest(kept, look(graphs, index))
+    assert len(kept) == 2 * POSITIONS_KEPT
     assert kept[-1] == look(OTHER, 19)
     assert kept[-2] == look(RIGHT, 19)
-    assert merged(kept, kept) == kept
+    assert merge_digests(kept, kept) == kept

@@ -6,53 +6,64 @@ from typing import Any
 
 import pytest
 
-from txlog.divergence.judging import Finding
-from txlog.divergence.repairs import LIMIT, PAUSES_S, STATES, WITHIN_S, Failure, Repair, Seen, standing
+from txlog.divergence.detector import DivergenceFinding
+from txlog.divergence.repair_policy import (
+    REPAIR_WINDOW_S,
+    REPAIRS_MAX,
+    RETRY_PAUSES_S,
+    STATES,
+    CompletedRepair,
+    RepairFailure,
+    RepairInputs,
+    repair_status,
+)
 
 NOW = 1_000_000.0
 
 
-def finding(fence: int = 3, **more: Any) -> Finding:
+def finding(fence: int = 3, **more: Any) -> DivergenceFinding:
     facts: dict[str, Any] = {"kind": "counts", "wrong": True, "right": ["uk/w-1"], **more}
-    return Finding(why="", graphs=["urn:a"], graph_count=1, first_index=1, index=7, hash="", fence=fence, **facts)
+    return DivergenceFinding(
+        why="", graphs=["urn:a"], graph_count=1, first_index=1, index=7, hash="", fence=fence, **facts
+    )
 
 
-def repair(fence: int, at: float = NOW - 60) -> Repair:
-    return Repair("w-2", "uk/w-1", ["urn:a"], 1, 1, 0, 7, fence, at)
+def repair(fence: int, at: float = NOW - 60) -> CompletedRepair:
+    return CompletedRepair("w-2", "uk/w-1", ["urn:a"], 1, 1, 0, 7, fence, at)
 
 
-def repairs(count: int, fence: int = 3, at: float = NOW - 60) -> list[Repair]:
+def repairs(count: int, fence: int = 3, at: float = NOW - 60) -> list[CompletedRepair]:
     return [repair(fence - count + 1 + n, at) for n in range(count)]
 
 
-CASES: list[tuple[Seen, str, str]] = [
-    (Seen(finding()), "Due", ""),
-    (Seen(finding(kind="sums")), "Due", ""),
-    (Seen(finding(kind="refusal")), "ByHand", "rebuild NAME --live"),
-    (Seen(finding(wrong=False, right=[])), "Undecided", "--source OTHER"),
-    (Seen(finding(right=[])), "Undecided", "no worker of its engine that is right"),
-    (Seen(finding(), obstacle="uk-1 is Suspected"), "Waiting", "uk-1 is Suspected"),
-    (Seen(finding(), running=True, obstacle="it is held"), "Running", ""),
-    (Seen(finding(), failure=Failure(1, "no", NOW - 5)), "Waiting", "again in 10 s: no"),
-    (Seen(finding(), failure=Failure(3, "no", NOW - 59)), "Waiting", "again in 1 s"),
-    (Seen(finding(), failure=Failure(3, "no", NOW - 60)), "Due", ""),
-    (Seen(finding(), failure=Failure(50, "no", NOW - PAUSES_S[1])), "Due", ""),
-    (Seen(finding(), repairs(1, fence=4)), "Waiting", "looked at again"),
-    (Seen(finding(), repairs(LIMIT, fence=4)), "Waiting", "looked at again"),
-    (Seen(finding(), repairs(LIMIT - 1)), "Due", ""),
-    (Seen(finding(), repairs(LIMIT)), "GivenUp", f"repaired {LIMIT} times"),
-    (Seen(finding(), repairs(LIMIT), running=True), "GivenUp", ""),
-    (Seen(finding(), repairs(LIMIT, at=NOW - WITHIN_S)), "Due", ""),
-    (Seen(finding(), repairs(LIMIT, fence=2)), "Due", ""),
-    (Seen(finding(), repairs(LIMIT, at=NOW - WITHIN_S), given_up=3), "GivenUp", ""),
-    (Seen(finding(), repairs(LIMIT, fence=2), given_up=2), "Due", ""),
-    (Seen(None, repairs(2)), "Done", ""),
+CASES: list[tuple[RepairInputs, str, str]] = [
+    (RepairInputs(finding()), "Due", ""),
+    (RepairInputs(finding(kind="sums")), "Due", ""),
+    (RepairInputs(finding(kind="refusal")), "ByHand", "rebuild NAME --live"),
+    (RepairInputs(finding(wrong=False, right=[])), "Undecided", "--source OTHER"),
+    (RepairInputs(finding(right=[])), "Undecided", "no worker of its engine that is right"),
+    (RepairInputs(finding(), obstacle="uk-1 is Suspected"), "Waiting", "uk-1 is Suspected"),
+    (RepairInputs(finding(), running=True, obstacle="it is held"), "Running", ""),
+    (RepairInputs(finding(), failure=RepairFailure(1, "no", NOW - 5)), "Waiting", "again in 10 s: no"),
+    (RepairInputs(finding(), failure=RepairFailure(3, "no", NOW - 59)), "Waiting", "again in 1 s"),
+    (RepairInputs(finding(), failure=RepairFailure(3, "no", NOW - 60)), "Due", ""),
+    (RepairInputs(finding(), failure=RepairFailure(50, "no", NOW - RETRY_PAUSES_S[1])), "Due", ""),
+    (RepairInputs(finding(), repairs(1, fence=4)), "Waiting", "looked at again"),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX, fence=4)), "Waiting", "looked at again"),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX - 1)), "Due", ""),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX)), "GivenUp", f"repaired {REPAIRS_MAX} times"),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX), running=True), "GivenUp", ""),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX, at=NOW - REPAIR_WINDOW_S)), "Due", ""),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX, fence=2)), "Due", ""),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX, at=NOW - REPAIR_WINDOW_S), given_up=3), "GivenUp", ""),
+    (RepairInputs(finding(), repairs(REPAIRS_MAX, fence=2), given_up=2), "Due", ""),
+    (RepairInputs(None, repairs(2)), "Done", ""),
 ]
 
 
 @pytest.mark.parametrize(("seen", "state", "why"), CASES)
-def test_what_becomes_of_it(seen: Seen, state: str, why: str) -> None:
-    found = standing(seen, True, NOW)
+def test_what_becomes_of_it(seen: RepairInputs, state: str, why: str) -> None:
+    found = repair_status(seen, True, NOW)
     assert found is not None
     assert (found.state, found.last) == (state, seen.repairs[-1] if seen.repairs else None)
     assert why in found.why
@@ -63,13 +74,13 @@ def test_the_table_knows_every_state() -> None:
 
 
 def test_a_worker_that_never_differed_has_no_standing() -> None:
-    assert standing(Seen(None), True, NOW) is None
+    assert repair_status(RepairInputs(None), True, NOW) is None
 
 
 @pytest.mark.parametrize(
     "seen", [seen for seen, state, _ in CASES if state in ("Due", "Running", "Waiting", "GivenUp")]
 )
-def test_nothing_happens_by_itself_where_the_setting_is_manual(seen: Seen) -> None:
-    found = standing(seen, False, NOW)
+def test_nothing_happens_by_itself_where_the_setting_is_manual(seen: RepairInputs) -> None:
+    found = repair_status(seen, False, NOW)
     assert found is not None
     assert (found.state, found.why) == ("ByHand", "workerRepair is manual: txlog worker repair NAME")

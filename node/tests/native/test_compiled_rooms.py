@@ -26,10 +26,10 @@ def run(*arguments: str, native: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", finder.MODULES)
+@pytest.mark.parametrize("module", finder.COMPILED_MODULES)
 def test_no_compiled_class_has_annotations_that_are_read_at_run_time(module: str) -> None:
     """mypyc keeps only their outer type: ``list[Span]`` would be read as ``list``."""
-    assert not RUNTIME_TYPES.search(finder.source_of(module).read_text())
+    assert not RUNTIME_TYPES.search(finder.source_path(module).read_text())
 
 
 @pytest.mark.parametrize("seed", [7, 1234])
@@ -63,14 +63,14 @@ def test_what_is_not_there_or_does_not_fit_is_not_used(
 ) -> None:
     if manifest is not None:
         (tmp_path / finder.MANIFEST).write_text(manifest)
-    monkeypatch.setattr(finder, "FOLDER", tmp_path)
+    monkeypatch.setattr(finder, "BUILD_FOLDER", tmp_path)
     before = list(sys.meta_path)
-    assert finder.prefer_native() is False
+    assert finder.install_import_hook() is False
     assert sys.meta_path == before
 
 
 def test_a_missing_extension_means_none_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = {"digest": finder.digest(), "files": {"txlog.protocol.core": "txlog.protocol.core.so"}}
+    manifest = {"digest": finder.source_digest(), "files": {"txlog.protocol.core": "txlog.protocol.core.so"}}
     (tmp_path / finder.MANIFEST).write_text(json.dumps(manifest))
-    monkeypatch.setattr(finder, "FOLDER", tmp_path)
-    assert finder.prefer_native() is False
+    monkeypatch.setattr(finder, "BUILD_FOLDER", tmp_path)
+    assert finder.install_import_hook() is False

@@ -13,11 +13,11 @@ from rdflib import Dataset, Graph
 from rdflib.compare import isomorphic
 from worker_driver import Served
 
-from txlog.server.frontdoor.blank import blank_again, blank_stream
-from txlog.server.frontdoor.forms import FORMS
-from txlog.sparql.binary import read_rdf
-from txlog.sparql.rdfjson import read_rdf_json
-from txlog.sparql.trix import read_trix
+from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
+from txlog.server.frontdoor.result_formats import RDF_FORMATS
+from txlog.sparql.formats.rdf4j_binary import read_rdf
+from txlog.sparql.formats.rdf_json import read_rdf_json
+from txlog.sparql.formats.trix import read_trix
 
 TURTLE, QUADS = "text/turtle", "application/n-quads"
 OWN = {"application/x-binary-rdf": read_rdf, "application/rdf+json": read_rdf_json, "application/trix": read_trix}
@@ -48,7 +48,7 @@ async def test_every_form_gives_them_back(served: Served) -> None:
     await served.send("PUT", "/statements", DATA, Content_Type=TURTLE)
     wanted = Graph().parse(data=DATA, format="turtle")
     forms = {f.media_type: f for f in vars(ox.RdfFormat).values() if isinstance(f, ox.RdfFormat)}
-    for media in FORMS:
+    for media in RDF_FORMATS:
         for path in ("/statements", "?query=CONSTRUCT%20WHERE%7B%3Fs%20%3Fp%20%3Fo%7D", "/rdf-graphs/service?default"):
             status, headers, body = await asked(served, "GET", path, Accept=media)
             assert (status, headers["Content-Type"].partition(";")[0]) == (200, media), body[:300]
@@ -127,7 +127,7 @@ def test_it_does_not_matter_where_an_answer_is_cut(length: int) -> None:
         "text/csv": f"x\r\n{IRI}\r\n",
     }
     for media, text in answers.items():
-        whole = blank_again(media, text.encode())
+        whole = restore_blank_nodes(media, text.encode())
         assert whole.count(LABEL.encode()) == {QUADS: 4, "text/csv": 0}.get(media, 2), (media, whole)
 
         async def pieces(body: bytes = text.encode()) -> AsyncIterator[bytes]:
@@ -135,11 +135,11 @@ def test_it_does_not_matter_where_an_answer_is_cut(length: int) -> None:
                 yield body[at : at + length]
 
         async def together(media: str = media) -> bytes:
-            return b"".join([piece async for piece in blank_stream(media, pieces())])
+            return b"".join([piece async for piece in restore_blank_nodes_in_stream(media, pieces())])
 
         assert asyncio.run(together()) == whole, media
 
 
 def test_rdflib_reads_what_comes_back() -> None:
-    body = blank_again(QUADS, f"<{IRI}> <urn:p> <{IRI}> .\n".encode())
+    body = restore_blank_nodes(QUADS, f"<{IRI}> <urn:p> <{IRI}> .\n".encode())
     assert len(Dataset().parse(data=body, format="nquads")) == 1

@@ -17,10 +17,10 @@ from test_open_transactions import QUADS, RESULTS, act, begin, count
 from worker_driver import Driver, OxigraphProcess, Served
 
 from txlog.config.process import Limits
-from txlog.evaluation.frames import Count, Follow, Load, Query
+from txlog.evaluation.pipe_protocol import ApplyOperations, CountRequest, LoadDataset, QueryRequest
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, Unavailable, WorkerFault
-from txlog.server.frontdoor.evaluators import Evaluator, Evaluators
+from txlog.server.frontdoor.evaluator_pool import Evaluator, EvaluatorPool
 
 SECONDS = 8.0
 """On a busy machine memory takes some of them to be used up; each test of time waits for all of them."""
@@ -57,8 +57,8 @@ async def lines(*some: str) -> AsyncIterator[bytes]:
         yield line.encode() + b"\n"
 
 
-def query(text: str, bytes_max: int = 1 << 20) -> Query:
-    return Query(text, True, (), (), RESULTS, bytes_max)
+def query(text: str, bytes_max: int = 1 << 20) -> QueryRequest:
+    return QueryRequest(text, True, (), (), RESULTS, bytes_max)
 
 
 def resident() -> int:
@@ -81,14 +81,14 @@ async def test_who_takes_too_much_is_ended_and_the_copy_stays(text: str, reason:
     seconds = 1 if reason == "QueryTimeout" else 30
     one = await started(evaluation_s=seconds)
     try:
-        await one.load(Load(""), lines(*LINES))
+        await one.load(LoadDataset(""), lines(*LINES))
         before, began = resident(), time.monotonic()
         with pytest.raises(Unavailable) as error:
-            await one.ask(query(text))
+            await one.execute(query(text))
         assert refused(error) == reason
         assert time.monotonic() - began < seconds + 5
         assert resident() - before < 16 << 20, "the master's own memory"
-        assert await one.ask(Count(None)) == b"3000"
+        assert await one.execute(CountRequest(None)) == b"3000"
     finally:
         one.kill()
         await one.wait()
@@ -108,11 +108,11 @@ async def test_a_change_that_takes_too_much_ends_the_process_by_name(text: str, 
     """A change is the process's own work: the copy would be neither what it was nor what it shall be."""
     one = await started(evaluation_s=1 if reason == "QueryTimeout" else 30)
     try:
-        await one.load(Load(""), lines(*LINES))
+        await one.load(LoadDataset(""), lines(*LINES))
         with pytest.raises(Unavailable) as error:
-            await one.ask(Follow(((KIND_UPDATE, text.encode()),), None))
+            await one.execute(ApplyOperations(((KIND_UPDATE, text.encode()),), None))
         assert refused(error) == reason
-        assert not one.is_there
+        assert not one.is_usable
     finally:
         one.kill()
         await one.wait()
@@ -122,7 +122,7 @@ async def test_data_that_is_too_much_for_its_memory_is_said() -> None:
     one = await started(evaluation_bytes=192 << 20)
     many = (f'<urn:s{n}> <urn:p{n % 7}> "{"x" * 100}{n}" .' for n in range(1_000_000))
     with pytest.raises(Unavailable) as error:
-        await one.load(Load(""), lines(*many))
+        await one.load(LoadDataset(""), lines(*many))
     assert refused(error) == "QueryTooLarge"
     await one.wait()
 
@@ -130,21 +130,21 @@ async def test_data_that_is_too_much_for_its_memory_is_said() -> None:
 async def test_what_is_wrong_is_said_and_the_next_question_is_answered() -> None:
     one = await started()
     try:
-        await one.load(Load(""), lines(*LINES[:10]))
+        await one.load(LoadDataset(""), lines(*LINES[:10]))
         for work, error, says in (
             (query("SELECT"), BadInput, "MALFORMED QUERY"),
             (query("CONSTRUCT WHERE { ?s ?p ?o }"), BadInput, "its answer is a graph"),
             (query("SELECT * { ?s ?p ?o }", 100), Conflict, "the answer is larger"),
-            (Follow(((KIND_UPDATE, b"DROP GRAPH <urn:none>"),), None), Conflict, "roll it back"),
+            (ApplyOperations(((KIND_UPDATE, b"DROP GRAPH <urn:none>"),), None), Conflict, "roll it back"),
             (query("SELECT * {" + "{" * 20000 + "}" * 20000 + "}"), (BadInput, Unavailable), ""),
         ):
             with pytest.raises(error, match=says or None):  # type: ignore[call-overload]
-                await one.ask(work)
-            assert await one.ask(Count(None)) == b"10"
+                await one.execute(work)
+            assert await one.execute(CountRequest(None)) == b"10"
         with pytest.raises(WorkerFault, match="nobody can read"):
-            await one.load(Load(""), lines("<urn:s> <urn:p>", *LINES[:10]))
-        await one.load(Load(""), lines(*LINES[:4]))
-        assert await one.ask(Count(None)) == b"4"
+            await one.load(LoadDataset(""), lines("<urn:s> <urn:p>", *LINES[:10]))
+        await one.load(LoadDataset(""), lines(*LINES[:4]))
+        assert await one.execute(CountRequest(None)) == b"4"
     finally:
         one.kill()
         await one.wait()
@@ -153,10 +153,10 @@ async def test_what_is_wrong_is_said_and_the_next_question_is_answered() -> None
 async def test_who_leaves_does_not_take_the_answer_of_the_next_one() -> None:
     one = await started()
     try:
-        await one.load(Load(""), lines(*LINES))
-        asking = [asyncio.ensure_future(one.ask(Count((f"<urn:g{n}>",)))) for n in range(20)]
-        leaving = asyncio.ensure_future(one.ask(query(ENDLESS)))
-        whole = asyncio.ensure_future(one.ask(Count(None)))
+        await one.load(LoadDataset(""), lines(*LINES))
+        asking = [asyncio.ensure_future(one.execute(CountRequest((f"<urn:g{n}>",)))) for n in range(20)]
+        leaving = asyncio.ensure_future(one.execute(query(ENDLESS)))
+        whole = asyncio.ensure_future(one.execute(CountRequest(None)))
         await asyncio.gather(*asking)
         leaving.cancel()
         assert await whole == b"3000"
@@ -166,30 +166,30 @@ async def test_who_leaves_does_not_take_the_answer_of_the_next_one() -> None:
 
 
 async def test_one_that_is_free_is_taken_again_and_ends_when_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Evaluators(Limits(**LIMITS))  # type: ignore[arg-type]
-    first = await pool.take()
-    await first.load(Load(""), lines(*LINES[:10]))
-    pool.give_back(first)
-    again = await pool.take()
+    pool = EvaluatorPool(Limits(**LIMITS))  # type: ignore[arg-type]
+    first = await pool.acquire()
+    await first.load(LoadDataset(""), lines(*LINES[:10]))
+    pool.release(first)
+    again = await pool.acquire()
     assert again is first
-    other = await pool.take()
-    monkeypatch.setattr("txlog.server.frontdoor.evaluators.IDLE_S", 0.05)
-    pool.give_back(again)
-    pool.give_back(other)
+    other = await pool.acquire()
+    monkeypatch.setattr("txlog.server.frontdoor.evaluator_pool.SPARE_IDLE_S", 0.05)
+    pool.release(again)
+    pool.release(other)
     await until(lambda: gone(other.pid))
     await until(lambda: gone(again.pid))
-    last = await pool.take()
+    last = await pool.acquire()
     await pool.close()
     assert gone(last.pid)
     with pytest.raises(Unavailable, match="stopping"):
-        await pool.take()
+        await pool.acquire()
 
 
 MASTER = """
 import asyncio, sys, uvloop
 from txlog.config.process import Limits
-from txlog.evaluation.frames import Count, Load, Query
-from txlog.server.frontdoor.evaluators import Evaluator
+from txlog.evaluation.pipe_protocol import Count, Load, Query
+from txlog.server.frontdoor.evaluator_pool import Evaluator
 async def lines():
     for n in range(3000):
         yield b"<urn:s%d> <urn:p> <urn:o> ." % n + bytes([10])
@@ -221,7 +221,7 @@ async def test_what_it_inherits_of_the_master_is_nothing_of_worth(monkeypatch: p
     monkeypatch.setenv("TXLOG_TOKEN_FILE", "/somewhere")
     one = await started()
     try:
-        await one.load(Load(""), lines(*LINES[:1]))
+        await one.load(LoadDataset(""), lines(*LINES[:1]))
         process = psutil.Process(one.pid)
         assert not [name for name in process.environ() if name.startswith("TXLOG")]
         assert {each.fd for each in process.open_files()} <= {0, 1, 2}
@@ -250,7 +250,7 @@ async def test_an_update_that_takes_too_much_is_refused_by_name_and_the_next_one
     assert sum("<urn:made>" in line for line in await bounded.quads()) == 1
     # Not even its copy was lost by it.
     [process] = cluster.app(0).doors.evaluators._all
-    assert process.is_there
+    assert process.is_usable
 
 
 async def test_a_process_that_is_killed_is_made_anew(bounded: Served) -> None:

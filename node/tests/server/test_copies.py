@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from txlog.evaluation.copy import Copy, copied
+from txlog.evaluation.dataset_copy import DatasetCopy, load_copy
 from txlog.model.entry import Position
 from txlog.model.errors import BadInput, TooLarge
-from txlog.sparql import Evaluated, prepare_evaluated
+from txlog.sparql import EvaluatedUpdate, prepare_evaluated
 from txlog.workers import OxigraphAdapter
 from txlog.workers.base import NOTHING, Operation
 from txlog.workers.netting import update_texts
@@ -33,7 +33,7 @@ def quads(store: pyoxigraph.Store) -> list[str]:
     return sorted(map(str, store))
 
 
-def evaluated(text: str) -> Evaluated:
+def evaluated(text: str) -> EvaluatedUpdate:
     return prepare_evaluated(text, base=None, now=NOW, draw=lambda: 7)
 
 
@@ -92,14 +92,16 @@ def test_an_effect_in_a_later_place_is_the_updates_own_or_nothing(text: str, bet
     except BadInput:
         assume(False)
         raise
-    copy = Copy(at(SEED), NOTHING.position)
+    copy = DatasetCopy(at(SEED), NOTHING.position)
     effect = copy.evaluate(update, lambda: 7, 1 << 20)
-    assert copy.sums(None) == Copy(at(SEED), NOTHING.position).sums(None), "the copy is not as it was"
-    carried = update_texts([Operation(effect.prepared.kind, effect.prepared.payload)])
+    assert copy.fingerprint(None) == DatasetCopy(at(SEED), NOTHING.position).fingerprint(None), (
+        "the copy is not as it was"
+    )
+    carried = update_texts([Operation(effect.body.kind, effect.body.payload)])
     assert quads(at(SEED, *carried)) == quads(at(SEED, update.text))
     found = quads(at(SEED, between, *carried))
     before = at(SEED, between)
-    if Copy(before, NOTHING.position).sums(update.looks_at) == effect.sums:
+    if DatasetCopy(before, NOTHING.position).fingerprint(update.read_predicates) == effect.fingerprint:
         event("counts" if quads(before) != quads(at(SEED)) else "nothing came between")
         assert found == quads(at(SEED, between, update.text))
     else:
@@ -108,13 +110,13 @@ def test_an_effect_in_a_later_place_is_the_updates_own_or_nothing(text: str, bet
 
 
 def test_a_copy_that_refuses_is_as_it_was() -> None:
-    copy = Copy(at(SEED), NOTHING.position)
-    before = copy.sums(None)
+    copy = DatasetCopy(at(SEED), NOTHING.position)
+    before = copy.fingerprint(None)
     with pytest.raises(TooLarge, match="one transaction may hold 20"):
         copy.evaluate(evaluated("INSERT { ?s <a:new> ?u } WHERE { ?s ?p ?o BIND(UUID() AS ?u) }"), lambda: 7, 20)
     with pytest.raises(BadInput, match="fails where it is evaluated"):
-        copy.evaluate(Evaluated("DELETE WHERE { ?s ?p ?o } ; DROP GRAPH <a:none>", None), lambda: 7, 1 << 20)
-    assert copy.sums(None) == before
+        copy.evaluate(EvaluatedUpdate("DELETE WHERE { ?s ?p ?o } ; DROP GRAPH <a:none>", None), lambda: 7, 1 << 20)
+    assert copy.fingerprint(None) == before
 
 
 MARKER = "urn:txlog:system:5:" + "ab" * 16 + ":0:1"
@@ -135,6 +137,6 @@ MARKER = "urn:txlog:system:5:" + "ab" * 16 + ":0:1"
     ],
 )  # fmt: skip
 def test_only_what_stands_somewhere_on_a_log_is_copied(rows: str, position: Position | None) -> None:
-    copy, stands = copied(OxigraphAdapter(), io.BytesIO(f"?g\t?s\t?p\t?o\n{rows}".encode()))
+    copy, stands = load_copy(OxigraphAdapter(), io.BytesIO(f"?g\t?s\t?p\t?o\n{rows}".encode()))
     assert stands == position
-    assert copy.holds_something == ("<a:p>" in rows), "a transaction reads it all the same"
+    assert copy.has_quads == ("<a:p>" in rows), "a transaction reads it all the same"

@@ -14,8 +14,8 @@ from master_cluster import SYNCED, UPDATE, Cluster, until
 from worker_driver import Driver, OxigraphProcess
 
 from txlog.model.errors import Unavailable
-from txlog.server.frontdoor import effects, evaluators
-from txlog.server.frontdoor.evaluators import RemoteCopy
+from txlog.server.frontdoor import evaluated_updates, evaluator_pool
+from txlog.server.frontdoor.evaluator_pool import RemoteCopy
 from txlog.workers.digest import digest
 
 PEOPLE = "INSERT DATA { " + " ".join(f"<urn:p{n}> <urn:name> 'n{n}' ; <urn:age> {n} ." for n in range(40)) + " }"
@@ -271,7 +271,7 @@ async def test_a_delete_of_what_comes_between_is_noticed_too(pair: Pair, monkeyp
 
 async def test_who_is_always_overtaken_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await pair.update(PEOPLE)
-    Between(pair.cluster, monkeypatch, '<urn:sN> <urn:name> "more" .', effects.TRIES_MAX)
+    Between(pair.cluster, monkeypatch, '<urn:sN> <urn:name> "more" .', evaluated_updates.ATTEMPTS_MAX)
     answer = await pair.update(COUNTING, status=409)
     assert "changed what this update looks at" in answer["body"]
     await pair.update("INSERT DATA { <urn:end> <urn:n> 1 }")
@@ -307,11 +307,11 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
     pair.stores[0].process.kill()
     pair.stores[0].process.wait(30)
     for _ in range(2):  # each is chosen first once
-        pair.cluster.app(0).doors.writes._effects._give_up()  # type: ignore[union-attr]
+        pair.cluster.app(0).doors.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
         await pair.cluster.write(0, COUNTING)
     pair.stores[1].process.kill()
     pair.stores[1].process.wait(30)
-    pair.cluster.app(0).doors.writes._effects._give_up()  # type: ignore[union-attr]
+    pair.cluster.app(0).doors.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
     answer = await pair.cluster.write(0, COUNTING, status=503)
     assert answer["TxLog-Error"] == "NoWorker"
 
@@ -319,15 +319,15 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
 async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await pair.update(PEOPLE)
     index = pair.index
-    writer = pair.cluster.app(0).doors.writes._effects
+    writer = pair.cluster.app(0).doors.writes._optimistic_updates
     assert writer is not None
     monkeypatch.setattr(writer, "_bytes_max", 1300)
     answer = await pair.update(CONSTRUCTS["UUID"][0], status=413)
     assert "one transaction may hold 1300" in answer["body"]
     assert pair.index == index
     await pair.update("INSERT { <urn:x> <urn:id> ?s } WHERE { SELECT ?s { ?s <urn:name> ?n } LIMIT 1 }")
-    monkeypatch.setattr(effects, "COPY_BYTES_MAX", 100)
-    writer._give_up()
+    monkeypatch.setattr(evaluated_updates, "COPY_BYTES_MAX", 100)
+    writer._discard_copy()
     answer = await pair.update(COUNTING, status=409)
     assert "larger than" in answer["body"]
     assert len([line for line in pair.same() if "<urn:id>" in line]) == 1
@@ -335,7 +335,7 @@ async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest
 
 async def test_who_looks_at_too_much_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await pair.update(PEOPLE)
-    monkeypatch.setattr(evaluators, "LOOKS_MAX", 40)
+    monkeypatch.setattr(evaluator_pool, "QUADS_READ_MAX", 40)
     await pair.update(CONSTRUCTS["LIMIT"][0].replace("urn:id", "urn:name"))
     index = pair.index
     answer = await pair.update(CONSTRUCTS["every predicate"][0], status=409)
@@ -413,7 +413,7 @@ async def test_what_is_logged_and_cannot_be_followed_is_not_said_to_be_refused(
     async def fail(self: RemoteCopy, *_: Any) -> None:
         raise Unavailable("QueryTimeout", "made by a test")
 
-    monkeypatch.setattr(RemoteCopy, "follow", fail)
+    monkeypatch.setattr(RemoteCopy, "apply_operations", fail)
     answer = await pair.update(COUNTING, status=202)
     assert "not known yet whether" in answer["body"]
     monkeypatch.undo()
@@ -435,9 +435,9 @@ async def test_a_copy_is_kept_and_given_up_when_nobody_needs_it(pair: Pair, monk
     for _ in range(3):
         await pair.update(COUNTING)
     assert len(made) == 1
-    monkeypatch.setattr(effects, "IDLE_S", 0.05)
+    monkeypatch.setattr(evaluated_updates, "COPY_IDLE_S", 0.05)
     await pair.update(COUNTING)
-    writer = pair.cluster.app(0).doors.writes._effects
+    writer = pair.cluster.app(0).doors.writes._optimistic_updates
     await until(lambda: writer is not None and writer._copy is None)
     await pair.update(COUNTING)
     assert len(made) == 2
@@ -449,7 +449,7 @@ async def test_a_copy_is_kept_and_given_up_when_nobody_needs_it(pair: Pair, monk
 @pytest.fixture
 def large(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
     """Everything is too much to copy, what has one of a few predicates is not."""
-    monkeypatch.setattr(effects, "COPY_BYTES_MAX", 20_000)
+    monkeypatch.setattr(evaluated_updates, "COPY_BYTES_MAX", 20_000)
     return pair
 
 
@@ -458,7 +458,7 @@ TAKE = "DELETE { ?j <urn:open> true } INSERT { ?j <urn:taken> _:x } WHERE { SELE
 
 
 def held_by(pair: Pair, at: int = 0) -> RemoteCopy | None:
-    writer = pair.cluster.app(at).doors.writes._effects
+    writer = pair.cluster.app(at).doors.writes._optimistic_updates
     assert writer is not None
     return writer._copy
 

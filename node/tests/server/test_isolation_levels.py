@@ -13,10 +13,10 @@ from master_cluster import Cluster
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Driver, OxigraphProcess, Served
 
-from txlog.server.frontdoor import evaluators, overlay
-from txlog.server.frontdoor.transactions import LEVELS
+from txlog.server.frontdoor import evaluator_pool, transaction_view
+from txlog.server.frontdoor.rdf4j_transactions import ISOLATION_LEVELS
 
-LOWER = [level for level in LEVELS if level not in ("SNAPSHOT", "SERIALIZABLE")]
+LOWER = [level for level in ISOLATION_LEVELS if level not in ("SNAPSHOT", "SERIALIZABLE")]
 KEY = "transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel"
 
 
@@ -142,9 +142,9 @@ async def test_bounds_of_copies_are_said(served: Served, monkeypatch: pytest.Mon
     url = await at(served.cluster, "SERIALIZABLE")
     assert len(await values(served.cluster, url, "p")) == 3
     await act(served.cluster, url, "ADD", '<urn:s> <urn:q> "1" .', Content_Type=QUADS)
-    monkeypatch.setattr(evaluators, "LOOKS_MAX", 2)
+    monkeypatch.setattr(evaluator_pool, "QUADS_READ_MAX", 2)
     assert "2 are possible" in await act(served.cluster, url, "COMMIT", status=409)
-    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 100)
+    monkeypatch.setattr(transaction_view, "COPY_BYTES_MAX", 100)
     url = await at(served.cluster, "SNAPSHOT")
     text = await act(served.cluster, url, "SIZE", status=409)
     assert "begin it at READ_COMMITTED" in text

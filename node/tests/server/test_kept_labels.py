@@ -9,8 +9,8 @@ from test_blank_nodes import asked
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Served
 
-from txlog.server.frontdoor.forms import BINARY, FORMS
-from txlog.sparql.blank import hexed
+from txlog.server.frontdoor.result_formats import BINARY, RDF_FORMATS
+from txlog.sparql.skolem_iris import encode_label
 
 TURTLE = "text/turtle"
 KEPT = "&preserveNodeId=true"
@@ -76,9 +76,9 @@ async def test_a_label_comes_back_in_every_form(served: Served, label: str) -> N
         assert shown in await served.send("GET", query, status=200, Accept=media)
     assert label in await served.send("GET", "/contexts", status=200, Accept="text/csv")
     assert body in await served.send("GET", f"/statements?context=_:{quote(label)}", status=200, Accept=QUADS)
-    for media in FORMS:
+    for media in RDF_FORMATS:
         _, _, text = await asked(served, "GET", "/statements", Accept=media)
-        shown = hexed(label) if media == "application/rdf+xml" and label[0] == "8" else label
+        shown = encode_label(label) if media == "application/rdf+xml" and label[0] == "8" else label
         assert shown.encode("utf-16-be" if media == BINARY else "utf-8") in text, media
         await served.send("POST", "/statements?context=null" + KEPT, text, Content_Type=media)
         [line] = subjects(await served.quads(), "only")

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from master_cluster import Cluster, free_ports
 
-from txlog.server.frontdoor.loads import is_allowed, permitted
+from txlog.server.frontdoor.load_fetcher import is_address_allowed, match_allowed_source
 
 TURTLE = "@prefix e: <urn:e:> . e:s e:p 1, _:b . <doc> e:q 'x' ."
 
@@ -257,7 +257,7 @@ async def test_a_name_that_changes_its_meaning_leads_nowhere_else(
 )
 def test_a_name_may_lead_into_the_world_and_into_the_networks_that_are_named(address: str, allowed: bool) -> None:
     networks = [ipaddress.ip_network("10.1.0.0/16"), ipaddress.ip_network("fd00:1::/32")]
-    assert is_allowed(address, networks) is allowed
+    assert is_address_allowed(address, networks) is allowed
 
 
 def test_a_source_is_one_url_or_all_below_it() -> None:
@@ -268,7 +268,7 @@ def test_a_source_is_one_url_or_all_below_it() -> None:
         "HTTPS://data.EXAMPLE.net/dumps/a",
         "http://h:8080/one.ttl?v=1",
     ):
-        assert permitted(url, sources) is not None, url
+        assert match_allowed_source(url, sources) is not None, url
     for url in (
         "https://data.example.net/dumps",
         "https://data.example.net/dumpster",
@@ -285,4 +285,4 @@ def test_a_source_is_one_url_or_all_below_it() -> None:
         "//h/one",
         "",
     ):
-        assert permitted(url, sources) is None, url
+        assert match_allowed_source(url, sources) is None, url

@@ -11,7 +11,7 @@ import pytest
 from master_cluster import Cluster, until
 from worker_driver import Served
 
-from txlog.server.frontdoor import overlay
+from txlog.server.frontdoor import transaction_view
 from txlog.sparql import prepare_removal
 
 PATH = "/repositories/demo/transactions"
@@ -129,7 +129,7 @@ async def test_a_transaction_is_as_large_as_one_entry_at_most(clusters: Callable
 
 
 async def test_too_much_data_to_copy_is_said(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 100)
+    monkeypatch.setattr(transaction_view, "COPY_BYTES_MAX", 100)
     await served.send("POST", "/statements", f'<urn:s> <urn:p> "{"x" * 200}" .', Content_Type=QUADS)
     url = await begin(served.cluster)
     assert await count(served.cluster, url) == 1
@@ -142,7 +142,7 @@ async def test_too_much_data_to_copy_is_said(served: Served, monkeypatch: pytest
 
 async def test_plain_writes_are_read_with_a_store_of_any_size(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a copy, which this one is too large for, and the same as after the commit."""
-    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 100)
+    monkeypatch.setattr(transaction_view, "COPY_BYTES_MAX", 100)
     cluster = served.cluster
     integer = "http://www.w3.org/2001/XMLSchema#integer"
     held = [
@@ -183,7 +183,7 @@ async def test_plain_writes_are_read_with_a_store_of_any_size(served: Served, mo
 
 async def test_of_a_large_store_what_a_query_names_is_copied(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its own updates those that the query's predicates depend on, and no others."""
-    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 5000)
+    monkeypatch.setattr(transaction_view, "COPY_BYTES_MAX", 5000)
     cluster = served.cluster
     bulk = [f'<urn:b{n}> <urn:bulk> "{"x" * 50}{n}" .' for n in range(200)]
     few = [f'<urn:s{n}> <urn:p> "{n}" .' for n in range(10)] + [f'<urn:s{n}> <urn:r> "{n}" <urn:g> .' for n in range(5)]
@@ -230,7 +230,7 @@ async def test_who_asked_to_see_one_state_copies(served: Served, monkeypatch: py
     assert await act(served.cluster, url, "SIZE") == "1"
     other = await begin(served.cluster, query="?isolation-level=SNAPSHOT")
     await act(served.cluster, other, "ADD", '<urn:s> <urn:p> "1" .', Content_Type=QUADS)
-    monkeypatch.setattr(overlay, "COPY_BYTES_MAX", 10)
+    monkeypatch.setattr(transaction_view, "COPY_BYTES_MAX", 10)
     assert "begin it at READ_COMMITTED" in await act(served.cluster, other, "SIZE", status=409)
 
 

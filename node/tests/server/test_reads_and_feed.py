@@ -12,8 +12,8 @@ from master_cluster import Cluster, until
 from worker_driver import Served
 
 from txlog.model.entry import KIND_UPDATE
-from txlog.server.frontdoor import writes
-from txlog.sparql import Prepared
+from txlog.server.frontdoor import write_handler
+from txlog.sparql import TransactionBody
 from txlog.wire.pages import MEDIA_TYPE, decode_page
 
 REPO = "/repositories/demo"
@@ -156,7 +156,9 @@ async def test_what_a_worker_refuses_is_409_with_its_answer_and_the_log_goes_on(
     """Poison: every reachable worker says no to it alone, so the master on duty skips it."""
     poison = "DROP GRAPH <urn:not:there>"
     with monkeypatch.context() as patched:  # the door itself would make it SILENT
-        patched.setattr(writes, "prepare_update", lambda *_, **__: Prepared(KIND_UPDATE, poison.encode(), 1))
+        patched.setattr(
+            write_handler, "prepare_update", lambda *_, **__: TransactionBody(KIND_UPDATE, poison.encode(), 1)
+        )
         told = await served.cluster.write(1, poison, 409, **APPLIED)
     assert "uk/w-1" in told["body"]
     assert "urn:not:there" in told["body"]

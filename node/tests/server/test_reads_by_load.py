@@ -17,7 +17,7 @@ from txlog.apply.applier import apply_up_to
 from txlog.apply.log import MasterLog
 from txlog.client import MasterClient
 from txlog.runtime.lately import LAG_S
-from txlog.server.frontdoor.shown import CLIENTS_MAX, Shown
+from txlog.server.frontdoor.monotonic_reads import TRACKED_CLIENTS_MAX, MonotonicReads
 from txlog.workers import OxigraphAdapter
 
 REPO = "/repositories/demo"
@@ -189,7 +189,7 @@ async def test_what_was_shown_before_its_worker_told_of_it_is_not_unread(two: Tw
 
 
 async def test_another_worker_is_waited_for_when_the_first_is_gone(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.server.frontdoor.stores.SHOWN_WAIT_S", 60.0)
+    monkeypatch.setattr("txlog.server.frontdoor.read_router.MONOTONIC_WAIT_S", 60.0)
     for driver in two.drivers:
         await asyncio.to_thread(driver.pause)
     await two.executed_unsaid(0, await two.cluster.write(0, insert(2)))
@@ -268,22 +268,22 @@ async def test_one_that_is_behind_answers_where_no_other_can(two: Two) -> None:
 
 
 def test_each_worker_needs_what_the_others_may_have_shown() -> None:
-    shown = Shown()
-    assert shown.needed("a", "w-1", 10) == 0
-    shown.note("a", "w-1", known=3, end=7)
-    assert [shown.needed("a", worker, 10) for worker in ("w-1", "w-2")] == [0, 7]
-    assert shown.needed("a", "w-2", 5) == 5, "a log that was cut off is not waited for"
-    assert shown.needed("b", "w-2", 10) == 0
-    shown.note("a", "w-2", known=6, end=9)  # it was not waited for long enough: both count
-    assert [shown.needed("a", worker, 10) for worker in ("w-1", "w-2")] == [9, 7]
-    shown.note("a", "w-1", known=9, end=10)  # has all that w-2 can have shown
-    assert [shown.needed("a", worker, 10) for worker in ("w-1", "w-2")] == [0, 10]
+    shown = MonotonicReads()
+    assert shown.min_index_for("a", "w-1", 10) == 0
+    shown.record("a", "w-1", known=3, end=7)
+    assert [shown.min_index_for("a", worker, 10) for worker in ("w-1", "w-2")] == [0, 7]
+    assert shown.min_index_for("a", "w-2", 5) == 5, "a log that was cut off is not waited for"
+    assert shown.min_index_for("b", "w-2", 10) == 0
+    shown.record("a", "w-2", known=6, end=9)  # it was not waited for long enough: both count
+    assert [shown.min_index_for("a", worker, 10) for worker in ("w-1", "w-2")] == [9, 7]
+    shown.record("a", "w-1", known=9, end=10)  # has all that w-2 can have shown
+    assert [shown.min_index_for("a", worker, 10) for worker in ("w-1", "w-2")] == [0, 10]
 
 
 def test_the_addresses_that_are_remembered_are_the_latest() -> None:
-    shown = Shown()
-    for number in range(CLIENTS_MAX):
-        shown.note(str(number), "w-1", 0, 7)
-    shown.note("0", "w-1", 0, 8)
-    shown.note("new", "w-1", 0, 7)
-    assert [shown.needed(client, "w-2", 10) for client in ("0", "1", "2", "new")] == [8, 0, 7, 7]
+    shown = MonotonicReads()
+    for number in range(TRACKED_CLIENTS_MAX):
+        shown.record(str(number), "w-1", 0, 7)
+    shown.record("0", "w-1", 0, 8)
+    shown.record("new", "w-1", 0, 7)
+    assert [shown.min_index_for(client, "w-2", 10) for client in ("0", "1", "2", "new")] == [8, 0, 7, 7]

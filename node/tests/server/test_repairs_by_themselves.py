@@ -216,7 +216,7 @@ async def test_nothing_is_repaired_while_a_master_is_silent(tmp_path: Path, clus
 
 async def test_killed_in_the_middle_it_goes_on(trio: Three, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("txlog.server.feed.workers.REPAIR_HOLD_S", 4.0)
-    monkeypatch.setattr("txlog.divergence.repairs.PAUSES_S", (0.5, 0.5))
+    monkeypatch.setattr("txlog.divergence.repair_policy.RETRY_PAUSES_S", (0.5, 0.5))
     await trio.plant("w-2")
     await trio.standing("w-2", "Due")
     await asyncio.to_thread(trio.drivers[1].pause)  # they come to one index only when it goes on

@@ -6,14 +6,14 @@ import pytest
 from aiohttp import web
 
 from txlog.model.errors import NotAcceptable
-from txlog.server.frontdoor.tables import table_answer
+from txlog.server.frontdoor.tabular_results import table_response
 
 BINARY = "application/x-binary-rdf-results-table"
 ROW = [("uri", "urn:a"), ("literal", "é"), ("boolean", "true")]
 
 
 def test_a_table_in_binary_is_what_rdf4j_writes() -> None:
-    answer = table_answer(f"text/csv;q=0.8, {BINARY}", ("uri", "id", "readable"), [ROW])
+    answer = table_response(f"text/csv;q=0.8, {BINARY}", ("uri", "id", "readable"), [ROW])
     assert isinstance(answer, web.Response)
     assert answer.content_type == BINARY
     body = answer.body
@@ -29,4 +29,4 @@ def test_a_table_in_binary_is_what_rdf4j_writes() -> None:
 
 def test_a_table_in_no_known_form_is_refused_with_those_there_are() -> None:
     with pytest.raises(NotAcceptable, match=BINARY):
-        table_answer("image/png", ("uri",), [ROW[:1]])
+        table_response("image/png", ("uri",), [ROW[:1]])

@@ -11,10 +11,10 @@ import pytest
 from rdflib import Dataset
 from worker_driver import Served
 
-from txlog.server.frontdoor.through import THREADS
-from txlog.sparql.binary import read_rdf
-from txlog.sparql.rdfjson import read_rdf_json
-from txlog.sparql.trix import read_trix
+from txlog.server.frontdoor.stream_converter import THREADS
+from txlog.sparql.formats.rdf4j_binary import read_rdf
+from txlog.sparql.formats.rdf_json import read_rdf_json
+from txlog.sparql.formats.trix import read_trix
 
 QUADS = "application/n-quads"
 TURTLE = "text/turtle"

@@ -88,7 +88,7 @@ async def test_three_masters_agree_and_both_short_ways_are_taken(three_secured: 
         await cluster.write(n % 3, insert(n))
     direct = cluster.app(0)._direct
     assert direct is not None
-    assert direct._heads, "the short way for plain writes recognised none"
+    assert direct._head_cache, "the short way for plain writes recognised none"
 
     async def connected() -> bool:
         peers = (await cluster.get(0, "/txlog/peers"))["peers"]

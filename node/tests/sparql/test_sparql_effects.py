@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic
-from txlog.sparql import Sums, effect_of, prepare_evaluated, prepare_update, sums_query
+from txlog.sparql import DataFingerprint, build_effect, fingerprint_query, prepare_evaluated, prepare_update
 
 NOW = "2026-11-21T10:00:00.123Z"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
 
 def evaluated(text: str) -> tuple[str, ...] | None:
-    return prepare_evaluated(text, base=None, now=NOW, draw=lambda: 7).looks_at
+    return prepare_evaluated(text, base=None, now=NOW, draw=lambda: 7).read_predicates
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_other_predicates_are_never_seen(where: str) -> None:
     except BadInput:
         assume(False)
         raise
-    if update.looks_at is None:
+    if update.read_predicates is None:
         return
     made = []
     for seed in ((SEED,), (SEED, OTHERS)):
@@ -132,11 +132,11 @@ QUADS = [
 ]  # fmt: skip
 
 
-def sums_of(lines: tuple[str, ...], looks_at: tuple[str, ...] | None) -> Sums:
+def sums_of(lines: tuple[str, ...], looks_at: tuple[str, ...] | None) -> DataFingerprint:
     store = pyoxigraph.Store()
     store.load("\n".join(lines).encode(), pyoxigraph.RdfFormat.N_QUADS)
-    [row] = store.query(sums_query(looks_at))  # type: ignore[misc]
-    return Sums(*(int(row[name].value) for name in "nab"))  # type: ignore[union-attr]
+    [row] = store.query(fingerprint_query(looks_at))  # type: ignore[misc]
+    return DataFingerprint(*(int(row[name].value) for name in "nab"))  # type: ignore[union-attr]
 
 
 def test_sums_tell_data_apart_and_see_nothing_else() -> None:
@@ -146,7 +146,7 @@ def test_sums_tell_data_apart_and_see_nothing_else() -> None:
     one = sums_of((QUADS[0],), ("<a:p>",))
     assert one == sums_of((QUADS[0], QUADS[10]), ("<a:p>",)) == sums_of((QUADS[0],), None)
     assert one.count == 1
-    assert sums_of((), None) == sums_of((QUADS[0],), ("<a:z>",)) == Sums(0, 0, 0)
+    assert sums_of((), None) == sums_of((QUADS[0],), ("<a:z>",)) == DataFingerprint(0, 0, 0)
 
 
 @pytest.mark.parametrize("looks_at", [None, ("<a:p>", "<a:q>")])
@@ -155,9 +155,9 @@ def test_an_effect_happens_where_its_condition_holds_and_nowhere_else(looks_at: 
     deletes, adds = [QUADS[0].encode(), QUADS[5].encode()], [b"<a:n> <a:p> 'x' <a:g> .".replace(b"'", b'"'),
                                                            b"<a:n> <a:q> <a:n> ."]  # fmt: skip
     for gone, come in ((deletes, adds), (deletes, []), ([], adds)):
-        prepared = effect_of(gone, come, looks_at, sums)
+        prepared = build_effect(gone, come, looks_at, sums)
         assert prepared.kind == KIND_UPDATE
-        assert prepared.changes == len(gone) + len(come)
+        assert prepared.change_count == len(gone) + len(come)
         for changed in ((), (QUADS[1],)):
             store = pyoxigraph.Store()
             before = [line for line in QUADS if line not in changed]
@@ -168,7 +168,7 @@ def test_an_effect_happens_where_its_condition_holds_and_nowhere_else(looks_at: 
             if not changed:
                 expected = (expected - {line.decode() for line in gone}) | {line.decode() for line in come}
             assert {f"{quad} ." for quad in store} == expected
-    assert effect_of([], [], looks_at, sums).payload == b""
+    assert build_effect([], [], looks_at, sums).payload == b""
 
 
 # What a constant says

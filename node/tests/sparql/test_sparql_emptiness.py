@@ -7,7 +7,7 @@ import pytest
 
 from txlog.model.errors import NotDeterministic
 from txlog.sparql import prepare_evaluated, prepare_update
-from txlog.sparql.emptiness import met_by_empty_graphs
+from txlog.sparql.analysis.empty_graphs import may_match_empty_graph
 
 ON_QUADS = (
     "GRAPH <urn:g> { ?s ?p ?o }",
@@ -67,13 +67,13 @@ def test_what_an_empty_graph_may_satisfy_is_evaluated_once(where: str) -> None:
         prepare_update(update(where), base=None, now="2020-01-01T00:00:00Z", draw=lambda: 1)
     assert (refused.value.construct, refused.value.once) == ("GRAPH over empty graphs", True)
     once = prepare_evaluated(update(where), base=None, now="2020-01-01T00:00:00Z", draw=lambda: 1)
-    assert once.looks_at is None, "what there is of graphs is more than any predicates"
+    assert once.read_predicates is None, "what there is of graphs is more than any predicates"
 
 
 def test_delete_where_and_templates() -> None:
-    assert met_by_empty_graphs("DELETE WHERE { GRAPH ?g { } }")
-    assert not met_by_empty_graphs("DELETE WHERE { GRAPH ?g { ?s ?p ?o } }")
-    assert not met_by_empty_graphs("DELETE { GRAPH <urn:g> { } } INSERT { GRAPH ?g { } } WHERE { ?s ?p ?g }")
+    assert may_match_empty_graph("DELETE WHERE { GRAPH ?g { } }")
+    assert not may_match_empty_graph("DELETE WHERE { GRAPH ?g { ?s ?p ?o } }")
+    assert not may_match_empty_graph("DELETE { GRAPH <urn:g> { } } INSERT { GRAPH ?g { } } WHERE { ?s ?p ?g }")
 
 
 @pytest.mark.parametrize("where", ON_QUADS)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput
 from txlog.sparql import prepare_rdf
-from txlog.sparql.binary import Broken, read_rdf, write_rdf, write_table
-from txlog.sparql.rdfjson import read_rdf_json, write_rdf_json
-from txlog.sparql.trix import read_trix, write_trix
+from txlog.sparql.formats.rdf4j_binary import MalformedBinaryRdf, read_rdf, write_rdf, write_table
+from txlog.sparql.formats.rdf_json import read_rdf_json, write_rdf_json
+from txlog.sparql.formats.trix import read_trix, write_trix
 
 S, P = ox.NamedNode("u:s"), ox.NamedNode("u:p")
 INTEGER = ox.NamedNode("http://www.w3.org/2001/XMLSchema#integer")
@@ -59,10 +59,10 @@ def test_binary_rdf_is_what_rdf4j_reads_and_writes() -> None:
 def test_a_cut_or_broken_document_is_never_half_taken() -> None:
     for whole in (VERSION_1, VERSION_2):
         for end in range(len(whole)):
-            with pytest.raises(Broken):
+            with pytest.raises(MalformedBinaryRdf):
                 list(read_rdf(whole[:end]))
     for wrong in (b"BRDF\0\0\0\x03\x7f", b"BRDF\0\0\0\x01\x63", b"BRDF\0\0\0\x01\x01\x06\0\0\0\x05", b"x" * 20):
-        with pytest.raises(Broken):
+        with pytest.raises(MalformedBinaryRdf):
             list(read_rdf(wrong))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.sparql import query_looks_at
-from txlog.sparql.looks import Everything, predicates_of_update
+from txlog.sparql import query_predicates
+from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -32,7 +32,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
     ],
 )  # fmt: skip
 def test_predicates_say_what_a_query_looks_at(query: str, predicates: str) -> None:
-    assert query_looks_at(query) == {f"<{name}>" for name in predicates.split()}
+    assert query_predicates(query) == {f"<{name}>" for name in predicates.split()}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_predicates_say_what_a_query_looks_at(query: str, predicates: str) -> No
     ],
 )
 def test_the_rest_looks_at_everything(query: str) -> None:
-    assert query_looks_at(query) is None
+    assert query_predicates(query) is None
 
 
 def test_an_update_looks_at_all_of_its_operations() -> None:
@@ -63,5 +63,5 @@ def test_an_update_looks_at_all_of_its_operations() -> None:
     assert predicates_of_update(text) == {f"<a:{letter}>" for letter in "pqrtuv"}
     assert predicates_of_update("") == frozenset()
     for everything in (f"{text} ;\nDROP SILENT ALL", "CLEAR SILENT DEFAULT", "DELETE WHERE { ?s ?p <a:o> }"):
-        with pytest.raises(Everything):
+        with pytest.raises(UnknownPredicates):
             predicates_of_update(everything)

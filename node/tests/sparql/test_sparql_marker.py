@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyoxigraph as ox
 import pytest
 
-from txlog.sparql import hide_marker, uses_graph, with_dataset
+from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
 
 DATA = b"""
 <urn:a> <urn:p> <urn:b> .
@@ -53,5 +53,5 @@ def test_the_marker_is_in_no_answer(query: str) -> None:
 def test_what_cannot_meet_it_stays_as_it_is() -> None:
     for query in ("SELECT * { ?s <urn:p> ?o }", "SELECT * { <urn:a> ?p ?o }", "ASK { ?s ?p 1 }", "DESCRIBE <urn:a>"):
         assert hide_marker(query) == query
-    assert uses_graph("ASK { GRAPH ?g { } }")
-    assert not uses_graph("ASK { ?s <urn:GRAPH> 'GRAPH' }")
+    assert uses_graph_clause("ASK { GRAPH ?g { } }")
+    assert not uses_graph_clause("ASK { ?s <urn:GRAPH> 'GRAPH' }")

@@ -8,7 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput
-from txlog.sparql.parameters import UpdateGraphs, bind_query, cut_query, parse_binding, with_parameters
+from txlog.sparql.rewrite.parameter_binding import (
+    UpdateGraphs,
+    apply_limits,
+    apply_parameters,
+    bind_query,
+    parse_binding,
+)
 
 DATA = """<urn:a> <urn:p> 1 . <urn:b> <urn:p> 2 . <urn:c> <urn:p> 3 . <urn:a> <urn:q> <urn:b> .
 GRAPH <urn:g> { <urn:a> <urn:p> 7 }"""
@@ -83,17 +89,17 @@ def test_a_variable_is_bound_everywhere(query: str, bindings: dict[str, str], ro
     ],
 )
 def test_limit_and_offset_count_behind_the_query_s_own(query: str, limit: int, offset: int, rows: list[str]) -> None:
-    assert asked(cut_query(query, limit, offset)) == rows
+    assert asked(apply_limits(query, limit, offset)) == rows
 
 
 def test_distinct() -> None:
     for begin in ("SELECT", "SELECT REDUCED", "SELECT DISTINCT"):
-        assert asked(cut_query(f"{begin} ?p {{ ?s ?p ?o }} ORDER BY ?p", distinct=True)) == ["<urn:p>", "<urn:q>"]
+        assert asked(apply_limits(f"{begin} ?p {{ ?s ?p ?o }} ORDER BY ?p", distinct=True)) == ["<urn:p>", "<urn:q>"]
 
 
 def updated(update: str, bindings: dict[str, str], graphs: UpdateGraphs) -> list[str]:
     made = store()
-    made.update(with_parameters(update, bindings, graphs))
+    made.update(apply_parameters(update, bindings, graphs))
     before, after = set(map(str, store())), set(map(str, made))
     return sorted([f"-{quad}" for quad in before - after] + [f"+{quad}" for quad in after - before])
 
@@ -168,8 +174,8 @@ _pieces = st.sampled_from([*_WORDS, *_MORE, "{", "}", "(", ")", "?s", "<urn:a>",
 def test_no_text_makes_it_fail_otherwise(text: str) -> None:
     for change in (
         lambda: bind_query(text, {"s": A}),
-        lambda: cut_query(text, 3, 1, distinct=True),
-        lambda: with_parameters(text, {"s": A}, UpdateGraphs(["urn:g"], [], ["urn:g"], ["urn:g"])),
+        lambda: apply_limits(text, 3, 1, distinct=True),
+        lambda: apply_parameters(text, {"s": A}, UpdateGraphs(["urn:g"], [], ["urn:g"], ["urn:g"])),
     ):
         try:
             change()

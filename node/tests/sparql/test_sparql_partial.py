@@ -8,9 +8,16 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from txlog.model.errors import BadInput
-from txlog.sparql import Everything, Sums, needed, on_part, prepare_evaluated, query_looks_at
-from txlog.sparql.effects import effect_of, sums_query
-from txlog.sparql.partial import steps_of
+from txlog.sparql import (
+    DataFingerprint,
+    UnknownPredicates,
+    prepare_evaluated,
+    query_predicates,
+    required_predicates,
+    restrict_to_predicates,
+)
+from txlog.sparql.analysis.partial_copy import split_operations
+from txlog.sparql.update_effect import build_effect, fingerprint_query
 
 SEED = """INSERT DATA { <a:a> <a:p> <a:b>, <a:c> . <a:b> <a:q> <a:a>, 1, "x"@en . <a:c> a <a:b> .
 GRAPH <a:g> { <a:a> <a:q> <a:b> . <a:b> <a:p> <a:c> } GRAPH <a:h> { <a:a> a <a:b> . <a:c> <a:r> 2 } }"""
@@ -89,7 +96,7 @@ HELD = st.sets(st.sampled_from(VERBS), min_size=1).map(frozenset)
 )
 def test_a_query_sees_on_its_predicates_what_it_sees_on_all(pattern: str, form: str, union: bool) -> None:
     query = f"{form} WHERE {{ {pattern} }}"
-    found = query_looks_at(query)
+    found = query_predicates(query)
     try:
         whole = at(SEED).query(query, use_default_graph_as_union=union)
     except SyntaxError:
@@ -120,8 +127,8 @@ def test_an_update_does_on_a_part_what_it_does_on_all_or_says_that_it_cannot(tex
         raise
     part = part_of(at(SEED), held)
     try:
-        texts = on_part(update, held)
-    except Everything:
+        texts = restrict_to_predicates(update, held)
+    except UnknownPredicates:
         event("not on a part")
         return
     event("on a part")
@@ -140,14 +147,14 @@ def test_what_is_needed_is_enough(texts: list[str], wanted: frozenset[str]) -> N
     except BadInput:
         assume(False)
         raise
-    held = needed(updates, wanted)
+    held = required_predicates(updates, wanted)
     if held is None:
         event("everything")
         return
     event("more" if held > wanted else "as it is")
     part = part_of(at(SEED), held)
     for update in updates:
-        for each in on_part(update, held):
+        for each in restrict_to_predicates(update, held):
             part.update(each)
     assert with_predicates(part, wanted) == with_predicates(at(SEED, *updates), wanted)
 
@@ -155,10 +162,10 @@ def test_what_is_needed_is_enough(texts: list[str], wanted: frozenset[str]) -> N
 def test_an_effect_follows_on_what_it_looks_at() -> None:
     store = at(SEED)
     looks = ("<a:p>", "<a:q>")
-    [row] = store.query(sums_query(looks))  # type: ignore[misc]
-    sums = Sums(*(int(row[name].value) for name in "nab"))
-    effect = effect_of([b"<a:a> <a:p> <a:b> ."], [b"<a:a> <a:q> <a:new> <a:g> ."], looks, sums).payload.decode()
-    assert [step.predicates for step in steps_of(effect)] == [frozenset(looks)]
+    [row] = store.query(fingerprint_query(looks))  # type: ignore[misc]
+    sums = DataFingerprint(*(int(row[name].value) for name in "nab"))
+    effect = build_effect([b"<a:a> <a:p> <a:b> ."], [b"<a:a> <a:q> <a:new> <a:g> ."], looks, sums).payload.decode()
+    assert [step.predicates for step in split_operations(effect)] == [frozenset(looks)]
 
 
 @pytest.mark.parametrize(
@@ -189,5 +196,5 @@ def test_an_effect_follows_on_what_it_looks_at() -> None:
     ],
 )
 def test_the_predicates_of_a_query(query: str, predicates: str | None) -> None:
-    found = query_looks_at(query)
+    found = query_predicates(query)
     assert found == (None if predicates is None else frozenset(predicates.split()))

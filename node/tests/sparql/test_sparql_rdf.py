@@ -14,15 +14,15 @@ from pyoxigraph import RdfFormat, parse, serialize
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, SystemGraphNamed, TxLogError, Unsupported
 from txlog.model.quads import decode_quads, split_graph
-from txlog.sparql import Prepared, prepare_lines, prepare_rdf, rdf, update
-from txlog.sparql.plain import plain_update
-from txlog.sparql.rdf import (
+from txlog.sparql import TransactionBody, prepare_lines, prepare_rdf, rdf_upload, update_normaliser
+from txlog.sparql.data_fast_path import parse_plain_update
+from txlog.sparql.rdf_upload import (
     _CANONICAL_QUADS,
     _CANONICAL_TRIPLES,
-    LONG_BYTES,
+    LARGE_BODY_BYTES,
     PLAIN_STRING,
-    STEP_BYTES,
-    _long_plain,
+    YIELD_CHUNK_BYTES,
+    _parse_large_plain,
 )
 
 STEM = "<urn:txlog:bnode:000000000000000000000000000000ff:"
@@ -33,7 +33,7 @@ def upload(body: str | bytes, media_type: str = "text/turtle", base: str | None 
     prepared = prepare_rdf(raw, media_type, base=base, contexts=list(contexts), draw=lambda: 0xFF)
     assert prepared.kind == KIND_QUADS
     lines = list(decode_quads(prepared.payload))
-    assert prepared.changes == len(lines)
+    assert prepared.change_count == len(lines)
     for _, line in lines:
         split_graph(line)
     return prepared.payload.decode()
@@ -218,9 +218,9 @@ def test_no_character_that_is_taken_without_the_parser_would_be_written_otherwis
     assert _CANONICAL_QUADS.fullmatch(line)
     assert serialize(parse(line, RdfFormat.N_QUADS), format=RdfFormat.N_QUADS) == line
     text = f'INSERT DATA {{ <a:s> <a:p> "{plain}" }}'
-    short = plain_update(text)
+    short = parse_plain_update(text)
     assert short is not None
-    assert short == update._Update(text, None, "", lambda: 1).prepare()
+    assert short == update_normaliser._UpdateNormaliser(text, None, "", lambda: 1).normalise()
 
 
 def test_bytes_that_are_no_utf_8_are_never_taken_without_the_parser() -> None:
@@ -239,16 +239,16 @@ def test_bytes_that_are_no_utf_8_are_never_taken_without_the_parser() -> None:
 @given(st.lists(QUADS, max_size=6).map("".join), st.integers(1, 120))
 def test_a_body_is_judged_alike_in_one_piece_and_in_many(body: str, piece: int) -> None:
     raw = body.encode()
-    with patch.object(rdf, "_PIECE_BYTES", piece):
+    with patch.object(rdf_upload, "_CHUNK_BYTES", piece):
         for canonical in (_CANONICAL_QUADS, _CANONICAL_TRIPLES):
-            assert rdf._is_canonical(raw, canonical) == (canonical.fullmatch(raw) is not None)
+            assert rdf_upload._is_canonical(raw, canonical) == (canonical.fullmatch(raw) is not None)
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_a_large_body_is_taken_whole_and_a_mistake_in_its_last_line_is_found_there(end: str) -> None:
     lines = [f'<http://a/{n}> <http://a/p> "{n} größer" <http://a/g> .' for n in range(20_000)]
     good, bad = "\n".join(lines) + end, "\n".join([*lines, '<http://a/s> <p> "o" .']) + end
-    assert rdf._is_canonical(good.encode(), _CANONICAL_QUADS)
+    assert rdf_upload._is_canonical(good.encode(), _CANONICAL_QUADS)
     made = prepare_rdf(good.encode(), "application/n-quads", base=None, contexts=[], draw=lambda: 1)
     assert made.payload == "".join(f"A {line}\n" for line in lines).encode()
     with pytest.raises(BadInput, match="line 20001"):
@@ -284,7 +284,7 @@ def outcome(body: bytes, media_type: str, *contexts: str) -> object:
         (b"<a:s> <a:p> .\n", False),
         (b"<a:s> <a:p> <<( <a:s> <a:p> <a:o> )>> .\n", False),
         (b'<a:s> <a:p> "\xff" .\n', False),
-        (b'<a:s> <a:p> "%s" .\n' % (b"x" * (3 * STEP_BYTES)), True),
+        (b'<a:s> <a:p> "%s" .\n' % (b"x" * (3 * YIELD_CHUNK_BYTES)), True),
     ],
 )
 @pytest.mark.parametrize("at", [0, 5000, 9999])
@@ -292,23 +292,23 @@ def test_a_long_body_in_pieces_is_what_it_is_as_a_whole(
     more: bytes, short: bool, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for body in (long_body(more, at), long_body(more, at)[:-1]):
-        assert len(body) > LONG_BYTES
-        assert (_long_plain(body, "application/n-quads") is not None) == short
+        assert len(body) > LARGE_BODY_BYTES
+        assert (_parse_large_plain(body, "application/n-quads") is not None) == short
         in_pieces = outcome(body, "application/n-quads")
         with monkeypatch.context() as patched:
-            patched.setattr("txlog.sparql.rdf.LONG_BYTES", 1 << 30)
+            patched.setattr("txlog.sparql.rdf_upload.LARGE_BODY_BYTES", 1 << 30)
             assert in_pieces == outcome(body, "application/n-quads")
 
 
 def test_a_long_body_of_another_form_or_for_a_graph_is_read_as_a_whole() -> None:
     body = long_body()
-    assert _long_plain(body, "text/turtle") is None
-    assert _long_plain(body, "application/trix; charset=utf-8") is None
-    assert _long_plain(body, "application/n-triples") is None, "it has graphs"
+    assert _parse_large_plain(body, "text/turtle") is None
+    assert _parse_large_plain(body, "application/trix; charset=utf-8") is None
+    assert _parse_large_plain(body, "application/n-triples") is None, "it has graphs"
     triples = body.replace(b" <urn:g", b" . # <urn:g")
-    assert _long_plain(triples, "application/n-triples") is None
+    assert _parse_large_plain(triples, "application/n-triples") is None
     plain = b"".join(b"<a:s%d> <a:p> <a:o> .\n" % n for n in range(15_000))
-    assert _long_plain(plain, "application/n-triples; charset=utf-8") == outcome(plain, "application/n-quads")
+    assert _parse_large_plain(plain, "application/n-triples; charset=utf-8") == outcome(plain, "application/n-quads")
     inside = outcome(plain, "application/n-triples", "<urn:g>")
-    assert isinstance(inside, Prepared)
+    assert isinstance(inside, TransactionBody)
     assert inside.payload.startswith(b"A <a:s0> <a:p> <a:o> <urn:g> .\n")

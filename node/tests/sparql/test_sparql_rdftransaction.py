@@ -8,14 +8,14 @@ import pytest
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import TxLogError
-from txlog.sparql import Prepared
-from txlog.sparql.rdftransaction import RdfTransaction, prepare_rdf_transaction
+from txlog.sparql import TransactionBody
+from txlog.sparql.formats.rdf4j_transaction_xml import RdfTransaction, prepare_rdf_transaction
 
 NOW = "2026-01-01T00:00:00Z"
 S, P, V = "<uri>urn:s</uri>", "<uri>urn:p</uri>", "<literal>o</literal>"
 
 
-def prepared(inside: str) -> Prepared:
+def prepared(inside: str) -> TransactionBody:
     return read(inside).prepared
 
 
@@ -29,7 +29,7 @@ def test_changes_of_namespaces_stand_beside_the_data() -> None:
         f'<setNamespace prefix="a" name="urn:a:"/><add>{S}{P}{V}</add><removeNamespace prefix="b" name="x"/>'
         '<clearNamespaces/><setNamespace prefix="" name="urn:c:"></setNamespace>'
     )
-    assert made.prepared.changes == 1
+    assert made.prepared.change_count == 1
     assert made.namespaces == [("a", "urn:a:"), ("b", None), (None, None), ("", "urn:c:")]
 
 

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from txlog.model.errors import TxLogError
-from txlog.sparql import Prepared, prepare_rdf, prepare_update, rdf
-from txlog.sparql import update as room
-from txlog.sparql.plain import plain_update
+from txlog.sparql import TransactionBody, prepare_rdf, prepare_update, rdf_upload
+from txlog.sparql import update_normaliser as room
+from txlog.sparql.data_fast_path import parse_plain_update
 
 NOW = "2026-01-02T03:04:05Z"
 PREFIXES = (
@@ -26,17 +26,17 @@ TERMS = (
 GAPS = (" ", " ", " ", "\n", " # ex:a\n", "")
 
 
-def prepared(text: str) -> Prepared | str:
+def prepared(text: str) -> TransactionBody | str:
     try:
         return prepare_update(text, base=None, now=NOW, draw=lambda: 7)
     except TxLogError as refused:
         return f"{type(refused).__name__}: {refused}"
 
 
-def slowly(text: str) -> Prepared | str:
+def slowly(text: str) -> TransactionBody | str:
     """By the parser alone."""
     try:
-        return room._Update(text, None, NOW, lambda: 7).prepare()
+        return room._UpdateNormaliser(text, None, NOW, lambda: 7).normalise()
     except TxLogError as refused:
         return f"{type(refused).__name__}: {refused}"
 
@@ -61,7 +61,7 @@ def test_random_data_is_the_same_by_the_short_way_and_by_the_parser() -> None:
     for _ in range(6000):
         text = request(chance)
         assert prepared(text) == slowly(text), text
-        short += plain_update(text) is not None
+        short += parse_plain_update(text) is not None
     assert short > 1500, "the short way is taken"
 
 
@@ -76,7 +76,7 @@ def test_random_data_is_the_same_by_the_short_way_and_by_the_parser() -> None:
     ],
 )
 def test_what_is_wrong_is_refused_all_the_same(text: str) -> None:
-    assert plain_update(text) is None
+    assert parse_plain_update(text) is None
     assert isinstance(prepared(text), str)
 
 
@@ -91,15 +91,15 @@ def test_what_is_wrong_is_refused_all_the_same(text: str) -> None:
     ],
 )
 def test_a_name_that_makes_another_kind_of_iri_is_the_parsers(text: str) -> None:
-    assert plain_update(text) is None
+    assert parse_plain_update(text) is None
     assert prepared(text) == slowly(text)
 
 
 def test_short_names_never_come_to_a_flood() -> None:
     long = "PREFIX ex: <http://example.org/" + "x" * 4000 + "> INSERT DATA {" + " ex:a ex:b ex:c ." * 100 + " }"
-    assert plain_update(long) is None
-    assert isinstance(prepared(long), Prepared)
-    assert plain_update("PREFIX ex: <urn:e:> INSERT DATA {" + " ex:a ex:b ex:c ." * 5000 + " }") is None
+    assert parse_plain_update(long) is None
+    assert isinstance(prepared(long), TransactionBody)
+    assert parse_plain_update("PREFIX ex: <urn:e:> INSERT DATA {" + " ex:a ex:b ex:c ." * 5000 + " }") is None
 
 
 SHORT = """PREFIX ex: <http://example.org/>
@@ -126,9 +126,9 @@ def test_the_usual_is_read_without_the_parser(media: str, body: str, monkeypatch
     def parser(*_: object, **__: object) -> None:
         raise AssertionError("the parser was asked: it costs several times as much")
 
-    monkeypatch.setattr(room, "_Update", parser)
-    monkeypatch.setattr(rdf, "parse", parser)
+    monkeypatch.setattr(room, "_UpdateNormaliser", parser)
+    monkeypatch.setattr(rdf_upload, "parse", parser)
     if media == "update":
-        assert prepare_update(body, base=None, now=NOW, draw=lambda: 7).changes > 1
+        assert prepare_update(body, base=None, now=NOW, draw=lambda: 7).change_count > 1
     else:
-        assert prepare_rdf(body.encode(), media, base=None, contexts=[], draw=lambda: 7).changes == 2
+        assert prepare_rdf(body.encode(), media, base=None, contexts=[], draw=lambda: 7).change_count == 2

@@ -9,16 +9,16 @@ import pytest
 from bench.machine import grown_mb
 from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql import prepare_rdf, prepare_update
-from txlog.sparql.parameters import UpdateGraphs, bind_query, cut_query, with_parameters
-from txlog.sparql.query import hide_system_graphs
-from txlog.sparql.rdf import prepare_lines
-from txlog.sparql.rdftransaction import prepare_rdf_transaction
-from txlog.sparql.unfolding import UNFOLDED_BYTES_MAX
+from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX
+from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
+from txlog.sparql.rdf_upload import prepare_lines
+from txlog.sparql.rewrite.parameter_binding import UpdateGraphs, apply_limits, apply_parameters, bind_query
+from txlog.sparql.rewrite.read_query import hide_system_graphs
 
 LONG = "urn:" + "x" * 40_000
 MANY = 1000
 NOW = "2026-01-01T00:00:00.000Z"
-MEMORY_MAX_MB = 4 * UNFOLDED_BYTES_MAX / 1e6
+MEMORY_MAX_MB = 4 * EXPANDED_BYTES_MAX / 1e6
 
 
 def draw() -> int:
@@ -88,7 +88,7 @@ FLOODS = {
     ),
     "a binding": lambda n: len(bind_query("SELECT * " + "{ ?x ?y ?z " * n + "}" * n, {"x": f"<{LONG}>"})),
     "graphs to insert into": lambda n: len(
-        with_parameters(
+        apply_parameters(
             f"DELETE {{ <urn:a> <urn:b> <{LONG}> }} WHERE {{ }}",
             {},
             UpdateGraphs(remove=[f"urn:{i}" for i in range(n)]),
@@ -123,7 +123,7 @@ def test_many_operations_under_many_prefixes_are_bounded() -> None:
 
 def test_what_is_large_in_itself_may_be() -> None:
     body = b"".join(b'<urn:s%d> <urn:p> "%s" .\n' % (n, b"\\u00e9" * 200) for n in range(15_000))
-    assert len(body) > UNFOLDED_BYTES_MAX
+    assert len(body) > EXPANDED_BYTES_MAX
     assert upload(body, "application/n-quads") > 6_000_000
     assert len(prepare_lines(body, draw=draw).payload) > 6_000_000
 
@@ -136,9 +136,9 @@ def test_text_between_elements_costs_no_more_than_its_length() -> None:
 
 
 def test_a_limit_of_very_many_digits_is_no_number() -> None:
-    assert "LIMIT 5" in cut_query("SELECT * { ?s ?p ?o } LIMIT 10", limit=5)
+    assert "LIMIT 5" in apply_limits("SELECT * { ?s ?p ?o } LIMIT 10", limit=5)
     with pytest.raises(BadInput, match="at most 19 digits"):
-        cut_query("SELECT * { ?s ?p ?o } LIMIT " + "9" * 5000, limit=5)
+        apply_limits("SELECT * { ?s ?p ?o } LIMIT " + "9" * 5000, limit=5)
 
 
 @pytest.mark.parametrize("end", ["BIND", "FILTER", "BIND }", "FILTER }"])

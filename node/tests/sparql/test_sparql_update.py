@@ -8,20 +8,20 @@ import pytest
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, NotDeterministic, SystemGraphNamed
 from txlog.model.quads import decode_quads, split_graph
-from txlog.sparql import Document, LoadAsked, Prepared, loads_of, prepare_loaded, prepare_update
+from txlog.sparql import LoadedDocument, LoadRequest, TransactionBody, find_loads, prepare_loaded, prepare_update
 
 NOW = "2026-11-21T10:00:00.123Z"
 STEM = "urn:txlog:bnode:00000000000000000000000000000abc"
 
 
-def prepare(text: str, base: str | None = None) -> Prepared:
+def prepare(text: str, base: str | None = None) -> TransactionBody:
     return prepare_update(text, base=base, now=NOW, draw=lambda: 0xABC)
 
 
 def quads_of(text: str, base: str | None = None) -> str:
     prepared = prepare(text, base)
     assert prepared.kind == KIND_QUADS, prepared
-    assert prepared.changes == len(list(decode_quads(prepared.payload)))
+    assert prepared.change_count == len(list(decode_quads(prepared.payload)))
     for _, line in decode_quads(prepared.payload):
         split_graph(line)
     return prepared.payload.decode()
@@ -234,7 +234,7 @@ def test_nobody_names_a_graph_of_ours(text: str, base: str | None) -> None:
 
 def test_our_name_as_a_string_or_as_a_part_is_nobodys_business() -> None:
     text = "INSERT DATA { <http://x/urn:txlog:system> <urn:txlog:sys> '<urn:txlog:system>', 'urn:txlog:system' }"
-    assert prepare(text).changes == 2
+    assert prepare(text).change_count == 2
 
 
 @pytest.mark.parametrize(
@@ -325,17 +325,17 @@ def test_a_base_that_is_none_is_refused() -> None:
 
 
 def test_the_judge_executes_nothing() -> None:
-    from txlog.sparql import update
+    from txlog.sparql import update_normaliser
 
     text_of("INSERT { <a:s> <a:p> ?x } WHERE { VALUES ?x { 1 2 } }")
-    assert not len(update._judge)
-    assert not list(update._judge.named_graphs())
+    assert not len(update_normaliser._syntax_checker)
+    assert not list(update_normaliser._syntax_checker.named_graphs())
 
 
 def test_many_operations_take_linear_time() -> None:
     # The test's time limit is the assertion: 12 MB of it would take an hour if each looked through the rest.
     text = "PREFIX e: <e:> " + " ; ".join(f"INSERT DATA {{ e:s{n} e:p 'x' }}" for n in range(20000))
-    assert prepare(text).changes == 20000
+    assert prepare(text).change_count == 20000
     assert prepare(text + "; DELETE DATA { e:s1 e:p 'x' } ; CLEAR DEFAULT").kind == KIND_UPDATE
 
 
@@ -355,15 +355,15 @@ LOADS = "PREFIX h: <http://h/> LOAD h:a ; load silent <b> into graph <urn:g> ; D
 
 
 def test_loads_are_found_and_become_the_data_of_their_documents() -> None:
-    asked = loads_of(LOADS, base="http://base/")
+    asked = find_loads(LOADS, base="http://base/")
     assert asked == [
-        LoadAsked("http://h/a", None, silent=False),
-        LoadAsked("http://base/b", "urn:g", silent=True),
-        LoadAsked("http://h/a", None, silent=False),
+        LoadRequest("http://h/a", None, silent=False),
+        LoadRequest("http://base/b", "urn:g", silent=True),
+        LoadRequest("http://h/a", None, silent=False),
     ]
     documents = {
-        "http://h/a": Document(b"<urn:s> <urn:p> _:x <urn:k> .\n", "application/n-quads", "http://h/a"),
-        "http://base/b": Document(b"<#s> <#p> 1 .", "text/turtle; charset=utf-8", "http://elsewhere/b#part"),
+        "http://h/a": LoadedDocument(b"<urn:s> <urn:p> _:x <urn:k> .\n", "application/n-quads", "http://h/a"),
+        "http://base/b": LoadedDocument(b"<#s> <#p> 1 .", "text/turtle; charset=utf-8", "http://elsewhere/b#part"),
     }
     prepared = prepare_loaded(LOADS, documents, base="http://base/", now=NOW, draw=lambda: 0xABC)
     assert prepared.kind == KIND_UPDATE
@@ -377,12 +377,12 @@ def test_loads_are_found_and_become_the_data_of_their_documents() -> None:
     assert fourth == first.replace(":0>", ":1>"), "another blank node, as another body's"
     alone = prepare_loaded("LOAD <http://base/b>", documents, base=None, now=NOW, draw=lambda: 0xABC)
     assert alone.kind == KIND_QUADS
-    assert prepare_loaded("LOAD SILENT <u:x>", {}, base=None, now=NOW, draw=lambda: 1).changes == 0
+    assert prepare_loaded("LOAD SILENT <u:x>", {}, base=None, now=NOW, draw=lambda: 1).change_count == 0
 
 
 @pytest.mark.parametrize("wrong", ["", " SILENT", " <a:b> <a:c>", " <a:b> INTO <a:c>", " <a:b> INTO GRAPH ?g", " 'a'"])
 def test_what_is_no_load_is_refused_before_anything_is_fetched(wrong: str) -> None:
     with pytest.raises(BadInput, match="LOAD: expected LOAD"):
-        loads_of(f"LOAD{wrong}", base=None)
+        find_loads(f"LOAD{wrong}", base=None)
     with pytest.raises(NotDeterministic, match="RAND"):
-        loads_of("LOAD <a:b> ; DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(RAND() > 0.5) }", base=None)
+        find_loads("LOAD <a:b> ; DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(RAND() > 0.5) }", base=None)

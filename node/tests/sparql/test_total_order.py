@@ -10,7 +10,7 @@ import pyoxigraph as ox
 import pytest
 
 from txlog.sparql import prepare_evaluated, prepare_update
-from txlog.sparql.ordering import totally_ordered, unordered
+from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
 
 NOW = "2026-01-02T03:04:05Z"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -51,7 +51,7 @@ def test_an_order_as_it_is_written_ends_the_process_now_and_then() -> None:
 
 @pytest.mark.parametrize("order", ["?o", "DESC(?o)", "ASC(?o) DESC(?s)", "(?o) STR(?o)", "RAND()", "COALESCE(?o, 1)"])
 def test_a_total_order_never_does(order: str) -> None:
-    assert sorts(totally_ordered(f"SELECT ?s {{ ?s ?p ?o }} ORDER BY {order}"))
+    assert sorts(make_order_total(f"SELECT ?s {{ ?s ?p ?o }} ORDER BY {order}"))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_total_order_never_does(order: str) -> None:
 def test_where_sparql_says_an_order_it_is_that(values: str, order: str) -> None:
     query = f"SELECT ?o {{ VALUES ?o {{ {values} }} FILTER(!BOUND(?o) || !sameTerm(?o, true)) }} ORDER BY {order}(?o)"
     store = ox.Store()
-    plain, total = store.query(query), store.query(totally_ordered(query))
+    plain, total = store.query(query), store.query(make_order_total(query))
     assert isinstance(plain, ox.QuerySolutions)
     assert isinstance(total, ox.QuerySolutions)
     assert [row["o"] for row in plain] == [row["o"] for row in total]
@@ -84,13 +84,13 @@ def test_where_sparql_says_an_order_it_is_that(values: str, order: str) -> None:
     ],
 )
 def test_an_order_that_means_nothing_is_left_out(text: str, left: str) -> None:
-    assert unordered(text) == left
+    assert remove_order_by(text) == left
 
 
 @pytest.mark.parametrize("text", ["ORDER BY", "ORDER BY (", "ORDER BY STR", "ORDER BY ASC", "ORDER BY ASC()", "ORDER"])
 def test_what_does_not_parse_does_no_harm(text: str) -> None:
-    totally_ordered(text)
-    unordered(text)
+    make_order_total(text)
+    remove_order_by(text)
 
 
 def test_updates_carry_no_order_to_stores_and_a_total_one_where_they_are_evaluated_once() -> None:

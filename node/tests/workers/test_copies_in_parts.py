@@ -9,7 +9,7 @@ import pytest
 from engines import LOCKING, MARKED, stores_of
 from server_process import StoreProcess
 
-from txlog.evaluation.copy import copied
+from txlog.evaluation.dataset_copy import load_copy
 from txlog.model.entry import KIND_UPDATE, Position
 from txlog.workers.base import MarkerPosition, Operation, Verdict
 
@@ -32,7 +32,7 @@ def test_a_part_is_what_has_these_predicates_and_where_it_stands(
     assert adapter.verdict(applied) is Verdict.APPLIED
     answer = worker.send(adapter.everything(predicates))
     assert answer.ok, answer.body[:500]
-    copy, position = copied(adapter, io.BytesIO(answer.body))
+    copy, position = load_copy(adapter, io.BytesIO(answer.body))
     assert position == AT.position, answer.body
     wanted = None if predicates is None else {each[1:-1] for each in predicates}
     found = sorted(str(quad) for quad in copy.store)

@@ -20,7 +20,7 @@ from txlog.backup.target import Target
 from txlog.client import MasterClient
 from txlog.model.entry import Position
 from txlog.model.errors import Unavailable
-from txlog.sparql import check_terms, skolemise_lines
+from txlog.sparql import check_supported_terms, skolemise_lines
 from txlog.workers.digest import statements
 
 
@@ -60,5 +60,5 @@ def adopt(source: Source, target: Target, order: Order, beginning: Position, tol
 
 def _named(pieces: Iterator[bytes], stem: bytes) -> Iterator[bytes]:
     for lines in whole_lines(pieces, 1):
-        check_terms(lines)
+        check_supported_terms(lines)
         yield skolemise_lines(lines, stem)

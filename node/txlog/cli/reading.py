@@ -24,7 +24,7 @@ import pyoxigraph
 from pyoxigraph import RdfFormat
 
 from txlog.model.errors import BadInput, Unavailable, Unsupported
-from txlog.sparql.blank import STEM
+from txlog.sparql.skolem_iris import SKOLEM_PREFIX
 
 CHUNK_BYTES: Final = 2 << 20
 """A chunk ends at so many bytes even when it has fewer quads than asked; a transaction may be 16 MiB."""
@@ -130,7 +130,7 @@ def _chunk(source: Source, number: int, lines: list[bytes], offset: int, first: 
 
 
 def _by_line(source: Source, file: Iterable[bytes], graph: str | None) -> Iterator[tuple[int, bytes]]:
-    stem = f"<{STEM}{source.digest}:".encode()
+    stem = f"<{SKOLEM_PREFIX}{source.digest}:".encode()
     for number, line in enumerate(file, start=1):
         text = line.lstrip(b" \t")
         if text[:1] in (b"#", b"\n", b"\r", b""):
@@ -159,7 +159,7 @@ def _named(line: bytes, stem: bytes) -> bytes:
 
 
 def _parsed(source: Source, file: IO[bytes], graph: str | None) -> Iterator[tuple[int, bytes]]:
-    stem = f"<{STEM}{source.digest}:".encode()
+    stem = f"<{SKOLEM_PREFIX}{source.digest}:".encode()
     names: dict[bytes, bytes] = {}  # the parser draws labels for [], so these are counted as they come
 
     def name(found: re.Match[bytes]) -> bytes:

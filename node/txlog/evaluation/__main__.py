@@ -2,6 +2,6 @@
 
 import sys
 
-from txlog.evaluation.serving import main
+from txlog.evaluation.evaluator_process import main
 
 main(sys.argv[1:])

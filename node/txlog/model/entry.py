@@ -12,7 +12,8 @@ KIND_QUADS = 2
 """Payload: quads to delete and to add, see :mod:`txlog.model.quads`."""
 KIND_SKIP = 3
 """The key is the txid of a transaction that every worker passes over; the payload says why (UTF-8). A key that begins
-with ``namespace `` names no transaction: it is a change of the namespaces (``server/frontdoor/prefixes.py``)."""
+with ``namespace `` names no transaction: it is a change of the namespaces
+(``server/frontdoor/namespace_changes.py``)."""
 KIND_CONFIG = 4
 """The key is a change of the configuration (:mod:`txlog.model.configuration`); the payload says why (UTF-8)."""
 KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP, KIND_CONFIG)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from txlog.native.finder import FOLDER, MANIFEST, MODULES, ROOT, digest, source_of
+from txlog.native.finder import BUILD_FOLDER, COMPILED_MODULES, MANIFEST, SOURCE_ROOT, source_digest, source_path
 
 
 def build(folder: Path) -> None:
@@ -17,11 +17,11 @@ def build(folder: Path) -> None:
     from mypyc.build import mypycify
     from setuptools import Distribution
 
-    before = digest()
+    before = source_digest()
     with tempfile.TemporaryDirectory(prefix="txlog-native-") as made:
         work = Path(made)
-        os.chdir(ROOT)
-        paths = [str(source_of(module).relative_to(ROOT)) for module in MODULES]
+        os.chdir(SOURCE_ROOT)
+        paths = [str(source_path(module).relative_to(SOURCE_ROOT)) for module in COMPILED_MODULES]
         extensions = mypycify(
             ["--strict", "--ignore-missing-imports", f"--cache-dir={work / 'cache'}", *paths],
             opt_level="2",
@@ -55,15 +55,15 @@ def compiler() -> str | None:
 
 def main() -> int:
     try:
-        if json.loads((FOLDER / MANIFEST).read_bytes()).get("digest") == digest():
+        if json.loads((BUILD_FOLDER / MANIFEST).read_bytes()).get("digest") == source_digest():
             return 0
     except (OSError, ValueError):
         pass
     if compiler() is None:
         print("no C compiler with Python's headers here: the masters run interpreted, more slowly", file=sys.stderr)
         return 0
-    print(f"compiling {len(MODULES)} modules, about a minute ...", file=sys.stderr)
-    build(FOLDER)
+    print(f"compiling {len(COMPILED_MODULES)} modules, about a minute ...", file=sys.stderr)
+    build(BUILD_FOLDER)
     return 0
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent.parent
+SOURCE_ROOT: Final = Path(__file__).parent.parent.parent
 """The folder that holds the package."""
-FOLDER: Final = Path(sys.prefix) / "txlog-native"
+BUILD_FOLDER: Final = Path(sys.prefix) / "txlog-native"
 MANIFEST: Final = "manifest.json"
-SWITCH: Final = "TXLOG_NATIVE"
+DISABLE_VARIABLE: Final = "TXLOG_NATIVE"
 """Set to 0: the sources are interpreted."""
 
-MODULES: Final = tuple(
+COMPILED_MODULES: Final = tuple(
     f"txlog.{name}"
     for name in (
         *("model.hashes", "model.stamp", "protocol.events"),
@@ -37,28 +37,28 @@ MODULES: Final = tuple(
         *("journal.journal", "journal.laid", "journal.offers", "journal.order", "journal.reader", "journal.space"),
         *("journal.stored", "journal.trim", "journal.vitals"),
         *("runtime.executor", "runtime.levels", "runtime.loop", "runtime.watermark"),
-        *("server.frontdoor.answers", "server.frontdoor.direct"),
+        *("server.frontdoor.write_responses", "server.frontdoor.fast_path"),
         *("server.peers.frames", "server.peers.link"),
     )
 )
 """What is compiled: the way of a transaction from its client's socket to the disk and the peers."""
 
 
-def source_of(module: str) -> Path:
-    return ROOT / (module.replace(".", "/") + ".py")
+def source_path(module: str) -> Path:
+    return SOURCE_ROOT / (module.replace(".", "/") + ".py")
 
 
-def digest() -> str:
+def source_digest() -> str:
     """Of everything that the compiled code depends on: these sources, those whose types they use, this interpreter."""
     found = hashlib.sha256(sys.version.encode())
     rooms = ("model", "native", "wire", "sparql", "protocol", "journal", "runtime", "server/frontdoor", "server/peers")
     for room in rooms:
-        for path in sorted((ROOT / "txlog" / room).glob("*.py")):
+        for path in sorted((SOURCE_ROOT / "txlog" / room).rglob("*.py")):
             found.update(path.read_bytes())
     return found.hexdigest()
 
 
-class Finder(MetaPathFinder):
+class CompiledModuleFinder(MetaPathFinder):
     """``files``: module name to extension."""
 
     def __init__(self, files: dict[str, Path]) -> None:
@@ -73,22 +73,22 @@ class Finder(MetaPathFinder):
         return spec_from_file_location(fullname, file, loader=ExtensionFileLoader(fullname, str(file)))
 
 
-def prefer_native() -> bool:
+def install_import_hook() -> bool:
     """From now on import the compiled modules, where they fit; call it before any of them is imported.
 
     False, and nothing changes, when they were not made, were made of other sources, or ``TXLOG_NATIVE=0``."""
-    if os.environ.get(SWITCH) == "0":
+    if os.environ.get(DISABLE_VARIABLE) == "0":
         return False
     try:
-        made = json.loads((FOLDER / MANIFEST).read_bytes())
-        if made["digest"] != digest():
+        made = json.loads((BUILD_FOLDER / MANIFEST).read_bytes())
+        if made["digest"] != source_digest():
             return False
-        files = {name: FOLDER / file for name, file in made["files"].items()}
+        files = {name: BUILD_FOLDER / file for name, file in made["files"].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False  # whatever it is, it is no manifest of ours
     if not all(file.name.endswith(tuple(EXTENSION_SUFFIXES)) and file.exists() for file in files.values()):
         return False
-    sys.meta_path.insert(0, Finder(files))
+    sys.meta_path.insert(0, CompiledModuleFinder(files))
     return True
 
 

@@ -14,8 +14,14 @@ from typing import Any
 import msgspec
 
 from txlog.config.process import WorkerConfig
-from txlog.divergence.judging import Finding, Findings, Subject, merged, remember
-from txlog.divergence.repairs import Standing
+from txlog.divergence.detector import (
+    DivergenceDetector,
+    DivergenceFinding,
+    ObservedWorker,
+    append_digest,
+    merge_digests,
+)
+from txlog.divergence.repair_policy import RepairStatus
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.hashes import NO_HASH
@@ -73,7 +79,7 @@ class WorkerState(msgspec.Struct, rename="camel"):
     took_ms: float | None = None
     looks: list[Look] = []
     """What it was seen to hold (:mod:`txlog.divergence`)."""
-    divergence: Finding | None = None
+    divergence: DivergenceFinding | None = None
     """As this master judges it."""
     look_hold: int | None = None
     """A hold for a look, beside the other, ..."""
@@ -82,7 +88,7 @@ class WorkerState(msgspec.Struct, rename="camel"):
     repair_hold: int | None = None
     """A hold for a repair, as one for a look."""
     repair_hold_until: float = 0.0
-    repair: Standing | None = None
+    repair: RepairStatus | None = None
     """What becomes of it by itself while it differs, and what did."""
 
     @property
@@ -189,8 +195,8 @@ class Registry:
         self._promised = 0
         self.tasks: dict[str, Tally] = {}
         """Transactions that workers have executed, as their pipeline told this master."""
-        self.findings = Findings()
-        self.differs: Callable[[str, Finding | None], None] = lambda name, finding: None
+        self.findings = DivergenceDetector()
+        self.differs: Callable[[str, DivergenceFinding | None], None] = lambda name, finding: None
         """Hears of each finding (``data centre/worker``) that is new or has changed; None: it is lifted."""
         self.refresh: Callable[[], None] = lambda: None
         """Says anew what becomes of the workers of this data centre (:attr:`WorkerState.repair`)."""
@@ -279,7 +285,7 @@ class Registry:
             raise BadInput(f"kind {look.kind[:40]!r}: one of {', '.join(KINDS)}")
         if look.graphs is not None and len(look.graphs) > GRAPHS_MAX:
             raise BadInput(f"{len(look.graphs)} graphs: at most {GRAPHS_MAX}, else none")
-        looks = remember(worker.looks, look)
+        looks = append_digest(worker.looks, look)
         if looks != worker.looks:
             worker.looks = looks
             self._heard_here.add(name)
@@ -291,7 +297,7 @@ class Registry:
         known = [(f"{dc}/{w.name}", w) for dc, of in self._everywhere() for w in of.values()]
         new, lifted = self.findings.judge(
             [
-                Subject(
+                ObservedWorker(
                     name,
                     worker.engine,
                     [] if worker.is_unordered else worker.looks,
@@ -302,7 +308,7 @@ class Registry:
             ]
         )
         for name, worker in known:
-            worker.divergence = self.findings.of(name)
+            worker.divergence = self.findings.finding_of(name)
         for name, finding in new:
             self.differs(name, finding)
         for name in lifted:
@@ -335,7 +341,7 @@ class Registry:
             before = known.get(heard.name)
             heard.hold = heard.look_hold = heard.repair_hold = None  # the other master's business
             if before is not None:
-                heard.looks = merged(before.looks, heard.looks)
+                heard.looks = merge_digests(before.looks, heard.looks)
                 before.looks = heard.looks
             if before is None and told.data_center == self.data_center:
                 continue

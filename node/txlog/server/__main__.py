@@ -2,10 +2,10 @@
 
 import sys
 
-from txlog.native import prefer_native
+from txlog.native import install_import_hook
 
 if __name__ == "__main__":
-    prefer_native()
+    install_import_hook()
     from txlog.server.main import main
 
     sys.exit(main())

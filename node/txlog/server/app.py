@@ -21,7 +21,7 @@ from aiohttp import web
 from txlog.access import BadUsers
 from txlog.config.live import BadSettings, applied, read_live
 from txlog.config.process import NodeConfig
-from txlog.divergence.judging import Finding
+from txlog.divergence.detector import DivergenceFinding
 from txlog.journal import Journal, RealFiles
 from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import Recovered
@@ -44,7 +44,7 @@ from txlog.runtime.web import Door
 from txlog.server.admin.settings import LiveSettings
 from txlog.server.doors import Doors
 from txlog.server.exporting import with_export
-from txlog.server.frontdoor.direct import DirectWrites
+from txlog.server.frontdoor.fast_path import FastPath
 from txlog.server.peers.links import Links, listen_to_peers
 from txlog.server.room import WaitsForRoom, until_full
 
@@ -145,7 +145,7 @@ class App:
         registry.differs = self._differs
         self._runner: web.ServerRunner | None = None
         self._listening: list[Listening] = []
-        self._direct: DirectWrites | None = None
+        self._direct: FastPath | None = None
 
     async def start(self) -> None:
         """Open the door and begin to speak with the peers."""
@@ -153,11 +153,11 @@ class App:
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
         await self._runner.setup()
         config = self.config
-        self._direct = DirectWrites(
+        self._direct = FastPath(
             self.doors.writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server, self.guard
         )
         self._listening.append(
-            await listen(self._direct.connection, config.host, config.port, self.log, self.tls.clients)
+            await listen(self._direct.new_connection, config.host, config.port, self.log, self.tls.clients)
         )
         if self.tls.peers is not None:
             self._listening.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
@@ -170,7 +170,7 @@ class App:
             error = with_export(error, self.config.journal_folder, self.loop.agreement, self.journal)
         self._tell_end(error)
 
-    def _differs(self, worker: str, finding: Finding | None) -> None:
+    def _differs(self, worker: str, finding: DivergenceFinding | None) -> None:
         if finding is None:
             self.log.info("WorkerEqualAgain", worker=worker)
         else:
@@ -221,7 +221,7 @@ class App:
         if self._runner is not None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
-        await self.doors.reads.stores.close()
+        await self.doors.reads.router.close()
         await self.doors.evaluators.close()
         await self.loop.close(CLOSE_S)
         if self._laying is not None:

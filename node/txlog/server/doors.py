@@ -26,16 +26,16 @@ from txlog.server.admin.trimming import Trimming
 from txlog.server.feed.pages import Pages
 from txlog.server.feed.watch import Watch
 from txlog.server.feed.workers import Workers
-from txlog.server.frontdoor.effects import Effects
-from txlog.server.frontdoor.evaluators import Evaluators
-from txlog.server.frontdoor.lines import Lines
-from txlog.server.frontdoor.loads import Loads
-from txlog.server.frontdoor.namespaces import Namespaces
-from txlog.server.frontdoor.reads import Reads
-from txlog.server.frontdoor.repositories import Repositories
-from txlog.server.frontdoor.statements import Statements
-from txlog.server.frontdoor.transactions import OpenTransactions
-from txlog.server.frontdoor.writes import Writes, draw_blank_name
+from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
+from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.load_fetcher import LoadFetcher
+from txlog.server.frontdoor.namespaces import NamespaceHandler
+from txlog.server.frontdoor.ndjson_writes import NdjsonWriteHandler
+from txlog.server.frontdoor.rdf4j_transactions import TransactionHandler
+from txlog.server.frontdoor.read_handler import ReadHandler
+from txlog.server.frontdoor.repositories import RepositoryHandler
+from txlog.server.frontdoor.statements import StatementHandler
+from txlog.server.frontdoor.write_handler import WriteHandler, draw_blank_node_seed
 from txlog.server.peers.links import Links
 
 
@@ -48,14 +48,18 @@ class Doors:
         self._site = site
         self._links = links
         # clients
-        self.reads = Reads(site)
+        self.reads = ReadHandler(site)
         pages = Pages(site)
         once = config.non_deterministic_updates == "effects"
-        self.evaluators = Evaluators(config.limits)
-        effects = Effects(site, self.reads.stores, pages.read, draw_blank_name, self.evaluators) if once else None
-        loads = Loads(config.load) if config.load is not None else None
-        self.writes = Writes(site, effects, loads)
-        self.transactions = OpenTransactions(site, self.writes, self.reads, self.evaluators)
+        self.evaluators = EvaluatorPool(config.limits)
+        effects = (
+            OptimisticUpdateExecutor(site, self.reads.router, pages.read, draw_blank_node_seed, self.evaluators)
+            if once
+            else None
+        )
+        loads = LoadFetcher(config.load) if config.load is not None else None
+        self.writes = WriteHandler(site, effects, loads)
+        self.transactions = TransactionHandler(site, self.writes, self.reads, self.evaluators)
         # workers and log readers
         self._feed = Workers(site)
         self._trimming = Trimming(site, links.send)
@@ -70,10 +74,10 @@ class Doors:
         self._rooms = (
             self.writes,
             self.reads,
-            Lines(site),
-            Namespaces(site, self.writes),
-            Repositories(site),
-            Statements(site, self.writes, self.reads),
+            NdjsonWriteHandler(site),
+            NamespaceHandler(site, self.writes),
+            RepositoryHandler(site),
+            StatementHandler(site, self.writes, self.reads),
             self.transactions,
             pages,
             self.watch,

@@ -1,20 +1,34 @@
 """What makes an update give the same result everywhere, and a read show nothing of ours. Pure functions."""
 
-from txlog.sparql.effects import Evaluated, Part, Sums, effect_of, sums_query
-from txlog.sparql.joined import drop, join, prepare_removal, remove
-from txlog.sparql.looks import Everything
-from txlog.sparql.marker import hide_marker, uses_graph, with_dataset
-from txlog.sparql.partial import needed, on_part
-from txlog.sparql.portable import refuse_unportable
-from txlog.sparql.prepared import Prepared
-from txlog.sparql.query import hide_system_graphs, query_form, query_looks_at, refuse_services
-from txlog.sparql.rdf import Draw, Skolem, check_terms, plain_quad, prepare_lines, prepare_rdf, skolemise_lines
+from txlog.sparql.analysis.partial_copy import required_predicates, restrict_to_predicates
+from txlog.sparql.analysis.portability import refuse_unportable
+from txlog.sparql.analysis.predicates import UnknownPredicates
+from txlog.sparql.rdf_upload import (
+    RandomBits,
+    Skolemiser,
+    check_supported_terms,
+    parse_plain_quad,
+    prepare_lines,
+    prepare_rdf,
+    skolemise_lines,
+)
+from txlog.sparql.rewrite.marker_filter import hide_marker, uses_graph_clause, with_dataset
+from txlog.sparql.rewrite.read_query import hide_system_graphs, query_form, query_predicates, refuse_services
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
-from txlog.sparql.update import (
-    Document,
-    LoadAsked,
-    loads_of,
-    parses,
+from txlog.sparql.transaction_body import TransactionBody
+from txlog.sparql.transaction_builder import concatenate, delete_matching, drop_graphs, prepare_removal
+from txlog.sparql.update_effect import (
+    DataFingerprint,
+    EvaluatedOperation,
+    EvaluatedUpdate,
+    build_effect,
+    fingerprint_query,
+)
+from txlog.sparql.update_normaliser import (
+    LoadedDocument,
+    LoadRequest,
+    find_loads,
+    is_valid_update,
     prepare_evaluated,
     prepare_loaded,
     prepare_update,
@@ -23,26 +37,26 @@ from txlog.sparql.update import (
 __all__ = [
     "DEFAULT_PREFIXES",
     "SYSTEM_GRAPHS",
-    "Document",
-    "Draw",
-    "Evaluated",
-    "Everything",
-    "LoadAsked",
-    "Part",
-    "Prepared",
-    "Skolem",
-    "Sums",
-    "check_terms",
-    "drop",
-    "effect_of",
+    "DataFingerprint",
+    "EvaluatedOperation",
+    "EvaluatedUpdate",
+    "LoadRequest",
+    "LoadedDocument",
+    "RandomBits",
+    "Skolemiser",
+    "TransactionBody",
+    "UnknownPredicates",
+    "build_effect",
+    "check_supported_terms",
+    "concatenate",
+    "delete_matching",
+    "drop_graphs",
+    "find_loads",
+    "fingerprint_query",
     "hide_marker",
     "hide_system_graphs",
-    "join",
-    "loads_of",
-    "needed",
-    "on_part",
-    "parses",
-    "plain_quad",
+    "is_valid_update",
+    "parse_plain_quad",
     "prepare_evaluated",
     "prepare_lines",
     "prepare_loaded",
@@ -50,12 +64,12 @@ __all__ = [
     "prepare_removal",
     "prepare_update",
     "query_form",
-    "query_looks_at",
+    "query_predicates",
     "refuse_services",
     "refuse_unportable",
-    "remove",
+    "required_predicates",
+    "restrict_to_predicates",
     "skolemise_lines",
-    "sums_query",
-    "uses_graph",
+    "uses_graph_clause",
     "with_dataset",
 ]

@@ -9,7 +9,7 @@ from typing import Final
 import pyoxigraph
 
 from txlog.model.errors import BadInput, SystemGraphNamed
-from txlog.sparql.unfolding import CACHED_MAX
+from txlog.sparql.expansion_limit import CACHED_BODIES_MAX
 
 SYSTEM_GRAPHS: Final = "urn:txlog:system"
 """The marker of a worker's position is a graph whose name begins so; clients may neither name nor see one."""
@@ -73,7 +73,7 @@ def local_text(local: str) -> str:
 
 def resolve(reference: str, base: str) -> str:
     """RFC 3986 resolution, by the same code as the embedded worker's. ValueError when it gives no IRI."""
-    return (_resolve if len(reference) + len(base) <= CACHED_MAX else _resolve.__wrapped__)(reference, base)
+    return (_resolve if len(reference) + len(base) <= CACHED_BODIES_MAX else _resolve.__wrapped__)(reference, base)
 
 
 @lru_cache(maxsize=1024)
@@ -94,13 +94,13 @@ def base_iri(base: str | None) -> str | None:
         return None
     bare = base[1:-1] if base[0] == "<" and base[-1] == ">" else base
     refuse_system(bare)
-    if not (_is_iri if len(bare) <= CACHED_MAX else _is_iri.__wrapped__)(bare):
+    if not (_is_absolute_iri if len(bare) <= CACHED_BODIES_MAX else _is_absolute_iri.__wrapped__)(bare):
         raise BadInput(f"baseURI {bare[:200]!r} is no absolute IRI; send one such as http://example.org/")
     return bare
 
 
 @lru_cache(maxsize=256)
-def _is_iri(text: str) -> bool:
+def _is_absolute_iri(text: str) -> bool:
     try:
         pyoxigraph.NamedNode(text)
     except ValueError:

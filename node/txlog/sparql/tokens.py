@@ -89,23 +89,23 @@ def tokens(text: str, start: int = 0) -> list[Token]:
 END: Final = Token("END", "", -1)
 
 
-class TokenReader:
+class TokenCursor:
     """A look at significant tokens by index; ``end`` stands behind the last one."""
 
     def __init__(self, toks: Sequence[Token], end: Token = END) -> None:
         self._toks = toks
         self._end = end
 
-    def _at(self, at: int) -> Token:
+    def _token_at(self, at: int) -> Token:
         return self._toks[at] if at < len(self._toks) else self._end
 
-    def _word(self, at: int) -> str:
+    def _word_at(self, at: int) -> str:
         """In capitals; empty for what is no word."""
-        token = self._at(at)
+        token = self._token_at(at)
         return token.text.upper() if token.kind == "WORD" else ""
 
-    def _mark(self, at: int) -> str:
-        token = self._at(at)
+    def _mark_at(self, at: int) -> str:
+        token = self._token_at(at)
         return token.text if token.kind == "MARK" else ""
 
 
@@ -114,12 +114,12 @@ def line_column(text: str, offset: int) -> str:
     return f"{text.count(chr(10), 0, offset) + 1}:{offset - text.rfind(chr(10), 0, offset)}"
 
 
-def malformed(text: str, offset: int, why: str) -> BadInput:
+def malformed_query(text: str, offset: int, why: str) -> BadInput:
     """RDF4J's error for a text that is no SPARQL, with the place."""
     return BadInput(f"MALFORMED QUERY: error at {line_column(text, offset)}: {why}")
 
 
-def bad_token(text: str, token: Token) -> BadInput:
+def bad_token_error(text: str, token: Token) -> BadInput:
     """What to say of an ``ERROR``."""
     found = token.text[0]
     if found == "\\":
@@ -132,4 +132,4 @@ def bad_token(text: str, token: Token) -> BadInput:
         why = f"a word of {len(token.text)} characters that is no prefixed name"
     else:
         why = f"unexpected {found}"
-    return malformed(text, token.start, why)
+    return malformed_query(text, token.start, why)

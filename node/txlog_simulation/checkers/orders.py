@@ -24,7 +24,8 @@ class Orders:
 
     @property
     def torn(self) -> bool:
-        """Two orders named others to begin the cluster: there may be two, for good (docs/how-to/add-remove-masters.md)."""
+        """Two orders named others to begin the cluster: there may be two, for good
+        (docs/how-to/add-remove-masters.md)."""
         return len(self.begin) > 1
 
     def change(self, gone: list[Departure], reports: list[Report], view: View, before: View | None) -> None:

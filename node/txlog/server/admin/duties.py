@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from txlog.divergence.repairs import Repair
+from txlog.divergence.repair_policy import CompletedRepair
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
@@ -181,7 +181,7 @@ class Duties:
         if told.state == "failed":
             self._repairs.failed(worker, fence, told.message)
         elif told.state == "done":
-            done = Repair(
+            done = CompletedRepair(
                 worker,
                 told.source[:SAID_MAX],
                 told.graphs,

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from txlog.access import needed
-from txlog.divergence.repairs import STATES as REPAIR_STATES
+from txlog.divergence.repair_policy import STATES as REPAIR_STATES
 from txlog.runtime.web import API_VERSION, Request, Response, Route, json_answer
 from txlog.wire.feed import EVENTS, LINES, PATCH
 from txlog.wire.pages import MEDIA_TYPE

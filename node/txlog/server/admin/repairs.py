@@ -1,7 +1,7 @@
 """Which worker of this data centre may be repaired by itself, what was done so, and when it is left to people.
 
-The rules are :mod:`txlog.divergence.repairs`; who repairs is whoever performs duties. What was done stands in a file
-beside the journal, so that a limit outlives a restart; a crash may lose its last line, which is one repair more.
+The rules are :mod:`txlog.divergence.repair_policy`; who repairs is whoever performs duties. What was done stands in a
+file beside the journal, so that a limit outlives a restart; a crash may lose its last line, which is one repair more.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from txlog.divergence.judging import NAMED
-from txlog.divergence.repairs import Failure, Repair, Seen, Standing, standing
+from txlog.divergence.detector import GRAPHS_NAMED_MAX
+from txlog.divergence.repair_policy import CompletedRepair, RepairFailure, RepairInputs, RepairStatus, repair_status
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.registry import STALE_S, WorkerState
@@ -29,7 +29,7 @@ SAID_MAX: Final = 500
 class _Kept(msgspec.Struct):
     """``given_up``: by worker, the fence at which it was left to people."""
 
-    repairs: dict[str, list[Repair]] = {}
+    repairs: dict[str, list[CompletedRepair]] = {}
     given_up: dict[str, int] = {}
 
 
@@ -42,7 +42,7 @@ class Repairs:
         self._clock = clock
         self._path = site.config.journal_folder / FILE
         self._kept = self._read()
-        self._failures: dict[str, tuple[int, Failure]] = {}  # with the fence of the finding
+        self._failures: dict[str, tuple[int, RepairFailure]] = {}  # with the fence of the finding
         site.registry.refresh = self.refresh
 
     def refresh(self) -> None:
@@ -58,7 +58,7 @@ class Repairs:
         workers = self._site.registry.workers.values()
         return next((w for w in workers if w.repair is not None and w.repair.state == "Due"), None)
 
-    def done(self, name: str, fence: int, repair: Repair) -> None:
+    def done(self, name: str, fence: int, repair: CompletedRepair) -> None:
         """``fence``: of the finding that was repaired. :class:`BadInput` for a marker that is not behind it."""
         self._worker(name)
         if not repair.graph_count:
@@ -69,7 +69,9 @@ class Repairs:
         mine = self._kept.repairs.setdefault(name, [])
         if mine and mine[-1].fence >= repair.fence:
             return  # told again
-        mine.append(msgspec.structs.replace(repair, graphs=repair.graphs[:NAMED], at=round(self._clock(), 3)))
+        mine.append(
+            msgspec.structs.replace(repair, graphs=repair.graphs[:GRAPHS_NAMED_MAX], at=round(self._clock(), 3))
+        )
         del mine[:-KEPT]
         self._failures.pop(name, None)
         self._write()
@@ -84,13 +86,13 @@ class Repairs:
     def _fail(self, name: str, fence: int, message: str) -> None:
         before = self._failures.get(name)
         count = before[1].count + 1 if before is not None and before[0] == fence else 1
-        self._failures[name] = (fence, Failure(count, message[:SAID_MAX], self._clock()))
+        self._failures[name] = (fence, RepairFailure(count, message[:SAID_MAX], self._clock()))
         self._site.log.warning("WorkerNotRepaired", worker=name, count=count, why=message[:SAID_MAX])
 
-    def _standing(self, worker: WorkerState) -> Standing | None:
+    def _standing(self, worker: WorkerState) -> RepairStatus | None:
         finding, name = worker.divergence, worker.name
         failed = self._failures.get(name)
-        seen = Seen(
+        seen = RepairInputs(
             finding,
             self._kept.repairs.get(name, ()),
             failed[1] if failed is not None and finding is not None and failed[0] == finding.fence else None,
@@ -98,7 +100,7 @@ class Repairs:
             worker.is_in_repair,
             self._obstacle(worker) if finding is not None and finding.wrong else "",
         )
-        return standing(seen, self._by_itself(), self._clock())
+        return repair_status(seen, self._by_itself(), self._clock())
 
     def _obstacle(self, worker: WorkerState) -> str:
         """Why not now: a repair is for quiet times, and one worker of a data centre is out at a time."""
@@ -118,7 +120,7 @@ class Repairs:
                 return f"{each.name} is being repaired"
         return ""
 
-    def _give_up(self, worker: WorkerState, why: Standing) -> None:
+    def _give_up(self, worker: WorkerState, why: RepairStatus) -> None:
         finding = worker.divergence
         if finding is None or self._kept.given_up.get(worker.name) == finding.fence:
             return

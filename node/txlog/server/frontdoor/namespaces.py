@@ -15,61 +15,61 @@ from txlog.protocol.agreement import Agreement
 from txlog.runtime.asked import asked_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, read_body, text_answer
-from txlog.server.frontdoor.prefixes import PREFIX_MAX, check_name, check_prefix, entry_of
-from txlog.server.frontdoor.repository import check_repository, under
-from txlog.server.frontdoor.stores import await_stable
-from txlog.server.frontdoor.tables import accept_of, table_answer
-from txlog.server.frontdoor.writes import Writes
+from txlog.server.frontdoor.namespace_changes import PREFIX_MAX, build_entry, check_namespace, check_prefix
+from txlog.server.frontdoor.read_router import await_stable
+from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
+from txlog.server.frontdoor.tabular_results import accept_header, table_response
+from txlog.server.frontdoor.write_handler import WriteHandler
 
 BODY_BYTES_MAX = 8 << 10
 
 
-class Namespaces:
+class NamespaceHandler:
     """``writes``: who hands transactions over."""
 
-    def __init__(self, site: Site, writes: Writes) -> None:
+    def __init__(self, site: Site, writes: WriteHandler) -> None:
         self._site = site
         self._loop = site.loop
         self._writes = writes
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
-        self._folded: tuple[tuple[int, int], dict[str, str]] | None = None
+        self._cache: tuple[tuple[int, int], dict[str, str]] | None = None
 
     def routes(self) -> list[Route]:
         one = {"GET": self.get, "PUT": self.put, "DELETE": self.delete}
         return [
-            *under("/namespaces", GET=self.table, DELETE=self.clear),
-            *under("/namespaces/{prefix}", **one),
-            *under("/namespaces/", **one),  # the empty prefix
+            *repository_routes("/namespaces", GET=self.list_all, DELETE=self.clear),
+            *repository_routes("/namespaces/{prefix}", **one),
+            *repository_routes("/namespaces/", **one),  # the empty prefix
         ]
 
-    def _known(self) -> dict[str, str]:
+    def _current(self) -> dict[str, str]:
         """As of the stable index. Folded anew only when an entry of this kind has come, or some have left the log."""
         agreement = self._loop.agreement
         if agreement is None:
             return {}
         about = (self._loop.cuts, len(agreement.skips))
-        if self._folded is not None and self._folded[0] == about:
-            return self._folded[1]
+        if self._cache is not None and self._cache[0] == about:
+            return self._cache[1]
         stable = self._loop.stable.value
-        placed = _placed(agreement)
+        placed = _logged_changes(agreement)
         table = fold(key for index, key in placed if index <= stable)
         if not placed or placed[-1][0] <= stable:
-            self._folded = (about, table)
+            self._cache = (about, table)
         return table
 
-    async def table(self, request: Request, names: Mapping[str, str]) -> Response:
+    async def list_all(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
         await await_stable(self._site, request)
-        rows = [(("literal", prefix), ("literal", name)) for prefix, name in self._known().items()]
-        return table_answer(accept_of(request), ("prefix", "namespace"), rows)
+        rows = [(("literal", prefix), ("literal", name)) for prefix, name in self._current().items()]
+        return table_response(accept_header(request), ("prefix", "namespace"), rows)
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
         await await_stable(self._site, request)
         prefix = names.get("prefix", "")
-        name = self._known().get(prefix)
+        name = self._current().get(prefix)
         if name is None:
             raise NotFound(f"Undefined prefix: {prefix[:PREFIX_MAX]}")
         return text_answer(name)
@@ -81,23 +81,23 @@ class Namespaces:
             name = body.decode("utf-8-sig").strip()
         except UnicodeDecodeError as wrong:
             raise BadInput(f"the namespace is not UTF-8 at byte {wrong.start}") from None
-        return await self._change(request, Change(_prefix(names), _name(name)))
+        return await self._submit_change(request, Change(_prefix_parameter(names), _parse_namespace(name)))
 
     async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
-        return await self._change(request, Change(_prefix(names), None))
+        return await self._submit_change(request, Change(_prefix_parameter(names), None))
 
     async def clear(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
-        return await self._change(request, Change(None, None))
+        return await self._submit_change(request, Change(None, None))
 
-    async def _change(self, request: Request, change: Change) -> Response:
+    async def _submit_change(self, request: Request, change: Change) -> Response:
         asked = asked_of(request, self._level, self._seconds)
         if asked.key:
-            self._refuse_other(asked.key, change)
-        return await self._writes.write(entry_of(change, asked.key), asked)
+            self._refuse_key_reuse(asked.key, change)
+        return await self._writes.write(build_entry(change, asked.key), asked)
 
-    def _refuse_other(self, key: str, change: Change) -> None:
+    def _refuse_key_reuse(self, key: str, change: Change) -> None:
         agreement = self._loop.agreement
         mine, begins = change_key(change, f"key:{key}"), f"{MARK}key:{key} "
         for name in () if agreement is None else (*agreement.skips, *agreement.keys.waiting):
@@ -105,15 +105,15 @@ class Namespaces:
                 raise Conflict(f"Idempotency-Key {key[:80]!r} came with another change of namespaces before")
 
 
-def _placed(agreement: Agreement) -> list[tuple[int, str]]:
+def _logged_changes(agreement: Agreement) -> list[tuple[int, str]]:
     return sorted((index, key) for key, index in agreement.skips.items() if key.startswith(MARK))
 
 
-def _prefix(names: Mapping[str, str]) -> str:
+def _prefix_parameter(names: Mapping[str, str]) -> str:
     return check_prefix(names.get("prefix", ""))
 
 
-def _name(text: str) -> str:
+def _parse_namespace(text: str) -> str:
     if not text:
         raise BadInput("No namespace name found in request body")
-    return check_name(text)
+    return check_namespace(text)

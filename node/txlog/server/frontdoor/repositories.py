@@ -14,9 +14,9 @@ import pyoxigraph as ox
 from txlog.model.errors import BadInput, Conflict, OneRepository
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route, bytes_answer, read_body
-from txlog.server.frontdoor.forms import LIKED
-from txlog.server.frontdoor.reads import form_of
-from txlog.server.frontdoor.repository import check_repository, under
+from txlog.server.frontdoor.read_handler import negotiate_format
+from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
+from txlog.server.frontdoor.result_formats import PREFERRED_FORMATS
 
 BODY_BYTES_MAX: Final = 1 << 20
 _REPOSITORY: Final = "http://www.openrdf.org/config/repository#"
@@ -25,14 +25,17 @@ _TYPE: Final = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _LABEL: Final = ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 
 
-class Repositories:
+class RepositoryHandler:
     """``PUT``, ``DELETE`` and ``/config`` of ``/repositories/{id}``."""
 
     def __init__(self, site: Site) -> None:
         self._repository = site.config.repository
 
     def routes(self) -> list[Route]:
-        return [*under("", PUT=self.create, DELETE=self.remove), *under("/config", GET=self.config, POST=self.change)]
+        return [
+            *repository_routes("", PUT=self.create, DELETE=self.remove),
+            *repository_routes("/config", GET=self.config, POST=self.change),
+        ]
 
     async def create(self, request: Request, names: Mapping[str, str]) -> Response:
         """:class:`Conflict`, in the protocol's words, for the repository that there is; it is looked at no further."""
@@ -59,7 +62,7 @@ class Repositories:
     async def config(self, request: Request, names: Mapping[str, str]) -> Response:
         """The configuration with which an RDF4J server or manager reaches it: as a repository behind HTTP."""
         check_repository(names, self._repository)
-        form = form_of(request, LIKED)
+        form = negotiate_format(request, PREFERRED_FORMATS)
         here = str(request.url.with_query(None))
         one, way = ox.NamedNode(f"{here}#{self._repository}"), ox.BlankNode()
         out = io.BytesIO()
@@ -74,4 +77,4 @@ class Repositories:
             ],
             out,
         )
-        return bytes_answer(out.getvalue(), form.media)
+        return bytes_answer(out.getvalue(), form.media_type)

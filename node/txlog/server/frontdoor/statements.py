@@ -11,16 +11,22 @@ from txlog.protocol.events import Submission
 from txlog.runtime.asked import asked_of
 from txlog.runtime.site import Site
 from txlog.runtime.web import Request, Response, Route
-from txlog.server.frontdoor.reads import Reads
-from txlog.server.frontdoor.repository import check_repository, contexts_of, graph_iri, term_of, under
-from txlog.server.frontdoor.writes import Writes
-from txlog.sparql import Prepared, drop, join, remove
+from txlog.server.frontdoor.read_handler import ReadHandler
+from txlog.server.frontdoor.request_parameters import (
+    check_repository,
+    context_parameters,
+    parse_graph_iri,
+    repository_routes,
+    term_parameter,
+)
+from txlog.server.frontdoor.write_handler import WriteHandler
+from txlog.sparql import TransactionBody, concatenate, delete_matching, drop_graphs
 
 
-class Statements:
+class StatementHandler:
     """``writes`` hands transactions over, ``reads`` asks the workers."""
 
-    def __init__(self, site: Site, writes: Writes, reads: Reads) -> None:
+    def __init__(self, site: Site, writes: WriteHandler, reads: ReadHandler) -> None:
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
@@ -30,12 +36,12 @@ class Statements:
     def routes(self) -> list[Route]:
         graph = {"GET": self.get, "PUT": self.put, "POST": self.post, "DELETE": self.delete}
         return [
-            *under("/statements", PUT=self.replace, DELETE=self.remove),
-            *under("/rdf-graphs/service", **graph),
-            *under("/rdf-graphs/{graph}", **graph),
+            *repository_routes("/statements", PUT=self.replace, DELETE=self.remove),
+            *repository_routes("/rdf-graphs/service", **graph),
+            *repository_routes("/rdf-graphs/{graph}", **graph),
         ]
 
-    async def _write(self, request: Request, prepared: Prepared) -> Response:
+    async def _submit(self, request: Request, prepared: TransactionBody) -> Response:
         asked = asked_of(request, self._level, self._seconds)
         content = content_hash(prepared.kind, asked.key, prepared.payload)
         return await self._writes.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
@@ -45,41 +51,41 @@ class Statements:
     async def replace(self, request: Request, names: Mapping[str, str]) -> Response:
         """What stands in the contexts (without any: everything) goes, the body comes."""
         check_repository(names, self._repository)
-        graphs = contexts_of(request)
-        added = await self._writes.rdf(request, graphs or [])
-        return await self._write(request, join([drop(graphs), added]))
+        graphs = context_parameters(request)
+        added = await self._writes.read_upload(request, graphs or [])
+        return await self._submit(request, concatenate([drop_graphs(graphs), added]))
 
     async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
         """What matches subj, pred, obj and context goes; without any of them, everything."""
         check_repository(names, self._repository)
-        subject, predicate, value = (term_of(request, name) for name in ("subj", "pred", "obj"))
-        return await self._write(request, remove(subject, predicate, value, contexts_of(request)))
+        subject, predicate, value = (term_parameter(request, name) for name in ("subj", "pred", "obj"))
+        return await self._submit(request, delete_matching(subject, predicate, value, context_parameters(request)))
 
     # Graphs
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
-        return await self._reads.graph(request, self._graph(request, names))
+        return await self._reads.single_graph(request, self._graph_parameter(request, names))
 
     async def put(self, request: Request, names: Mapping[str, str]) -> Response:
-        graph = self._graph(request, names)
-        added = await self._writes.rdf(request, [graph])
-        return await self._write(request, join([drop([graph]), added]))
+        graph = self._graph_parameter(request, names)
+        added = await self._writes.read_upload(request, [graph])
+        return await self._submit(request, concatenate([drop_graphs([graph]), added]))
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
-        graph = self._graph(request, names)
-        return await self._write(request, await self._writes.rdf(request, [graph]))
+        graph = self._graph_parameter(request, names)
+        return await self._submit(request, await self._writes.read_upload(request, [graph]))
 
     async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
-        return await self._write(request, drop([self._graph(request, names)]))
+        return await self._submit(request, drop_graphs([self._graph_parameter(request, names)]))
 
-    def _graph(self, request: Request, names: Mapping[str, str]) -> str:
+    def _graph_parameter(self, request: Request, names: Mapping[str, str]) -> str:
         """``<iri>``, "" for the default graph: the parameter of the service, else the URL itself."""
         check_repository(names, self._repository)
         if "graph" in names:
             if request.query:
                 raise BadInput("No parameters are allowed with a graph's own URL; use rdf-graphs/service?graph=")
-            return f"<{graph_iri(str(request.url.with_query(None)), 'graph')}>"
+            return f"<{parse_graph_iri(str(request.url.with_query(None)), 'graph')}>"
         named: Sequence[str] = request.query.getall("graph", [])
         if ("default" in request.query) == bool(named) or len(named) > 1:
             raise BadInput("Missing parameter: one of ?default and ?graph=IRI says which graph")
-        return f"<{graph_iri(named[0], 'graph')}>" if named else ""
+        return f"<{parse_graph_iri(named[0], 'graph')}>" if named else ""

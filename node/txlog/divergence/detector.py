@@ -1,0 +1,201 @@
+"""Looks of several workers, judged: who does not hold what it should, since when, and how that is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from txlog.model.look import KINDS, Look, differing
+from txlog.workers.base import comparable
+
+POSITIONS_KEPT: Final = 3
+"""Positions at which looks of a worker are remembered, for each kind: data centres look at different moments."""
+GRAPHS_NAMED_MAX: Final = 20
+"""Graphs that a finding names."""
+
+
+class ObservedWorker(msgspec.Struct, frozen=True):
+    """A worker with what was seen of it. ``name``: ``data centre/worker``. ``refused_txid``: the transaction that it
+    refuses alone, while it is ``Blocked``; ``index``, ``fence``: where it was reported to stand."""
+
+    name: str
+    engine: str
+    digests: Sequence[Look] = ()
+    refused_txid: str | None = None
+    index: int = 0
+
+
+class DivergenceFinding(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker that holds something else than others, or than it should. ``kind``: of the looks, or ``refusal``.
+    ``wrong``: it is known to be this one that is wrong; False: undecided. ``graphs``: at most :data:`GRAPHS_NAMED_MAX`,
+    the empty name being the default graph; ``graph_count`` None: not known which. ``first_index``: the first position
+    at which it was seen; ``index``, ``hash``: the last. ``right``: workers to copy from, of its own engine."""
+
+    kind: str
+    wrong: bool
+    why: str
+    graphs: list[str]
+    graph_count: int | None
+    first_index: int
+    index: int
+    hash: str
+    fence: int
+    right: list[str]
+
+
+def append_digest(looks: Sequence[Look], look: Look) -> list[Look]:
+    """With one more: at a marker the first and the last that is another, at :data:`POSITIONS_KEPT` places of a kind."""
+    mine = [each for each in looks if each.kind == look.kind]
+    same = [each for each in mine if (each.place, each.fence) == (look.place, look.fence)]
+    if any(each.fingerprint == look.fingerprint for each in same[-1:]):
+        return list(looks)
+    kept = [*(each for each in mine if each not in same), *same[:1], look]
+    places = list(dict.fromkeys((each.place, each.fence) for each in kept))[-POSITIONS_KEPT:]
+    others = [each for each in looks if each.kind != look.kind]
+    return [*others, *(each for each in kept if (each.place, each.fence) in places)]
+
+
+def merge_digests(looks: Sequence[Look], others: Iterable[Look]) -> list[Look]:
+    """What two masters remember of one worker."""
+    found = list(looks)
+    for look in others:
+        if look not in found:
+            found = append_digest(found, look)
+    return found
+
+
+class DivergenceDetector:
+    """What is known to differ, by worker and kind of look. Each call judges everything anew and returns what is new,
+    and which workers a finding was lifted from."""
+
+    def __init__(self) -> None:
+        self._findings: dict[tuple[str, str], DivergenceFinding] = {}
+        self._engines: dict[str, str] = {}
+
+    def finding_of(self, worker: str) -> DivergenceFinding | None:
+        """The gravest of a worker."""
+        mine = [finding for (name, _), finding in self._findings.items() if name == worker]
+        return max(mine, key=lambda each: (each.wrong, each.kind == "sums", each.kind == "refusal"), default=None)
+
+    def judge(self, subjects: Sequence[ObservedWorker]) -> tuple[list[tuple[str, DivergenceFinding]], list[str]]:
+        before = dict(self._findings)
+        known = {subject.name for subject in subjects}
+        fences = {s.name: s.digests[-1].fence for s in subjects if s.digests}
+        for key, finding in before.items():
+            name, kind = key
+            gone = name not in known or (kind != "refusal" and fences.get(name, finding.fence) != finding.fence)
+            if gone:
+                del self._findings[key]
+        self._engines = {subject.name: subject.engine for subject in subjects}
+        for alike in dict.fromkeys(comparable(subject.engine) for subject in subjects):
+            group = [subject for subject in subjects if comparable(subject.engine) == alike]
+            for kind in KINDS:
+                # What was seen before it was repaired or made anew says nothing of what it holds now.
+                self._compare(
+                    kind,
+                    {
+                        s.name: [o for o in s.digests if (o.kind, o.fence) == (kind, fences[s.name])]
+                        for s in group
+                        if s.digests
+                    },
+                )
+        self._check_refusals(subjects)
+        new = [
+            (name, finding)
+            for (name, kind), finding in self._findings.items()
+            if (was := before.get((name, kind))) is None or (was.wrong, was.graphs) != (finding.wrong, finding.graphs)
+        ]
+        lifted = sorted({name for name, _ in before} - {name for name, _ in self._findings})
+        return new, lifted
+
+    def _compare(self, kind: str, looks: Mapping[str, Sequence[Look]]) -> None:
+        for name, mine in looks.items():
+            self._compare_with_itself(kind, name, mine)
+        at: dict[tuple[int, str], dict[str, Look]] = {}
+        for name, mine in looks.items():
+            for look in mine:  # the later one at a place stands
+                at.setdefault(look.place, {})[name] = look
+        common = [place for place, there in at.items() if len(there) > 1]
+        if not common:
+            return
+        place = max(common)
+        there = at[place]
+        wrong = {name for name in there if (f := self._findings.get((name, kind))) is not None and f.wrong}
+        voting = {name: look for name, look in there.items() if name not in wrong}
+        votes = Counter(look.fingerprint for look in voting.values())
+        winner, count = votes.most_common(1)[0] if votes else ("", 0)
+        decided = len(votes) == 1 or 2 * count > len(there)
+        right = sorted(name for name, look in voting.items() if look.fingerprint == winner) if decided else []
+        for name, look in there.items():
+            if right and look.fingerprint == winner:
+                self._findings.pop((name, kind), None)
+            elif right:
+                why = (
+                    f"{count} of {len(there)} workers hold the same there"
+                    if name not in wrong
+                    else self._findings[name, kind].why
+                )
+                self._record(kind, name, look, there[right[0]], True, why, right)
+            elif name not in wrong:
+                other = next((o for o in voting.values() if o.fingerprint != look.fingerprint), None)
+                if other is not None:
+                    why = f"undecided: {len(votes)} different contents, none held by more than half of {len(there)}"
+                    self._record(kind, name, look, other, False, why, [])
+
+    def _compare_with_itself(self, kind: str, name: str, looks: Sequence[Look]) -> None:
+        """At one marker a worker holds one thing, whoever else there is: data and marker move in one transaction."""
+        if not looks:
+            return
+        last = looks[-1]
+        first = next(look for look in looks if (look.place, look.fence) == (last.place, last.fence))
+        found = self._findings.get((name, kind))
+        if first.fingerprint != last.fingerprint:
+            if found is None or not found.wrong:
+                why = f"it held something else before at index {last.index}: changed behind TxLog's back"
+                self._record(kind, name, last, first, True, why, [])
+        elif found is not None and found.why.startswith("it held") and found.index == last.index:
+            del self._findings[name, kind]  # it holds again what it held
+
+    def _record(
+        self, kind: str, name: str, look: Look, right: Look, wrong: bool, why: str, sources: Sequence[str]
+    ) -> None:
+        was = self._findings.get((name, kind))
+        graphs = differing(look, right)
+        self._findings[name, kind] = DivergenceFinding(
+            kind,
+            wrong,
+            why,
+            (graphs or [])[:GRAPHS_NAMED_MAX],
+            None if graphs is None else len(graphs),
+            look.index if was is None else was.first_index,
+            look.index,
+            look.hash,
+            look.fence,
+            [source for source in sources if self._engines[source] == self._engines[name]],
+        )
+
+    def _check_refusals(self, subjects: Sequence[ObservedWorker]) -> None:
+        for subject in subjects:
+            key = (subject.name, "refusal")
+            if subject.refused_txid is None:
+                self._findings.pop(key, None)
+                continue
+            did = sorted(s.name for s in subjects if s.index > subject.index)
+            refused = [s.name for s in subjects if s.refused_txid == subject.refused_txid]
+            if not did:
+                self._findings.pop(key, None)
+                continue
+            wrong = len(did) > len(refused)
+            why = f"it refuses {subject.refused_txid}, which {len(did)} executed and {len(refused)} refused"
+            index = subject.index + 1
+            self._findings[key] = DivergenceFinding(
+                "refusal", wrong, why, [], None, index, index, "", 0, did if wrong else []
+            )
+
+
+def finding_to_dict(finding: DivergenceFinding | None) -> dict[str, Any] | None:
+    """As the API shows it."""
+    return None if finding is None else msgspec.to_builtins(finding)

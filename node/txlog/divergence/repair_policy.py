@@ -1,0 +1,111 @@
+"""May a worker that differs be repaired although nobody has asked for it? Pure: what is known in, a standing out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from txlog.divergence.detector import DivergenceFinding
+
+REPAIRS_MAX: Final = 3
+"""Repairs of one worker within :data:`REPAIR_WINDOW_S`; one that differs then is left to people: its disk is bad, or
+somebody writes into it all the time, and copying hides that."""
+REPAIR_WINDOW_S: Final = 24 * 3600.0
+RETRY_PAUSES_S: Final = (15.0, 900.0)
+"""Behind one that failed: at first, and at most; doubled each time."""
+STATES: Final = ("Due", "Running", "Waiting", "Undecided", "ByHand", "GivenUp", "Done")
+
+
+class CompletedRepair(msgspec.Struct, frozen=True, rename="camel"):
+    """One that was done. ``at``: seconds since 1970; ``source``: the worker that was copied from, with its data centre;
+    ``graphs``: the first of ``graph_count``; ``index``, ``fence``: of the repaired worker's marker."""
+
+    worker: str
+    source: str
+    graphs: list[str]
+    graph_count: int
+    added: int
+    removed: int
+    index: int
+    fence: int
+    at: float
+
+
+class RepairFailure(msgspec.Struct, frozen=True):
+    """``count``: how many came one after another, up to ``at`` (seconds since 1970)."""
+
+    count: int
+    message: str
+    at: float
+
+    @property
+    def retry_at(self) -> float:
+        return self.at + min(RETRY_PAUSES_S[1], RETRY_PAUSES_S[0] * float(1 << min(self.count - 1, 10)))
+
+
+class RepairStatus(msgspec.Struct, frozen=True):
+    """``state``: ``Due``; ``Running``; ``Waiting`` for what ``why`` says; ``Undecided``, ``ByHand`` and ``GivenUp``
+    need a person; ``Done``: it does not differ. ``done``: repairs within :data:`REPAIR_WINDOW_S`; ``last``: the last
+    that is known."""
+
+    state: str
+    why: str
+    done: int = 0
+    last: CompletedRepair | None = None
+
+
+class RepairInputs(msgspec.Struct, frozen=True):
+    """Of one worker. ``repairs``: its own, oldest first; ``given_up``: the fence at which it was left to people;
+    ``obstacle``: why this is not the moment, else empty."""
+
+    finding: DivergenceFinding | None
+    repairs: Sequence[CompletedRepair] = ()
+    failure: RepairFailure | None = None
+    given_up: int | None = None
+    running: bool = False
+    obstacle: str = ""
+
+
+def repair_status(seen: RepairInputs, by_itself: bool, now: float) -> RepairStatus | None:
+    """None: it does not differ, and never was repaired."""
+    last = seen.repairs[-1] if seen.repairs else None
+    lately = sum(1 for each in seen.repairs if each.at > now - REPAIR_WINDOW_S)
+    finding = seen.finding
+    if finding is None:
+        return RepairStatus("Done", "", lately, last) if last is not None else None
+    state, why = _decide(seen, finding, last, lately, by_itself, now)
+    return RepairStatus(state, why, lately, last)
+
+
+def _decide(
+    seen: RepairInputs,
+    finding: DivergenceFinding,
+    last: CompletedRepair | None,
+    lately: int,
+    by_itself: bool,
+    now: float,
+) -> tuple[str, str]:
+    if finding.kind == "refusal":
+        return "ByHand", "it cannot come to where the others are: txlog worker rebuild NAME --live"
+    if not finding.wrong:
+        return "Undecided", "say which worker is right: txlog worker repair NAME --source OTHER"
+    if not finding.right:
+        return "Undecided", "no worker of its engine that is right was seen at the same position"
+    if not by_itself:
+        return "ByHand", "workerRepair is manual: txlog worker repair NAME"
+    if last is not None and last.fence > finding.fence:
+        return "Waiting", "it was repaired, and is looked at again"
+    # A higher fence than ours: somebody repaired it or made it anew since.
+    untouched = last is not None and last.fence == finding.fence
+    if seen.given_up == finding.fence or (untouched and lately >= REPAIRS_MAX):
+        return (
+            "GivenUp",
+            f"repaired {max(lately, REPAIRS_MAX)} times, it differs again: look at its disk, and who writes",
+        )
+    if seen.running:
+        return "Running", ""
+    if seen.failure is not None and now < seen.failure.retry_at:
+        return "Waiting", f"again in {seen.failure.retry_at - now:.0f} s: {seen.failure.message}"
+    return ("Waiting", seen.obstacle) if seen.obstacle else ("Due", "")

@@ -1,0 +1,235 @@
+"""A copy of the data at one position of the log, in memory, that follows the log: where an update is evaluated once.
+
+Everything here blocks, and takes what time and memory it wants: it runs in a process that is bounded (``serving.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import IO, Final
+
+import msgspec
+import pyoxigraph as ox
+
+from txlog.model.entry import KIND_QUADS, Position
+from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable
+from txlog.sparql import (
+    DataFingerprint,
+    EvaluatedOperation,
+    EvaluatedUpdate,
+    RandomBits,
+    Skolemiser,
+    TransactionBody,
+    UnknownPredicates,
+    build_effect,
+    fingerprint_query,
+    is_valid_update,
+    restrict_to_predicates,
+)
+from txlog.workers.base import NOTHING, Adapter, Operation
+from txlog.workers.netting import JOIN, update_texts
+
+QUADS_READ_MAX: Final = 100_000
+"""Quads that an update may look at. Every worker reads them all where the effect has its place, 10 to 40 us each."""
+
+
+PARTIAL_COPY: Final = "OnlyAPart"
+"""Reason of :class:`Unavailable`: the copy holds too little to follow. It never reaches a client."""
+
+
+class UpdateEffect(msgspec.Struct, frozen=True):
+    """What an evaluation did, as a transaction behind its condition. ``fingerprint``: of what it looked at."""
+
+    body: TransactionBody
+    fingerprint: DataFingerprint
+
+
+class DatasetCopy:
+    """``quads`` as they are after the entry at ``position``: all that have one of ``predicates`` (``<iri>``), or all
+    there are (None)."""
+
+    def __init__(self, quads: Iterable[ox.Quad], position: Position, predicates: frozenset[str] | None = None) -> None:
+        self.store = ox.Store()
+        self.store.bulk_extend(quads)
+        self.position = position
+        self.predicates = predicates
+
+    @property
+    def has_quads(self) -> bool:
+        return any(True for _ in self.store)
+
+    def apply_operations(self, operations: Sequence[Operation], position: Position | None) -> None:
+        """Carry out what follows in the log, as a worker of this engine does, up to ``position``. None: it is a
+        transaction's own, and :class:`Conflict` when that cannot be carried out. Of a part of the data,
+        :class:`Unavailable` with :data:`PARTIAL_COPY` where all would have to be seen."""
+        text = JOIN.join(update_texts(self._restrict_operations(operations)))
+        if text:
+            try:
+                self.store.update(text)
+            except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
+                if position is None:
+                    raise Conflict(f"Transaction handling error: {str(wrong)[:500]}; roll it back") from None
+                raise Unavailable(
+                    "NoWorker", f"an entry up to {position.index} cannot be carried out: {str(wrong)[:300]}"
+                ) from None
+        self.position = position or self.position
+
+    def _restrict_operations(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        if self.predicates is None:
+            return operations
+        found: list[Operation] = []
+        verbs = {predicate.encode() for predicate in self.predicates}
+        try:
+            for kind, payload in operations:
+                if kind == KIND_QUADS:
+                    lines = [line for line in payload.split(b"\n") if line and line.split(b" ", 3)[2] in verbs]
+                    found.append(Operation(kind, b"".join(line + b"\n" for line in lines)))
+                else:
+                    found.append(
+                        Operation(kind, JOIN.join(restrict_to_predicates(payload.decode(), self.predicates)).encode())
+                    )
+        except UnknownPredicates:
+            raise Unavailable(PARTIAL_COPY, "a part of the data does not show what an update did; try again") from None
+        return found
+
+    def fingerprint(self, looks_at: Sequence[str] | None) -> DataFingerprint:
+        """Of the quads with these predicates, or of all."""
+        found = self.store.query(fingerprint_query(looks_at))
+        assert isinstance(found, ox.QuerySolutions)
+        [row] = list(found)
+        return DataFingerprint(*(_parse_integer(row[name]) for name in ("n", "a", "b")))
+
+    def evaluate(
+        self, update: EvaluatedUpdate, draw: RandomBits, bytes_max: int, looks_max: int = QUADS_READ_MAX
+    ) -> UpdateEffect:
+        """Carry the update out, see what changed, and undo it. ``draw`` gives 128 random bits for the names of blank
+        nodes. :class:`BadInput` when it fails, :class:`TooLarge` when it changes more than ``bytes_max``,
+        :class:`Conflict` when it looks at more than ``looks_max`` quads."""
+        sums = self.fingerprint(update.read_predicates)
+        if sums.count > looks_max:
+            which = "all there are" if update.read_predicates is None else "those with its predicates"
+            raise Conflict(
+                f"this update is evaluated once, and looks at {sums.count} quads, {which}; {looks_max} are possible. "
+                "Name predicates that fewer have, or write it so that every store gives the same result"
+            )
+        before = set(self._quads_with_predicates(update.read_predicates))
+        try:
+            self._execute(update)
+        except (RuntimeError, OSError, SyntaxError, ValueError) as wrong:
+            raise BadInput(f"MALFORMED QUERY: it fails where it is evaluated: {str(wrong)[:300]}") from None
+        added: list[ox.Quad] = []
+        for quad in self._quads_with_predicates(update.read_predicates):
+            if quad in before:
+                before.discard(quad)
+            else:
+                added.append(quad)
+        self._roll_back(before, added)
+        size = sum(len(str(quad)) for quad in chain(before, added))
+        if size > bytes_max:
+            raise _effect_too_large(size, bytes_max)
+        deletes = [b"%s ." % str(quad).encode() for quad in before]
+        adds, _ = Skolemiser(draw).skolemise(b"\n".join(b"%s ." % str(quad).encode() for quad in added))
+        prepared = build_effect(deletes, [line for line in adds.split(b"\n") if line], update.read_predicates, sums)
+        if len(prepared.payload) > bytes_max:
+            raise _effect_too_large(len(prepared.payload), bytes_max)
+        # A worker would refuse it for ever, and hold the log up.
+        assert is_valid_update(prepared.payload.decode()), prepared.payload[:1000]
+        return UpdateEffect(prepared, sums)
+
+    def _execute(self, update: EvaluatedUpdate) -> None:
+        for part in update.operations or (EvaluatedOperation(update.text),):
+            if part.output_graphs:
+                self._execute_on_union(part)
+            else:
+                self.store.update(part.text)
+
+    def _execute_on_union(self, part: EvaluatedOperation) -> None:
+        """Find what an operation does where the default graph is the union of all, and do it: what goes first."""
+        quads = list(self.store)
+        named = {quad for quad in quads if not isinstance(quad.graph_name, ox.DefaultGraph)}
+        union = ox.Store()
+        union.bulk_extend(chain(quads, (ox.Quad(quad.subject, quad.predicate, quad.object) for quad in named)))
+        union.update(part.text)
+        drawn = {name: ox.NamedNode(name) for name, _ in part.output_graphs}
+        left = {
+            quad
+            for quad in union
+            if not isinstance(quad.graph_name, ox.DefaultGraph) and quad.graph_name not in drawn.values()
+        }
+        (erased, _), *coming = part.output_graphs
+        gone = [
+            quad
+            for shown in union.quads_for_pattern(None, None, None, drawn[erased])
+            for quad in self.store.quads_for_pattern(shown.subject, shown.predicate, shown.object, None)
+        ]
+        for quad in chain(gone, named - left):
+            self.store.remove(quad)
+        self.store.extend(left - named)
+        for name, graph in coming:
+            target = ox.NamedNode(graph[1:-1]) if graph else ox.DefaultGraph()
+            found = union.quads_for_pattern(None, None, None, drawn[name])
+            self.store.extend([ox.Quad(shown.subject, shown.predicate, shown.object, target) for shown in found])
+
+    def _roll_back(self, removed: Iterable[ox.Quad], added: Iterable[ox.Quad]) -> None:
+        for quad in added:
+            self.store.remove(quad)
+        self.store.extend(removed)
+
+    def _quads_with_predicates(self, looks_at: Sequence[str] | None) -> Iterable[ox.Quad]:
+        if looks_at is None:
+            return self.store
+        nodes = [ox.NamedNode(name[1:-1]) for name in looks_at]
+        return chain.from_iterable(self.store.quads_for_pattern(None, node, None, None) for node in nodes)
+
+
+def _parse_integer(term: object) -> int:
+    assert isinstance(term, ox.Literal), term
+    return int(term.value)
+
+
+def _effect_too_large(size: int, bytes_max: int) -> TooLarge:
+    return TooLarge(
+        f"this update is logged as what it changes, {size} bytes, and one transaction may hold {bytes_max}; "
+        "send it in parts"
+    )
+
+
+def load_copy(
+    adapter: Adapter, rows: IO[bytes], predicates: frozenset[str] | None = None
+) -> tuple[DatasetCopy, Position | None]:
+    """What a worker answered to ``everything`` (with these predicates), and where that stands on the log: None when
+    nowhere (data is being loaded into it, somebody else wrote into it, or it has executed in another order)."""
+    ours: list[str] = []
+    foreign: list[ox.Quad] = []
+    copy = DatasetCopy(
+        _parse_rows(rows, adapter.everything_media, ours.append, foreign.append), NOTHING.position, predicates
+    )
+    system = adapter.system_of(ours)
+    if foreign or system.loading or len(system.markers) > 1:
+        return copy, None
+    if not system.markers:
+        return copy, None if copy.has_quads else copy.position
+    if system.markers[0].unordered:
+        return copy, None
+    copy.position = system.markers[0].position
+    return copy, copy.position
+
+
+def _parse_rows(
+    rows: IO[bytes], media: str, ours: Callable[[str], None], foreign: Callable[[ox.Quad], None]
+) -> Iterable[ox.Quad]:
+    """``foreign``: those with a blank node; the log brings none. One is told."""
+    found = ox.parse_query_results(rows, ox.QueryResultsFormat.from_media_type(media))
+    assert isinstance(found, ox.QuerySolutions)
+    met = False
+    for graph, subject, predicate, value in found:
+        if subject is None:
+            assert isinstance(graph, ox.NamedNode)
+            ours(graph.value)
+            continue
+        quad = ox.Quad(subject, predicate, value, graph)
+        if not met and (isinstance(subject, ox.BlankNode) or isinstance(value, ox.BlankNode)):
+            met = True
+            foreign(quad)
+        yield quad

@@ -1,0 +1,240 @@
+"""The process that holds a copy and evaluates on it.
+
+What changes the copy is done by the process itself. What only looks is done by a fork of it, which shares the copy's
+memory: when that one is ended, for its time or its memory, the copy is as it was, and the next question is answered.
+The process has one thread, so it may fork. Time is kept by the kernel (``SIGALRM``, which nobody catches), so that it
+counts in the middle of Oxigraph's code, which gives control back when it is done and not before; so is memory
+(``RLIMIT_AS``: an allocation that fails ends whoever wanted it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import mmap
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
+import pyoxigraph as ox
+
+from txlog.evaluation.dataset_copy import DatasetCopy, load_copy
+from txlog.evaluation.pipe_protocol import (
+    ERROR_FLAG,
+    OK_FLAG,
+    ApplyOperations,
+    ChangeRequest,
+    DatasetLoaded,
+    EvaluateRequest,
+    EvaluationFailure,
+    EvaluationRequest,
+    FingerprintRequest,
+    LoadDataset,
+    MatchRequest,
+    QueryRequest,
+    ReadRequest,
+    encode_failure,
+    memory_error,
+    read_frame,
+    timeout_error,
+    write_frame,
+)
+from txlog.evaluation.read_operations import execute_query, match_quads, serialise_quads
+from txlog.model.errors import TxLogError, WorkerFault
+from txlog.workers import ADAPTERS
+from txlog.workers.base import NOTHING, Operation
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+OUT_OF_MEMORY_STATUS: Final = 3
+"""Exit code of whoever met Python's ``MemoryError``."""
+NICE_INCREMENT: Final = 5
+"""Whoever evaluates gives way to the master beside it."""
+_PR_SET_PDEATHSIG: Final = 1
+_libc: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+_request_decoder = msgspec.msgpack.Decoder(EvaluationRequest)
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer on standard output what is asked on standard input, to its end."""
+    bytes_max, parent = int(arguments[0]), int(arguments[1])
+    _exit_with_parent(parent)
+    for limit, most in ((resource.RLIMIT_AS, bytes_max), (resource.RLIMIT_CORE, 0)):
+        _, hard = resource.getrlimit(limit)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(limit, (least, least))
+    os.nice(NICE_INCREMENT)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # where memory is short this process goes, not its master
+    sink = os.fdopen(os.dup(1), "wb", 1 << 20)
+    os.dup2(2, 1)  # what somebody prints is no answer
+    with contextlib.suppress(BrokenPipeError):
+        serve(sys.stdin.buffer, sink)
+    os._exit(0)
+
+
+def _exit_with_parent(parent: int) -> None:
+    """On Linux the kernel ends this process with that one; elsewhere it ends at its next question, or at its time."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def serve(source: IO[bytes], sink: IO[bytes]) -> None:
+    """Until the end of ``source``."""
+    held = LoadedDataset()
+    while (frame := read_frame(source)) is not None:
+        asked = _request_decoder.decode(frame)
+        work = asked.work
+        if isinstance(work, LoadDataset | ApplyOperations):
+            signal.setitimer(signal.ITIMER_REAL, asked.seconds)
+            try:
+                answer = _run_and_encode(partial(held.apply_change, work, source))
+            except MemoryError:
+                os._exit(OUT_OF_MEMORY_STATUS)  # the copy is neither what it was nor what it shall be
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            write_frame(sink, *answer)
+        else:
+            _run_in_child(held, work, asked.seconds, sink)
+
+
+class LoadedDataset:
+    """The copy of this process."""
+
+    def __init__(self) -> None:
+        self.copy = DatasetCopy((), NOTHING.position)
+        self.source_nquads = b""
+
+    def apply_change(self, work: ChangeRequest, source: IO[bytes]) -> bytes:
+        """``source``: where the data of a :class:`LoadDataset` comes from."""
+        if isinstance(work, ApplyOperations):
+            self.copy.apply_operations([Operation(kind, payload) for kind, payload in work.operations], work.position)
+            return b""
+        data = _FrameStream(source)
+        self.copy, self.source_nquads = DatasetCopy((), NOTHING.position), b""  # never two at once
+        try:
+            position = self._load(work, io.BufferedReader(data, 64 << 10))
+        except (SyntaxError, ValueError) as wrong:
+            raise WorkerFault(f"it answered what nobody can read: {str(wrong)[:300]}") from None
+        finally:
+            data.drain()
+        return _encode(DatasetLoaded(position))
+
+    def _load(self, work: LoadDataset, data: IO[bytes]) -> Any:
+        if work.engine:
+            predicates = None if work.predicates is None else frozenset(work.predicates)
+            self.copy, position = load_copy(ADAPTERS[work.engine], data, predicates)
+            return position
+        if work.keep_source:
+            self.source_nquads = data.read()
+        self.copy = _copy_from_nquads(self.source_nquads if work.keep_source else data)
+        return None
+
+    def read(self, work: ReadRequest) -> bytes:
+        """Only in a fork, which may do away with what it holds."""
+        if isinstance(work, FingerprintRequest):
+            if work.before_changes:
+                self.copy = DatasetCopy((), NOTHING.position)  # never two at once
+                self.copy = _copy_from_nquads(self.source_nquads)
+            return _encode(self.copy.fingerprint(work.predicates))
+        copy, store = self.copy, self.copy.store
+        if isinstance(work, EvaluateRequest):
+            drawn = int.from_bytes(work.random_bits, "big")
+            return _encode(copy.evaluate(work.update, lambda: drawn, work.bytes_max, work.quads_read_max))
+        if isinstance(work, QueryRequest):
+            return execute_query(store, work)
+        if isinstance(work, MatchRequest):
+            return serialise_quads(match_quads(store, work.terms, work.graphs), work.merged, work.bytes_max)
+        return b"%d" % sum(1 for _ in match_quads(store, (None, None, None), work.graphs))
+
+
+def _copy_from_nquads(data: bytes | IO[bytes]) -> DatasetCopy:
+    return DatasetCopy(ox.parse(data, ox.RdfFormat.N_QUADS), NOTHING.position)
+
+
+def _run_and_encode(work: Callable[[], bytes]) -> tuple[bytes, bytes]:
+    try:
+        return OK_FLAG, work()
+    except TxLogError as error:
+        return ERROR_FLAG, _encode(encode_failure(error))
+    except (RuntimeError, OSError, ValueError, TypeError, LookupError, AssertionError, AttributeError) as error:
+        return ERROR_FLAG, _encode(
+            EvaluationFailure("WorkerFault", f"the evaluation failed: {type(error).__name__}: {str(error)[:300]}")
+        )
+
+
+def _run_in_child(held: LoadedDataset, work: ReadRequest, seconds: float, sink: IO[bytes]) -> None:
+    begun = mmap.mmap(-1, 1)
+    parent = os.getpid()
+    pid = os.fork()
+    if not pid:
+        _child_main(held, work, seconds, sink, begun, parent)
+    _, status = os.waitpid(pid, 0)
+    if status == 0:
+        return
+    if begun[0]:
+        os._exit(1)  # half an answer is out: nobody would know where the next one begins
+    late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+    error = timeout_error() if late else memory_error()
+    write_frame(sink, ERROR_FLAG, _encode(encode_failure(error)))
+
+
+def _child_main(
+    held: LoadedDataset, work: ReadRequest, seconds: float, sink: IO[bytes], begun: mmap.mmap, parent: int
+) -> NoReturn:
+    code = 1
+    try:
+        _exit_with_parent(parent)
+        # Whoever runs out of memory says so with all that it was doing: not for the master's log, for each such query.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        answer = _run_and_encode(partial(held.read, work))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        begun[0] = 1
+        write_frame(sink, *answer)
+        code = 0
+    except MemoryError:
+        code = OUT_OF_MEMORY_STATUS
+    finally:
+        os._exit(code)
+
+
+class _FrameStream(io.RawIOBase):
+    """The frames behind a :class:`LoadDataset`, as one stream."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._rest = memoryview(b"")
+        self._at_end = False
+
+    def readable(self) -> bool:
+        return True
+
+    def _next_frame(self) -> bytes:
+        frame = b"" if self._at_end else read_frame(self._source)
+        if frame is None:
+            os._exit(0)  # the master is gone
+        self._at_end = not frame
+        return frame
+
+    def readinto(self, into: WriteableBuffer, /) -> int:
+        if not self._rest:
+            self._rest = memoryview(self._next_frame())
+        view = memoryview(into).cast("B")
+        count = min(len(view), len(self._rest))
+        view[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def drain(self) -> None:
+        while not self._at_end:
+            self._next_frame()

@@ -1,0 +1,84 @@
+"""What is asked of a copy without changing it: queries, and statements that match."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyoxigraph as ox
+
+from txlog.evaluation.pipe_protocol import N_TRIPLES, QueryRequest
+from txlog.model.errors import BadInput, Conflict
+from txlog.sparql.rewrite.total_order import make_order_total
+
+PIECE_BYTES: Final = 1 << 20
+_RESULT_FORMATS: Final = {
+    "application/sparql-results+json": ox.QueryResultsFormat.JSON,
+    "application/sparql-results+xml": ox.QueryResultsFormat.XML,
+    "text/csv": ox.QueryResultsFormat.CSV,
+    "text/tab-separated-values": ox.QueryResultsFormat.TSV,
+}
+Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
+
+
+class BoundedResult(io.BytesIO):
+    """:class:`Conflict` for more than ``bytes_max``."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self._left = bytes_max
+
+    def write(self, piece: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        self._left -= len(piece)
+        if self._left < 0:
+            raise Conflict("the answer is larger than one may be that is evaluated by a master; ask for less")
+        return super().write(piece)
+
+
+def execute_query(store: ox.Store, asked: QueryRequest) -> bytes:
+    """:class:`BadInput` for what is no query, or has no answer in that media type."""
+    graphs: list[ox.NamedNode | ox.BlankNode | ox.DefaultGraph] = [ox.NamedNode(g) for g in asked.default]
+    try:
+        found = store.query(
+            make_order_total(asked.text),
+            use_default_graph_as_union=asked.union,
+            default_graph=graphs or None,
+            named_graphs=[ox.NamedNode(g) for g in asked.named] or None,
+        )
+    except (SyntaxError, ValueError) as wrong:
+        raise BadInput(f"MALFORMED QUERY: {wrong}") from None
+    out = BoundedResult(asked.bytes_max)
+    if isinstance(found, ox.QueryTriples):
+        if asked.media_type != N_TRIPLES:
+            raise BadInput(f"MALFORMED QUERY: its answer is a graph, which is not {asked.media_type}")
+        ox.serialize(found, out, ox.RdfFormat.N_TRIPLES)
+        return out.getvalue()
+    if asked.media_type not in _RESULT_FORMATS:
+        raise BadInput(f"MALFORMED QUERY: its answer is no graph, so not {asked.media_type}")
+    found.serialize(out, _RESULT_FORMATS[asked.media_type])
+    return out.getvalue()
+
+
+def match_quads(store: ox.Store, terms: Sequence[str | None], graphs: Sequence[str] | None) -> Iterator[ox.Quad]:
+    """Each once. Canonical N-Triples, None for any; graphs ``<iri>``, "" for the default one, None for all."""
+    subject, predicate, value = (None if term is None else _parse_term(term) for term in terms)
+    names = [None] if graphs is None else [_parse_term(g) if g else ox.DefaultGraph() for g in dict.fromkeys(graphs)]
+    for name in names:
+        yield from store.quads_for_pattern(subject, predicate, value, name)  # type: ignore[arg-type]
+
+
+def serialise_quads(quads: Iterator[ox.Quad], merged: bool, bytes_max: int) -> bytes:
+    """As N-Quads. ``merged``: without graphs, each statement once."""
+    out = BoundedResult(bytes_max)
+    if merged:
+        triples = dict.fromkeys(quad.triple for quad in quads)
+        ox.serialize(triples, out, ox.RdfFormat.N_TRIPLES)
+    else:
+        ox.serialize(quads, out, ox.RdfFormat.N_QUADS)
+    return out.getvalue()
+
+
+def _parse_term(text: str) -> Term:
+    quads: list[ox.Quad] = list(ox.parse(f"<x:s> <x:p> {text} .", ox.RdfFormat.N_TRIPLES))
+    return quads[0].object

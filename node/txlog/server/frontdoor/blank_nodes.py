@@ -1,0 +1,83 @@
+"""Blank nodes on the way out: what a worker or an evaluation here calls by an IRI, clients get as a blank node.
+
+Of SPARQL's CSV this says nothing: there an IRI and a string look alike, so the IRI stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Final, NamedTuple
+
+from txlog.server.frontdoor.result_formats import N_QUADS, N_TRIPLES, RESULTS_JSON
+from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.sparql.skolem_iris import (
+    SKOLEM_IRI_PATTERN,
+    SKOLEM_PREFIX_BYTES,
+    name_to_label_bytes,
+    unskolemise_lines,
+    unskolemise_terms,
+)
+
+_JSON = re.compile(rb'"type"(\s*+:\s*+)"uri"(\s*+,\s*+)"value"(\s*+:\s*+)"' + SKOLEM_IRI_PATTERN + rb'"')
+_XML = re.compile(rb"<uri>" + SKOLEM_IRI_PATTERN + rb"</uri>")
+
+
+def _restore_in_json(text: bytes) -> bytes:
+    # In a string these quotes have a backslash before them.
+    return _JSON.sub(lambda m: b'"type"%s"bnode"%s"value"%s"%s"' % (m[1], m[2], m[3], name_to_label_bytes(m[4])), text)
+
+
+def _restore_in_xml(text: bytes) -> bytes:
+    return _XML.sub(lambda m: b"<bnode>%s</bnode>" % name_to_label_bytes(m[1]), text)
+
+
+class _BlankNodeFormat(NamedTuple):
+    """``boundary``: behind, or else before, the last of these a piece can be cut."""
+
+    restore: Callable[[bytes], bytes]
+    boundary: bytes
+    cut_after_boundary: bool
+
+
+_FORMATS: Final = {
+    N_QUADS: _BlankNodeFormat(unskolemise_lines, b"\n", True),
+    N_TRIPLES: _BlankNodeFormat(unskolemise_lines, b"\n", True),
+    "text/tab-separated-values": _BlankNodeFormat(unskolemise_terms, b"\n", True),
+    RESULTS_JSON: _BlankNodeFormat(_restore_in_json, b"{", False),
+    "application/sparql-results+xml": _BlankNodeFormat(_restore_in_xml, b"<binding", False),
+}
+
+
+def _format_for(media: str) -> _BlankNodeFormat | None:
+    return _FORMATS.get(media.partition(";")[0].strip().lower())
+
+
+def restore_blank_nodes(media: str, body: bytes) -> bytes:
+    """A whole answer of that media type; as it is when it is of none that can be changed."""
+    form = _format_for(media)
+    return body if form is None or SKOLEM_PREFIX_BYTES not in body else form.restore(body)
+
+
+def restore_blank_nodes_in_stream(media: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same of an answer piece by piece. At most one line, or one result, is held back."""
+    form = _format_for(media)
+    return pieces if form is None else _restore_pieces(form, pieces)
+
+
+async def _restore_pieces(form: _BlankNodeFormat, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    held: list[bytes] = []
+    async with closing_stream(pieces):
+        async for piece in pieces:
+            at = piece.rfind(form.boundary)
+            if at < 0:
+                held.append(piece)
+                continue
+            at += len(form.boundary) if form.cut_after_boundary else 0
+            whole = b"".join((*held, piece[:at]))
+            held = [piece[at:]]
+            if whole:
+                yield form.restore(whole) if SKOLEM_PREFIX_BYTES in whole else whole
+    rest = b"".join(held)
+    if rest:
+        yield form.restore(rest) if SKOLEM_PREFIX_BYTES in rest else rest

@@ -1,0 +1,298 @@
+"""Updates that no two workers would carry out alike: evaluated once, here, and logged as what they change.
+
+The effect is found on a copy of the data that follows the log, in a process of its own (``evaluators.py``), and stands
+in the log behind a condition on all that the update looked at (``sparql/update_effect.py``). Where transactions of
+others came between and changed that, every worker passes the effect over; this master sees it in its own log, evaluates
+again, and tries again, until the time is over. One update at a time; the copy is kept for a while, since fetching it is
+what takes longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from aiohttp import ClientError
+
+from txlog.evaluation.dataset_copy import PARTIAL_COPY, UpdateEffect
+from txlog.evaluation.pipe_protocol import OUT_OF_MEMORY_REASON, TIMEOUT_REASON, LoadDataset
+from txlog.model.durability import Durability
+from txlog.model.entry import NOT_FOR_WORKERS, Position
+from txlog.model.errors import (
+    BadInput,
+    Conflict,
+    LogAhead,
+    LogDiverged,
+    LogNeedsRestore,
+    Refused,
+    TooLarge,
+    Unavailable,
+    WorkerFault,
+)
+from txlog.model.hashes import content_hash
+from txlog.protocol.events import Submission
+from txlog.runtime.asked import Asked
+from txlog.runtime.loop import AwaitedWrite, Write
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request
+from txlog.server.frontdoor.evaluator_pool import EvaluatorPool, RemoteCopy
+from txlog.server.frontdoor.read_router import RETRY_S, ReadRouter
+from txlog.sparql import DataFingerprint, EvaluatedUpdate, RandomBits
+from txlog.wire.pages import PageEntry
+from txlog.workers.base import Operation
+
+COPY_BYTES_MAX: Final = 64 << 20
+"""Of a worker's answer, about as long as N-Quads: some 400,000 statements. Five to six times as much in memory."""
+ATTEMPTS_MAX: Final = 10
+"""Each failed one leaves an entry in the log that changes nothing."""
+QUEUED_MAX: Final = 64
+"""Requests that wait for their turn."""
+COPY_IDLE_S: Final = 60.0
+"""A copy that nobody needed for so long is given up; the next update fetches it anew."""
+TOO_LARGE_CACHE_S: Final = 600.0
+"""Data that was too large to copy is taken for that for so long: what an update names is copied at once."""
+LAG_ENTRIES_MAX: Final = 200_000
+"""Entries that a copy is brought over; a worker that is further behind is no help."""
+FETCHES_MAX: Final = 3
+"""Of a part, when others keep writing what shows itself on all data only."""
+PAGE_BYTES: Final = 4 << 20
+
+
+class LogPageReader(Protocol):
+    """Entries of this master's log behind ``after``, at most up to ``upto``; raises what the feed answers."""
+
+    async def __call__(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]: ...
+
+
+class OptimisticUpdateExecutor:
+    """``stores`` finds a worker to copy, ``read_log`` reads what follows, ``draw`` gives 128 random bits,
+    ``evaluators`` has the process that holds the copy."""
+
+    def __init__(
+        self, site: Site, stores: ReadRouter, read_log: LogPageReader, draw: RandomBits, evaluators: EvaluatorPool
+    ) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._router = stores
+        self._read_log = read_log
+        self._draw = draw
+        self._bytes_max = site.config.limits.body_bytes
+        self._lock = asyncio.Lock()
+        self._queued = 0
+        self._evaluator_pool = evaluators
+        self._copy: RemoteCopy | None = None
+        self._copy_skip_count = 0
+        self._too_large_until = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    async def submit(
+        self, request: Request, update: EvaluatedUpdate, asked: Asked, seen: DataFingerprint | None = None
+    ) -> tuple[Write, bool]:
+        """The write with its effect, and whether it is known that it took effect: False when the time was over before.
+        ``seen``: what the update looks at must sum up to this where it takes effect, else it is not tried again.
+
+        :class:`BadInput`: it fails; :class:`TooLarge`: its effect is; :class:`Conflict`: the data is too much to copy
+        or to look at, or others changed that each time; :class:`Unavailable`: no worker to copy, no turn in time, or it
+        was ended, since it took too much time or memory."""
+        deadline = asyncio.get_running_loop().time() + asked.seconds
+        if self._queued >= QUEUED_MAX:
+            raise _overloaded(f"{QUEUED_MAX} updates wait to be evaluated")
+        self._queued += 1
+        try:
+            async with asyncio.timeout(asked.seconds):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise _overloaded("other updates are being evaluated") from None
+        finally:
+            self._queued -= 1
+        try:
+            return await self._submit_with_retries(request, update, deadline, seen)
+        except (BadInput, TooLarge, Conflict):
+            raise  # the copy is as it was
+        except Unavailable as ended:
+            if ended.reason not in (TIMEOUT_REASON, OUT_OF_MEMORY_REASON):
+                self._discard_copy()
+            raise
+        except BaseException:
+            self._discard_copy()
+            raise
+        finally:
+            self._lock.release()
+            self._restart_idle_timer()
+
+    async def _submit_with_retries(
+        self, request: Request, update: EvaluatedUpdate, deadline: float, seen: DataFingerprint | None
+    ) -> tuple[Write, bool]:
+        for _ in range(ATTEMPTS_MAX):
+            copy = await self._current_copy(request, update)
+            if seen is not None and await copy.fingerprint(update.read_predicates) != seen:
+                raise Conflict(_SERIALIZATION_CONFLICT)
+            effect = await copy.evaluate(update, self._draw, self._bytes_max)
+            kind, payload = effect.body.kind, effect.body.payload
+            write = self._loop.write(
+                [Submission(kind, "", payload, content_hash(kind, "", payload))], Durability.SYNCED
+            )
+            stands = await self._took_effect(copy, write, update, effect, deadline)
+            if stands is None or stands:
+                return write, stands is not None
+            if seen is not None:
+                raise Conflict(_SERIALIZATION_CONFLICT)
+            if asyncio.get_running_loop().time() >= deadline:
+                break
+        raise Conflict(
+            "other transactions changed what this update looks at, each time before its effect had its place; "
+            "it has changed nothing. Send it again"
+        )
+
+    async def _took_effect(
+        self, copy: RemoteCopy, write: AwaitedWrite, update: EvaluatedUpdate, effect: UpdateEffect, deadline: float
+    ) -> bool | None:
+        """Whether the entry's condition holds where it stands in the log. None: that is not known in time."""
+        loop = self._loop
+        reached = await loop.within(write.reached, deadline - asyncio.get_running_loop().time())
+        if not write.answers:
+            return None
+        answer = write.answers[0]
+        if isinstance(answer, Refused):
+            raise answer
+        index = loop.index_of(answer.txid) if reached else 0
+        left = deadline - asyncio.get_running_loop().time()
+        if not index or not await loop.within(loop.wait_index(loop.executable, index), left):
+            return None
+        found = copy.position.index
+        try:
+            await self._catch_up(copy, index - 1)
+            if copy.position.index != index - 1:
+                return None
+            stands = found == index - 1 or await copy.fingerprint(update.read_predicates) == effect.fingerprint
+            await self._catch_up(copy, index)
+        except (LogAhead, LogDiverged, LogNeedsRestore, Unavailable):
+            # A split's end moved the entry, or the log was cut there, or the copy cannot follow (of a part of the data
+            # it may not): it is logged all the same, and may count.
+            self._discard_copy()
+            return None
+        return stands
+
+    # The copy
+
+    async def _current_copy(self, request: Request, update: EvaluatedUpdate) -> RemoteCopy:
+        """A copy that shows what the update looks at, as of the end of this master's log."""
+        agreement = self._loop.agreement
+        skips = 0 if agreement is None else len(agreement.skips)
+        copy = self._copy
+        if (
+            copy is not None
+            and skips == self._copy_skip_count
+            and copy.evaluator.is_usable
+            and copy.covers(update.read_predicates)
+        ):
+            try:
+                await self._catch_up(copy, self._loop.executable.value)
+                return copy
+            except (LogAhead, LogDiverged, LogNeedsRestore):
+                pass  # the log was cut, or trimmed: this copy is of no use any more
+            except Unavailable as lacks:
+                if lacks.reason != PARTIAL_COPY:
+                    raise
+        for _ in range(FETCHES_MAX):
+            self._discard_copy()
+            copy = self._copy = await self._fetch_full_or_partial_copy(request, update.read_predicates)
+            self._copy_skip_count = skips
+            try:
+                await self._catch_up(copy, self._loop.executable.value)
+                return copy
+            except Unavailable as lacks:
+                if lacks.reason != PARTIAL_COPY:
+                    raise
+        raise Unavailable(
+            "NoWorker",
+            "this update is evaluated on a copy of a part of a worker, and the worker is behind an entry that shows "
+            "itself on all data only; try again",
+            RETRY_S,
+        )
+
+    def _discard_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            self._evaluator_pool.release(copy.evaluator)
+
+    async def _fetch_full_or_partial_copy(self, request: Request, looks_at: Sequence[str] | None) -> RemoteCopy:
+        """A copy of everything; where that is too large, of all quads with these predicates."""
+        now = asyncio.get_running_loop().time()
+        if looks_at is None or now >= self._too_large_until:
+            try:
+                return await self._fetch_copy(request, None)
+            except TooLarge:
+                self._too_large_until = now + TOO_LARGE_CACHE_S
+        if looks_at is None:
+            raise _copy_too_large("the repository", "name the predicates that it looks at")
+        try:
+            return await self._fetch_copy(request, looks_at)
+        except TooLarge:
+            raise _copy_too_large("all that has the predicates which it names", "name others") from None
+
+    async def _fetch_copy(self, request: Request, predicates: Sequence[str] | None) -> RemoteCopy:
+        why = "no worker can be reached"
+        for store in await self._router.choose(request, shown=False):
+            evaluator = await self._evaluator_pool.acquire()
+            copy = None
+            try:
+                work = LoadDataset(store.adapter.engine, None if predicates is None else tuple(predicates))
+                rows = self._router.stream_rows(store, predicates, COPY_BYTES_MAX)
+                position = await evaluator.load(work, rows)
+                if position is None:
+                    why = f"{store.worker.name} holds no prefix of the log"
+                    continue
+                await self._read_log(position, position.index, 1)
+                if self._loop.executable.value - position.index <= LAG_ENTRIES_MAX:
+                    copy = RemoteCopy(evaluator, position, None if predicates is None else frozenset(predicates))
+                    return copy
+                why = f"{store.worker.name} is more than {LAG_ENTRIES_MAX} entries behind"
+            except (TimeoutError, WorkerFault, ClientError, OSError) as fault:
+                why = f"{store.worker.name}: {fault}"
+            except (LogAhead, LogDiverged, LogNeedsRestore) as fault:
+                why = f"{store.worker.name}: {fault}"
+            finally:
+                if copy is None:
+                    self._evaluator_pool.release(evaluator)
+        raise Unavailable("NoWorker", f"this update is evaluated on a copy of a worker, and {why}; try again", RETRY_S)
+
+    async def _catch_up(self, copy: RemoteCopy, upto: int) -> None:
+        while copy.position.index < upto:
+            entries = await self._read_log(copy.position, upto, PAGE_BYTES)
+            if not entries:
+                return
+            operations = [
+                Operation(entry.kind, entry.payload)
+                for entry in entries
+                if not entry.noop and entry.kind not in NOT_FOR_WORKERS
+            ]
+            last = Position(0, entries[-1].index, entries[-1].hash)
+            await copy.apply_operations(operations, last)
+
+    def _restart_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_later(COPY_IDLE_S, self._on_idle)
+
+    def _on_idle(self) -> None:
+        if not self._lock.locked():
+            self._discard_copy()
+
+
+def _copy_too_large(what: str, instead: str) -> Conflict:
+    return Conflict(
+        f"this update is evaluated on a copy in memory, and {what} is larger than {COPY_BYTES_MAX >> 20} MiB; "
+        f"{instead}, or write it so that every store gives the same result"
+    )
+
+
+_SERIALIZATION_CONFLICT: Final = (
+    "Transaction handling error: other transactions have changed what this one has looked at since it began to read; "
+    "it has changed nothing. Roll it back and begin again"
+)
+
+
+def _overloaded(why: str) -> Unavailable:
+    return Unavailable("EffectsBusy", f"{why}; nothing was done, send it again", RETRY_S)

@@ -1,0 +1,315 @@
+"""The short way for plain writes: what most requests are, answered without a task, a stream or a request object.
+
+A connection begins here. A whole, ordinary ``POST`` to the repository's statements is recognised by its bytes, prepared
+and handed to the loop; the loop tells its place in the watermark, and the answer is written in that very turn. With the
+first request of any other kind (another path, a query string, a chunked or large body, ``Expect``, a header that is not
+plain, anything that must be refused before it was taken) the connection becomes aiohttp's for good, with every byte
+that has come. So there is one judge of HTTP, and this room only knows the one shape it may take without asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from typing import Final, cast
+
+from txlog.model.durability import Durability
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import TxLogError
+from txlog.model.hashes import content_hash
+from txlog.protocol.events import Submission
+from txlog.runtime.asked import Asked, asked_from
+from txlog.runtime.guard import Guard
+from txlog.runtime.loop import Loop, Write
+from txlog.runtime.transactions import BELOW_APPLIED
+from txlog.runtime.web import encode_answer, error_answer
+from txlog.server.frontdoor.write_handler import WriteHandler
+from txlog.server.frontdoor.write_responses import accepted_txid
+from txlog.sparql import parse_plain_quad
+
+HEAD_BYTES_MAX: Final = 4096
+BODY_BYTES_MAX: Final = 64 << 10
+PIPELINED_BYTES_MAX: Final = 256 << 10
+"""Of further requests that a client sends before it has its answer; then it is not read from for a while."""
+TIMEOUT_S_MIN: Final = 5.0
+"""A client with less patience is aiohttp's: here time-outs are looked at only every :data:`TICK_S`."""
+TICK_S: Final = 0.5
+CACHED_HEADS_MAX: Final = 512
+"""Recognised heads that are remembered: a client sends the same one again and again."""
+
+_HEAD_PATTERN = re.compile(rb"POST (/[\x21-\x7e]*) HTTP/1\.1((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t\x20-\x7e]*+|)*+)")
+_UNSUPPORTED_HEADERS: Final = frozenset(
+    b"transfer-encoding content-encoding expect upgrade te trailer http2-settings sec-websocket-key"
+    b" origin sec-fetch-site txlog-updates-without-graph".split()
+)
+"""Headers whose meaning is aiohttp's to know, or another judge's."""
+
+
+class PlainWriteHead:
+    """What a recognised head says. ``content_length``: of the body; ``authorization``: who it says it is from."""
+
+    __slots__ = ("authorization", "content_length", "key", "level", "media_type", "options")
+
+    def __init__(self, kind: str, length: int, asked: Asked, shown: str | None) -> None:
+        self.media_type = kind
+        self.content_length = length
+        self.options = asked
+        self.key = asked.key
+        self.level = asked.level
+        self.authorization = shown
+
+
+def parse_plain_write(
+    data: bytes, paths: frozenset[bytes], level: Durability, seconds: float, bytes_max: int
+) -> PlainWriteHead | None:
+    """What these bytes of a head say; None when they are not of the one shape. ``paths``: those that count; ``level``
+    and ``seconds``: what counts for a request that does not say; ``bytes_max``: of a body."""
+    found = _HEAD_PATTERN.fullmatch(data)
+    if found is None or found[1] not in paths:
+        return None
+    headers: dict[bytes, str] = {}
+    for line in found[2].split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in headers or name in _UNSUPPORTED_HEADERS:
+            return None
+        headers[name] = value.strip(b" \t").decode()
+    length, connection = headers.get(b"content-length", ""), headers.get(b"connection", "keep-alive")
+    if not re.fullmatch("[0-9]{1,9}", length) or connection.lower() != "keep-alive" or b"host" not in headers:
+        return None
+    try:
+        asked = asked_from(
+            headers.get(b"txlog-durability"),
+            headers.get(b"prefer"),
+            headers.get(b"idempotency-key"),
+            level,
+            seconds,
+        )
+    except TxLogError:
+        return None  # aiohttp's side refuses it by name
+    if asked.level not in BELOW_APPLIED or asked.seconds < TIMEOUT_S_MIN or int(length) > bytes_max:
+        return None
+    return PlainWriteHead(headers.get(b"content-type", ""), int(length), asked, headers.get(b"authorization"))
+
+
+class FastPath:
+    """All connections that have spoken nothing but plain writes.
+
+    ``level`` and ``seconds``: what counts for a request that does not say; ``idle_s``: how long a connection may be
+    silent; ``make_http_protocol``: makes aiohttp's protocol; ``guard``: takes those alone whom it knows, None:
+    everybody."""
+
+    def __init__(
+        self,
+        writes: WriteHandler,
+        loop: Loop,
+        level: Durability,
+        seconds: float,
+        idle_s: float,
+        hand_over: Callable[[], asyncio.Protocol],
+        guard: Guard | None = None,
+    ) -> None:
+        self.loop = loop
+        self.writes = writes
+        self.response_formatter = writes.response_formatter
+        self.make_http_protocol = hand_over
+        self.guard = guard
+        self.connections: set[FastPathConnection] = set()
+        self.closing = False
+        self._level = level
+        self._seconds = seconds
+        self._paths = frozenset(path.encode() for path in writes.hot_paths)
+        self._head_cache: dict[bytes, PlainWriteHead] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_s = idle_s
+        self._bytes_max = min(BODY_BYTES_MAX, writes.bytes_max)
+
+    def new_connection(self) -> FastPathConnection:
+        """The protocol of a new connection."""
+        return FastPathConnection(self)
+
+    def parse_head(self, data: bytes) -> PlainWriteHead | None:
+        """What this head says, or None when it is not of the one shape."""
+        known = self._head_cache.get(data)
+        if known is not None:
+            return known
+        head = parse_plain_write(data, self._paths, self._level, self._seconds, self._bytes_max)
+        if head is not None:
+            if len(self._head_cache) >= CACHED_HEADS_MAX:
+                self._head_cache.clear()
+            self._head_cache[data] = head
+        return head
+
+    # Time
+
+    def add_connection(self, connection: FastPathConnection) -> None:
+        self.connections.add(connection)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TICK_S, self._check_timeouts)
+
+    def _check_timeouts(self) -> None:
+        """Whose patience is over gets 202; who says nothing for long is let go."""
+        loop = asyncio.get_running_loop()
+        now = time.monotonic()
+        for connection in list(self.connections):
+            connection.check_timeout(now, self._idle_s)
+        self._timer = loop.call_later(TICK_S, self._check_timeouts) if self.connections else None
+
+    async def close(self, timeout_s: float) -> None:
+        """Take no more; answers on their way get ``timeout_s``."""
+        self.closing = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        # Looked at now and then: it happens once, and answers have no event for it.
+        while any(c.has_pending_write for c in self.connections) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class FastPathConnection(asyncio.Protocol):
+    """One client. It is its own waiter: there is one request at a time, the next ones wait as bytes."""
+
+    def __init__(self, all_: FastPath) -> None:
+        self._fast_path = all_
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+        self._options: Asked | None = None
+        self._write: Write | None = None
+        self._last_activity = time.monotonic()
+        self._paused = False
+
+    @property
+    def has_pending_write(self) -> bool:
+        return self._write is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._fast_path.add_connection(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._fast_path.connections.discard(self)
+        self._finish_request()
+
+    def data_received(self, data: bytes) -> None:
+        self._data = self._data + data if self._data else data
+        if self._write is None:
+            self._parse_next()
+        elif len(self._data) > PIPELINED_BYTES_MAX and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _parse_next(self) -> None:
+        """The next request, as soon as all of it is there."""
+        data = self._data
+        split = data.find(b"\r\n\r\n")
+        if split < 0:
+            if not data.startswith(b"POST "[: len(data)]) or len(data) > HEAD_BYTES_MAX:
+                self._switch_to_http()
+            return
+        head = None if self._fast_path.closing else self._fast_path.parse_head(data[:split])
+        if head is None:
+            self._switch_to_http()
+            return
+        end = split + 4 + head.content_length
+        if len(data) < end:
+            return
+        guard = self._fast_path.guard
+        if guard is not None and not guard.may_write(head.authorization):
+            self._switch_to_http()  # aiohttp's side asks, and refuses by name
+            return
+        if self._submit(head, data[split + 4 : end]):
+            self._data = data[end:]
+        else:
+            self._switch_to_http()
+
+    def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
+        """False when it must be refused: aiohttp's side finds the same and says so."""
+        key, loop = head.key, self._fast_path.loop
+        if loop.dead is not None or loop.given_up:
+            return False
+        try:
+            kind, payload = KIND_QUADS, parse_plain_quad(body) if head.media_type == "application/n-quads" else None
+            if payload is None:
+                prepared = self._fast_path.writes.prepare_plain(body, head.media_type)
+                kind, payload = prepared.kind, prepared.payload
+            write = Write([Submission(kind, key, payload, content_hash(kind, key, payload))], head.level, self)
+            loop.take(write)
+        except TxLogError:
+            return False
+        loop.in_flight += 1
+        self._write, self._options = write, head.options
+        self._last_activity = time.monotonic()
+        return True
+
+    def _switch_to_http(self) -> None:
+        transport, data = self._transport, self._data
+        assert transport is not None
+        self._fast_path.connections.discard(self)
+        self._transport, self._data = None, b""
+        protocol = self._fast_path.make_http_protocol()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self._paused:
+            transport.resume_reading()
+        protocol.data_received(data)
+
+    # As a waiter
+
+    def done(self) -> bool:
+        return self._write is None
+
+    def set_result(self, reached: bool, /) -> None:
+        write, asked = self._write, self._options
+        if write is None or asked is None:
+            return
+        txid = accepted_txid(write, reached)
+        if txid is not None:
+            self._send(self._fast_path.response_formatter.format_success(txid, write.level))
+        else:
+            self._options = None  # told once
+            asyncio.get_running_loop().create_task(self._respond(write, asked, reached))
+
+    async def _respond(self, write: Write, asked: Asked, reached: bool) -> None:
+        try:
+            answer = await self._fast_path.writes.final_response(write, asked, reached)
+        except TxLogError as refused:
+            answer = error_answer(refused, plain=True)
+        if self._write is write:
+            self._send(encode_answer(answer))
+
+    def _send(self, answer: bytes) -> None:
+        self._finish_request()
+        if self._transport is None:
+            return
+        self._transport.write(answer)
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._data:
+            asyncio.get_running_loop().call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self._transport is not None and self._write is None and self._data:
+            self._parse_next()
+
+    def _finish_request(self) -> None:
+        if self._write is not None:
+            self._write, self._options = None, None
+            self._fast_path.loop.in_flight -= 1
+
+    def check_timeout(self, now: float, idle_s: float) -> None:
+        asked = self._options
+        if asked is not None and now - self._last_activity >= asked.seconds:
+            self.set_result(False)
+        elif self._write is None and now - self._last_activity > idle_s:
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

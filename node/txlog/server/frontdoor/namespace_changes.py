@@ -1,0 +1,67 @@
+"""Changes of namespaces as entries of the log: what may be one, and how it is said."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+import pyoxigraph
+
+from txlog.model.entry import KIND_SKIP
+from txlog.model.errors import BadInput, TooLarge
+from txlog.model.hashes import content_hash
+from txlog.model.namespaces import Change, change_key
+from txlog.protocol.events import Submission
+from txlog.sparql.terms import refuse_system
+from txlog.sparql.tokens import PNAME
+
+PREFIX_MAX: Final = 100
+NAMESPACE_MAX: Final = 2000
+"""Characters of a namespace. Both stay in the memory of every master."""
+CHANGES_MAX: Final = 1000
+"""Of one transaction."""
+_PREFIX = re.compile(PNAME)
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix, if it may be one."""
+    if len(prefix) > PREFIX_MAX or not _PREFIX.fullmatch(f"{prefix}:"):
+        raise BadInput(f"Invalid prefix: {prefix[:PREFIX_MAX]}")
+    return prefix
+
+
+def check_namespace(text: str) -> str:
+    """The namespace, if it may be one."""
+    refuse_system(text)
+    try:
+        if len(text) > NAMESPACE_MAX or any(c.isspace() for c in text):
+            raise ValueError
+        return pyoxigraph.NamedNode(text).value
+    except ValueError:
+        raise BadInput(
+            f"Invalid namespace: {text[:200]}: an absolute IRI of at most {NAMESPACE_MAX} characters"
+        ) from None
+
+
+def build_entry(change: Change, key: str = "") -> Submission:
+    """The entry that says it. ``key``: the client's Idempotency-Key."""
+    name = change_key(change, f"key:{key}" if key else secrets.token_hex(12))
+    return Submission(KIND_SKIP, name, b"", content_hash(KIND_SKIP, name, b""))
+
+
+def build_entries(changes: Iterable[Change]) -> list[Submission]:
+    """The fewest that do the same as these, checked. TooLarge when they are more than :data:`CHANGES_MAX`."""
+    cleared = False
+    last: dict[str, str | None] = {}
+    for prefix, name in changes:
+        if prefix is None:
+            cleared = True
+            last.clear()
+            continue
+        last[check_prefix(prefix)] = None if name is None else check_namespace(name)
+    if len(last) > CHANGES_MAX:
+        raise TooLarge(f"a transaction changes at most {CHANGES_MAX} namespaces; send it in parts")
+    net = [Change(prefix, name) for prefix, name in last.items() if not (cleared and name is None)]
+    return [build_entry(change) for change in ([Change(None, None)] if cleared else []) + net]

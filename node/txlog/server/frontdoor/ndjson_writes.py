@@ -1,0 +1,309 @@
+"""``POST /txlog/transactions``: many transactions in one request, JSON lines in and out.
+
+What of the body is there becomes one batch: one run, one record, one message. Its lines are answered together, in
+order, as soon as the last of them has reached the level; lines that come later are taken meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from txlog.model.decoding import MALFORMED
+from txlog.model.durability import Durability
+from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
+from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid
+from txlog.protocol.events import Accepted, Submission
+from txlog.runtime.asked import Asked, asked_of, check_key
+from txlog.runtime.loop import AwaitedWrite
+from txlog.runtime.site import Site
+from txlog.runtime.transactions import BELOW_APPLIED
+from txlog.runtime.web import (
+    API_HEADER,
+    API_VERSION,
+    RawResponse,
+    Request,
+    Response,
+    Route,
+    begin_body,
+    encode_json,
+)
+from txlog.server.frontdoor.write_handler import draw_blank_node_seed, now_text
+from txlog.sparql import TransactionBody, prepare_lines, prepare_update, refuse_unportable
+
+BATCHES_IN_FLIGHT_MAX = 4
+"""Batches of one request that wait for their level before no more of its body is read."""
+READ_BYTES = 1 << 20
+"""A body of known length up to this is read whole before its lines are taken, as one batch."""
+_RESPONSE_HEADERS = f"Content-Type: application/x-ndjson\r\n{API_HEADER}: {API_VERSION}\r\n".encode()
+
+
+class NdjsonTransaction(msgspec.Struct):
+    """Exactly one of ``update``, ``quads``, or ``add`` with ``delete``."""
+
+    quads: str | None = None
+    update: str | None = None
+    add: str | None = None
+    delete: str | None = None
+    key: str = ""
+
+
+_decoder = msgspec.json.Decoder(NdjsonTransaction)
+
+
+class NdjsonBatch(NamedTuple):
+    """``refused``: by place in the batch, what was wrong with a line; the others are in ``write``, in order."""
+
+    line_count: int
+    refused: dict[int, TxLogError]
+    write: AwaitedWrite | None
+    deadline: float
+
+
+class NdjsonWriteHandler:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._line_max = site.config.limits.body_bytes
+        self._batch_max = site.config.limits.batch_transactions
+        self._level = site.config.durability
+        self._seconds = site.config.write_timeout_s
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/txlog/transactions", self.post)]
+
+    async def post(self, request: Request, _: Mapping[str, str]) -> Response:
+        asked = asked_of(request, self._level, self._seconds)
+        if asked.key:
+            raise BadInput('Idempotency-Key: each line has its own: {"update": "...", "key": "..."}')
+        await begin_body(request)
+        reader = _LineReader(request, self._line_max)
+        lines = await reader.read()
+        if reader.at_end and len(lines) <= self._batch_max:
+            batch = self._submit(lines, asked)
+            self._loop.in_flight += 1
+            try:
+                body = await self._render_answers(batch, asked)
+            finally:
+                self._loop.in_flight -= 1
+            return RawResponse(200, _RESPONSE_HEADERS, body)
+        return await self._stream(request, reader, lines, asked)
+
+    async def _stream(self, request: Request, reader: _LineReader, lines: list[bytes], asked: Asked) -> Response:
+        """Answers go out while further lines come in: whoever sends without end must be answered without end."""
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", API_HEADER: API_VERSION})
+        await response.prepare(request)
+        batches: deque[NdjsonBatch] = deque()
+        room = asyncio.Semaphore(BATCHES_IN_FLIGHT_MAX)
+        filled = asyncio.Event()
+        finished = False
+
+        async def answer() -> None:
+            while True:
+                while batches:
+                    batch = batches.popleft()
+                    await response.write(await self._render_answers(batch, asked))
+                    room.release()
+                if finished:
+                    return
+                filled.clear()
+                await filled.wait()
+
+        self._loop.in_flight += 1
+        answering = asyncio.ensure_future(answer())
+        try:
+            while True:
+                for first in range(0, len(lines), self._batch_max):
+                    taking = asyncio.ensure_future(room.acquire())
+                    await asyncio.wait((taking, answering), return_when=asyncio.FIRST_COMPLETED)
+                    if answering.done():
+                        taking.cancel()
+                        answering.result()
+                    batches.append(self._submit(lines[first : first + self._batch_max], asked))
+                    filled.set()
+                if reader.at_end or answering.done():
+                    break
+                try:
+                    lines = await reader.read()
+                except TooLarge as wrong:
+                    batches.append(NdjsonBatch(1, {0: wrong}, None, 0.0))
+                    break
+            finished = True
+            filled.set()
+            await answering
+        finally:
+            self._loop.in_flight -= 1
+            answering.cancel()
+        await response.write_eof()
+        return response
+
+    # One batch
+
+    def _submit(self, lines: list[bytes], asked: Asked) -> NdjsonBatch:
+        refused: dict[int, TxLogError] = {}
+        submissions: list[Submission] = []
+        add = submissions.append
+        decode = _decoder.decode
+        for at, line in enumerate(lines):
+            if len(line) > self._line_max:
+                refused[at] = _line_too_long(self._line_max)
+                continue
+            try:
+                told = decode(line)
+                key = told.key
+                if key:
+                    check_key(key, "key")
+                quads = told.quads
+                if quads is not None and told.update is None and told.add is None and told.delete is None:
+                    prepared = prepare_lines(quads, draw=draw_blank_node_seed)
+                else:
+                    prepared = _prepare_transaction(told)
+                    if self._site.config.mixed_engines:
+                        refuse_unportable(prepared)
+            except MALFORMED as wrong:
+                refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
+                continue
+            except TxLogError as wrong:
+                refused[at] = wrong
+                continue
+            kind, payload = prepared.kind, prepared.payload
+            add(Submission(kind, key, payload, content_hash(kind, key, payload)))
+        write: AwaitedWrite | None = None
+        if submissions:
+            try:
+                write = self._loop.write(submissions, asked.level)
+            except Unavailable as wrong:
+                refused = dict.fromkeys(range(len(lines)), wrong) | refused
+        return NdjsonBatch(len(lines), refused, write, asyncio.get_running_loop().time() + asked.seconds)
+
+    async def _render_answers(self, batch: NdjsonBatch, asked: Asked) -> bytes:
+        """The batch's answer lines, once all its transactions have reached their level or the time is over."""
+        write, loop = batch.write, self._loop
+        answers: list[Accepted | Refused] = []
+        reached = True
+        repeats: set[Txid] = set()
+        if write is not None:
+            left = batch.deadline - asyncio.get_running_loop().time()
+            reached = await loop.within(write.reached, left)
+            answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
+            last = next((a for a in reversed(answers) if isinstance(a, Accepted) and not a.repeat), None)
+            for one in answers:
+                if isinstance(one, Accepted) and one.repeat and one.txid not in repeats:
+                    await self._wait_for_level(one.txid, asked, batch.deadline)
+                    repeats.add(one.txid)
+            if last is not None and reached and asked.level not in BELOW_APPLIED:
+                reached = await self._wait_for_level(last.txid, asked, batch.deadline)
+        whole = reached and asked.level in BELOW_APPLIED and not repeats
+        if whole and not batch.refused and answers:
+            formatted = self._render_uniform_batch(answers, asked.level)
+            if formatted is not None:
+                return formatted
+        given = iter(answers)
+        lines: list[bytes] = []
+        for at in range(batch.line_count):
+            wrong = batch.refused.get(at)
+            answer: TxLogError | Accepted = wrong if wrong is not None else next(given)
+            lines.append(_render_error(answer) if isinstance(answer, TxLogError) else self._render_outcome(answer.txid))
+        return b"".join(lines)
+
+    async def _wait_for_level(self, txid: Txid, asked: Asked, deadline: float) -> bool:
+        left = deadline - asyncio.get_running_loop().time()
+        return await self._site.transactions.reach(txid, asked.level, max(0.0, left))
+
+    def _render_outcome(self, txid: Txid) -> bytes:
+        outcome = self._site.transactions.outcome(txid)
+        view = outcome.view()
+        told = {"txid": view["txid"], "position": view["position"], "durability": view["durability"]}
+        if outcome.state in ("skipped", "blocked"):
+            told |= {"error": "Conflict", "reason": outcome.state.capitalize(), "workers": outcome.workers}
+            told["message"] = "workers refused this transaction; it stands in the log"
+        return encode_json(told) + b"\n"
+
+    def _render_uniform_batch(self, answers: list[Accepted | Refused], level: Durability) -> bytes | None:
+        """All of one batch at one level: text put together, since a dictionary for each line costs more than the
+        whole agreement about it. None when there is a refusal among them."""
+        agreement = self._loop.agreement
+        assert agreement is not None
+        txids = [answer.txid for answer in answers if isinstance(answer, Accepted)]
+        if len(txids) != len(answers):
+            return None
+        history, stable = agreement.history, self._loop.stable.value
+        origin, first_seq = txids[0]
+        # One origin's transactions in one order: when first and last are as far apart in the log as in seq, all are.
+        first, last = history.index_of(origin, first_seq), history.index_of(origin, txids[-1].seq)
+        if first and last - first == txids[-1].seq - first_seq == len(txids) - 1:
+            indexes: Iterable[int] = range(first, last + 1)
+        else:
+            indexes = [history.index_of(*txid) for txid in txids]
+        head = f'{{"txid":"{origin}.'
+        place = f'","position":{{"epoch":{agreement.view.epoch},"index":'
+        tail = f'"}},"durability":"{level.value}"}}\n'
+        unplaced = f'","position":null,"durability":"{level.value}"}}\n'
+        hash_at = history.hash_at
+        return "".join(
+            [
+                f'{head}{seq}{place}{index},"hash":"{hash_at(index).hex()}{tail}'
+                if 0 < index <= stable
+                else f"{head}{seq}{unplaced}"
+                for (_, seq), index in zip(txids, indexes, strict=True)
+            ]
+        ).encode()
+
+
+def _prepare_transaction(told: NdjsonTransaction) -> TransactionBody:
+    if told.update is not None and told.quads is None and told.add is None and told.delete is None:
+        return prepare_update(told.update, base=None, now=now_text(), draw=draw_blank_node_seed)
+    if told.update is None and told.quads is None and (told.add is not None or told.delete is not None):
+        return prepare_lines(told.add or "", told.delete or "", draw=draw_blank_node_seed)
+    raise BadInput('a line is {"update": ...}, {"quads": ...}, or {"add": ..., "delete": ...}; "key" may stand in each')
+
+
+def _render_error(error: TxLogError) -> bytes:
+    told = {"error": error.name, "message": str(error)}
+    if isinstance(error, Unavailable | PeerFault):
+        told["reason"] = error.reason
+    return encode_json(told) + b"\n"
+
+
+def _line_too_long(line_max: int) -> TooLarge:
+    return TooLarge(f"one line may have {line_max} bytes; it is one transaction")
+
+
+class _LineReader:
+    """Whole lines of a body as they come. ``at_end``: there is nothing more."""
+
+    def __init__(self, request: Request, line_max: int) -> None:
+        self._content = request.content
+        self._rest = b""
+        self._line_max = line_max
+        length = request.content_length
+        self._read_whole = length is not None and length <= READ_BYTES
+        """A small body of known length is on its way whole: it is worth waiting for, to make one batch of it."""
+        self.at_end = False
+
+    async def read(self) -> list[bytes]:
+        """At least one line, unless the body ends before. Empty lines count for nothing."""
+        content = self._content
+        pieces = [self._rest]
+        size = len(self._rest)
+        whole = False
+        while not content.at_eof() and (self._read_whole or not whole):
+            piece = await content.readany()
+            pieces.append(piece)
+            size += len(piece)
+            whole = whole or b"\n" in piece
+            if not whole and size > self._line_max:
+                raise _line_too_long(self._line_max)
+        text = b"".join(pieces)
+        if content.at_eof():
+            self.at_end = True
+            self._rest = b""
+        else:
+            text, _, self._rest = text.rpartition(b"\n")
+        return [line for line in text.split(b"\n") if line and not line.isspace()]

@@ -1,0 +1,423 @@
+"""RDF4J's transactions: ``/repositories/{id}/transactions``. What they write waits at this master, and is one entry of
+the log at the commit. Until then nobody sees it but the transaction itself (``view.py``)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput, Conflict, Refused, TooLarge, TxLogError, Unavailable
+from txlog.model.hashes import content_hash
+from txlog.model.quads import decode_quads
+from txlog.protocol.events import Submission
+from txlog.runtime.asked import Asked, asked_of
+from txlog.runtime.site import Site
+from txlog.runtime.web import RawResponse, Request, Response, Route, bytes_answer, read_body, text_answer
+from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.read_handler import LineChanges, ReadHandler, negotiate_format
+from txlog.server.frontdoor.read_set import ReadSet
+from txlog.server.frontdoor.request_parameters import (
+    check_repository,
+    context_parameters,
+    repository_routes,
+    term_parameter,
+)
+from txlog.server.frontdoor.result_formats import RDF_FORMATS
+from txlog.server.frontdoor.transaction_view import COPY_BYTES_MAX, VIEWS_MAX, TransactionView
+from txlog.server.frontdoor.write_handler import WriteHandler
+from txlog.sparql import TransactionBody, concatenate, query_predicates, required_predicates
+from txlog.workers.canonical import canonical_lines
+
+TRANSACTION_IDLE_S: Final = 60.0
+"""A transaction that nobody asks anything for so long is rolled back."""
+OPEN_TRANSACTIONS_MAX: Final = 256
+OFF_LOOP_BYTES: Final = 256 << 10
+"""Of what it has written since it was last looked at: in a thread."""
+TOO_LARGE_CACHE_S: Final = 600.0
+"""A repository that was too large to copy is taken for that for so long."""
+ENDED_TRANSACTIONS_MAX: Final = 1000
+"""Transactions that are over and of which it is still known how."""
+ISOLATION_LEVELS: Final = ("NONE", "READ_UNCOMMITTED", "READ_COMMITTED", "SNAPSHOT_READ", "SNAPSHOT", "SERIALIZABLE")
+_LEVEL_PARAMETERS: Final = (
+    "isolation-level",
+    "transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel",
+)
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+_SNAPSHOT_LEVELS: Final = ("SNAPSHOT", "SERIALIZABLE")
+"""They read one copy from their first read on. RDF4J's SNAPSHOT_READ wants one for each read, which a worker gives."""
+
+
+class OpenTransaction:
+    """``changes``: what it has written, ``size_bytes`` in bytes. ``committing``: it was handed to the log, and its fate
+    is not known yet: it may only be committed again, under the same key. ``read_set``: what it has read, where that
+    counts. ``net_lines``: the first ``netted_count`` parts as quads that come or go; None: they are more than that."""
+
+    def __init__(self, name: str, level: str) -> None:
+        self.name = name
+        self.reads_snapshot = level in _SNAPSHOT_LEVELS
+        self.read_set: ReadSet | None = ReadSet() if level == "SERIALIZABLE" else None
+        self.changes: list[TransactionBody] = []
+        self.size_bytes = 0
+        self.last_used = time.monotonic()
+        self.lock = asyncio.Lock()
+        self.view: TransactionView | None = None
+        self.net_lines: dict[bytes, bool] | None = {}
+        self.netted_count = 0
+        self.committing = False
+
+    def update_net_lines(self) -> None:
+        """Bring ``net_lines`` up to what has been written."""
+        for part in self.changes[self.netted_count :]:
+            self.netted_count += 1
+            if part.kind != KIND_QUADS:
+                self.net_lines = None  # from now on only a copy tells
+            if self.net_lines is not None:
+                self.net_lines.update((line, adds) for adds, line in decode_quads(canonical_lines(part.payload)))
+
+
+class TransactionHandler:
+    """``writes`` hands the commit over, ``reads`` asks the workers, ``evaluators`` have copies for reads of own
+    writes."""
+
+    def __init__(
+        self,
+        site: Site,
+        writes: WriteHandler,
+        reads: ReadHandler,
+        evaluators: EvaluatorPool,
+        idle_s: float = TRANSACTION_IDLE_S,
+        open_max: int = OPEN_TRANSACTIONS_MAX,
+    ) -> None:
+        self._site = site
+        self._repository = site.config.repository
+        self._level = site.config.durability
+        self._seconds = site.config.write_timeout_s
+        self._bytes_max = site.config.limits.body_bytes
+        self._writes = writes
+        self._reads = reads
+        self._evaluator_pool = evaluators
+        self.idle_s = idle_s
+        self.open_max = open_max
+        self.open: dict[str, OpenTransaction] = {}
+        self._outcomes: dict[str, str] = {}
+        self._too_large_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._actions: dict[str, Callable[[Request, OpenTransaction], Awaitable[Response]]] = {
+            "ADD": self._add,
+            "DELETE": self._delete,
+            "UPDATE": self._update,
+            "QUERY": self._query,
+            "GET": self._get,
+            "SIZE": self._size,
+            "PING": self._ping,
+            "PREPARE": self._prepare,
+            "COMMIT": self._commit,
+            "ROLLBACK": self._rollback,
+        }
+
+    def routes(self) -> list[Route]:
+        one = {"PUT": self.act, "POST": self.act, "DELETE": self.rollback}
+        return [
+            *repository_routes("/transactions", POST=self.begin),
+            *repository_routes("/transactions/{transaction}", **one),
+        ]
+
+    # Beginning and ending
+
+    async def begin(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        body = await read_body(request, 64 << 10)
+        parameters = dict(request.query)
+        if body and request.headers.get("Content-Type", "").lower().startswith(_FORM):
+            parameters |= dict(parse_qsl(body.decode("utf-8", "replace")))
+        level = ""
+        for name in _LEVEL_PARAMETERS:
+            given = parameters.get(name)
+            if given is not None:
+                level = re.split("[#/]", given)[-1].upper()
+                if level not in ISOLATION_LEVELS:
+                    raise BadInput(f"{name}={given[:80]}: one of {', '.join(ISOLATION_LEVELS)}")
+        if self._site.closing:
+            raise Unavailable("Closing", "this master is stopping; begin at another one")
+        if len(self.open) >= self.open_max:
+            raise Unavailable("TransactionsOpen", f"{len(self.open)} transactions are open here; commit some first")
+        one = OpenTransaction(str(uuid.uuid4()), level)
+        self.open[one.name] = one
+        self._expire_idle()
+        location = f"{request.url.with_query(None)}/{one.name}"
+        return web.Response(status=201, headers={"Location": location})
+
+    def _expire_idle(self) -> None:
+        """Roll back what nobody has used for long, and come again when the next one is due."""
+        now = time.monotonic()
+        for one in list(self.open.values()):
+            if now - one.last_used >= self.idle_s and not one.lock.locked():
+                self._close_transaction(one, f"it expired: nobody asked anything of it for {self.idle_s:g} s")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.open:
+            due = min(one.last_used for one in self.open.values()) + self.idle_s
+            self._timer = asyncio.get_running_loop().call_later(max(0.05, due - now), self._expire_idle)
+
+    def _close_transaction(self, one: OpenTransaction, how: str) -> None:
+        self.open.pop(one.name, None)
+        self._release_view(one)
+        if len(self._outcomes) >= ENDED_TRANSACTIONS_MAX:
+            del self._outcomes[next(iter(self._outcomes))]
+        self._outcomes[one.name] = how
+
+    def _release_view(self, one: OpenTransaction) -> None:
+        overlay, one.view = one.view, None
+        if overlay is not None:
+            self._evaluator_pool.release(overlay.evaluator)
+
+    def _find_open(self, names: Mapping[str, str]) -> OpenTransaction:
+        check_repository(names, self._repository)
+        name = names["transaction"]
+        try:
+            name = str(uuid.UUID(name))
+        except ValueError:
+            raise BadInput(f"not a valid transaction id: {name[:80]}") from None
+        one = self.open.get(name)
+        if one is None:
+            how = self._outcomes.get(name, "this master does not know it; it lives at the master that began it")
+            raise BadInput(f"unable to find registered connection for transaction id '{name}': {how}")
+        one.last_used = time.monotonic()
+        return one
+
+    async def act(self, request: Request, names: Mapping[str, str]) -> Response:
+        word = request.query.get("action", "")
+        action = self._actions.get(word.upper())
+        if action is None:
+            raise BadInput(f"action={word[:40]}: one of {', '.join(self._actions)}")
+        return await self._run_exclusively(request, self._find_open(names), action)
+
+    async def rollback(self, request: Request, names: Mapping[str, str]) -> Response:
+        return await self._run_exclusively(request, self._find_open(names), self._rollback)
+
+    async def _run_exclusively(
+        self, request: Request, one: OpenTransaction, action: Callable[[Request, OpenTransaction], Awaitable[Response]]
+    ) -> Response:
+        async with one.lock:
+            if one.name not in self.open:
+                raise BadInput(f"unable to find registered connection for transaction id '{one.name}': it is over")
+            if one.committing and action not in (self._commit, self._ping):
+                raise BadInput(
+                    f"Transaction handling error: '{one.name}' was handed to the log, and it is not known yet "
+                    "whether it counts; send COMMIT again"
+                )
+            try:
+                return await action(request, one)
+            finally:
+                one.last_used = time.monotonic()
+
+    # Writing
+
+    def _append_change(self, one: OpenTransaction, part: TransactionBody) -> None:
+        if one.size_bytes + len(part.payload) > self._bytes_max:
+            raise TooLarge(
+                f"a transaction may hold {self._bytes_max} bytes, for it is one entry of the log; "
+                "commit what there is, or roll it back"
+            )
+        if part.payload:
+            one.changes.append(part)
+            one.size_bytes += len(part.payload)
+
+    async def _add(self, request: Request, one: OpenTransaction) -> Response:
+        self._append_change(one, await self._writes.read_upload(request, context_parameters(request) or []))
+        return web.Response()
+
+    async def _delete(self, request: Request, one: OpenTransaction) -> Response:
+        self._append_change(one, await self._writes.read_removal(request, context_parameters(request)))
+        return web.Response()
+
+    async def _update(self, request: Request, one: OpenTransaction) -> Response:
+        self._append_change(one, await self._writes.read_update(request))
+        return web.Response(status=204)
+
+    # Reading
+
+    def _has_own_view(self, one: OpenTransaction) -> bool:
+        return one.reads_snapshot or bool(one.changes)
+
+    async def _view_for(self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None) -> TransactionView:
+        """The transaction's own view, as far as these predicates go (None: any); there is one where it has written, or
+        reads one snapshot."""
+        if one.view is not None and not one.view.evaluator.is_usable:
+            if one.reads_snapshot:
+                raise _view_lost()
+            self._release_view(one)
+        if one.view is None or one.view.predicates is not None:
+            payloads = [part.payload.decode() for part in one.changes if part.kind != KIND_QUADS]
+            if wanted is not None and payloads:
+                wanted = await asyncio.to_thread(required_predicates, payloads, wanted)
+            if one.view is not None and not one.view.covers(wanted):
+                self._release_view(one)
+        if one.view is None:
+            if sum(other.view is not None for other in self.open.values()) >= VIEWS_MAX:
+                raise Unavailable(
+                    "TransactionsOpen", f"{VIEWS_MAX} transactions read copies of their own; commit some first"
+                )
+            one.view = await self._create_view(request, one, wanted)
+        await one.view.apply_changes(one.changes)
+        return one.view
+
+    async def _create_view(
+        self, request: Request, one: OpenTransaction, wanted: frozenset[str] | None
+    ) -> TransactionView:
+        """Of everything; where that is too much, of what is wanted."""
+        part = wanted is not None and not one.reads_snapshot
+        now = time.monotonic()
+        if not part or now >= self._too_large_until:
+            try:
+                keep = one.read_set is not None
+                return await TransactionView.create(self._evaluator_pool, self._reads, request, None, keep=keep)
+            except TooLarge:
+                self._too_large_until = now + TOO_LARGE_CACHE_S
+        if not part:
+            raise _view_too_large("the repository", _LOWER_LEVEL_ADVICE if one.reads_snapshot else _SMALLER_READ_ADVICE)
+        try:
+            return await TransactionView.create(self._evaluator_pool, self._reads, request, wanted)
+        except TooLarge:
+            raise _view_too_large("all that has the predicates which it names", _SMALLER_READ_ADVICE) from None
+
+    async def _query(self, request: Request, one: OpenTransaction) -> Response:
+        if not self._has_own_view(one):
+            return await self._reads.query(request, {"id": self._repository})
+        asked = await self._reads.parse_query(request)
+        wanted = query_predicates(asked.text)
+        if one.read_set is not None:
+            one.read_set.add(wanted)
+        return await (await self._view_for(request, one, wanted)).query(asked)
+
+    async def _net_lines(self, one: OpenTransaction) -> LineChanges | None:
+        """What it has written, where a worker's statements may be read together with it: data alone, and no view of
+        its own to be kept to."""
+        if one.reads_snapshot or one.view is not None:
+            return None
+        if sum(len(part.payload) for part in one.changes[one.netted_count :]) > OFF_LOOP_BYTES:
+            await asyncio.to_thread(one.update_net_lines)
+        else:
+            one.update_net_lines()
+        return one.net_lines
+
+    async def _get(self, request: Request, one: OpenTransaction) -> Response:
+        if not self._has_own_view(one):
+            return await self._reads.statements(request, {"id": self._repository})
+        plain = await self._net_lines(one)
+        if plain is not None:
+            return await self._reads.statements_with_changes(request, plain)
+        form = negotiate_format(request, tuple(RDF_FORMATS))
+        terms = (term_parameter(request, "subj"), term_parameter(request, "pred"), term_parameter(request, "obj"))
+        graphs = context_parameters(request)
+        wanted = None if terms[1] is None else frozenset((terms[1],))
+        if one.read_set is not None:
+            one.read_set.add(wanted)
+        body = await (await self._view_for(request, one, wanted)).statements(terms, graphs, form)
+        return bytes_answer(body, form.media_type)
+
+    async def _size(self, request: Request, one: OpenTransaction) -> Response:
+        if not self._has_own_view(one):
+            return await self._reads.size(request, {"id": self._repository})
+        plain = await self._net_lines(one)
+        if plain is not None:
+            return text_answer(str(await self._reads.size_with_changes(request, plain)))
+        graphs = context_parameters(request)
+        if one.read_set is not None:
+            one.read_set.add(None)
+        return text_answer(str(await (await self._view_for(request, one, None)).size(graphs)))
+
+    async def _ping(self, request: Request, one: OpenTransaction) -> Response:
+        return text_answer(str(round(self.idle_s * 1000)))
+
+    # The end
+
+    async def _prepare(self, request: Request, one: OpenTransaction) -> Response:
+        return web.Response()
+
+    async def _commit(self, request: Request, one: OpenTransaction) -> Response:
+        """One entry of the log. Its Idempotency-Key is the transaction itself unless the client has one, so that a
+        commit that is repeated, here or anywhere, takes effect once."""
+        asked = asked_of(request, self._level, self._seconds)
+        prepared = concatenate(one.changes)
+        if not prepared.payload:
+            self._close_transaction(one, "it was committed, and had written nothing")
+            return web.Response()
+        if one.read_set is not None and one.read_set and one.view is not None:
+            return await self._commit_serializable(request, one, one.read_set, one.view, asked)
+        key = asked.key or f"transaction:{one.name}"
+        submission = Submission(
+            prepared.kind, key, prepared.payload, content_hash(prepared.kind, key, prepared.payload)
+        )
+        one.committing = True
+        try:
+            answer = await self._writes.write(submission, asked._replace(key=key))
+        except Refused:
+            one.committing = False  # nothing was taken: it may be tried again, changed, or rolled back
+            raise
+        if answer.status == 202:
+            return answer
+        self._close_transaction(one, "it was committed")
+        if isinstance(answer, RawResponse) and answer.status == 204:
+            return answer.as_status(200)
+        return answer
+
+    async def _commit_serializable(
+        self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: Asked
+    ) -> Response:
+        """A commit that counts only if all that the transaction has looked at, to read or to write, is as it was when
+        it began to read."""
+        if not overlay.evaluator.is_usable:
+            raise _view_lost()
+        update = await asyncio.to_thread(looked.conditional_update, one.changes)
+        seen = await overlay.fingerprint_before(update.read_predicates)
+        one.committing = True
+        try:
+            answer = await self._writes.commit_serializable(request, update, seen, asked)
+        except TxLogError:
+            one.committing = False
+            raise
+        except BaseException:
+            self._close_transaction(
+                one, "its commit broke off, and it is not known whether it counts: look at the data"
+            )
+            raise
+        self._close_transaction(
+            one, "it was committed" if answer.status != 202 else "it is not known whether it counts"
+        )
+        if isinstance(answer, RawResponse) and answer.status == 204:
+            return answer.as_status(200)
+        return answer
+
+    async def _rollback(self, request: Request, one: OpenTransaction) -> Response:
+        self._close_transaction(one, "it was rolled back")
+        return web.Response(status=204)
+
+
+_LOWER_LEVEL_ADVICE: Final = "begin it at READ_COMMITTED"
+_SMALLER_READ_ADVICE: Final = "read before writing, or name predicates that fewer have"
+
+
+def _view_too_large(what: str, advice: str) -> Conflict:
+    return Conflict(
+        f"Transaction handling error: this transaction reads a copy, and {what} is larger than "
+        f"{COPY_BYTES_MAX >> 20} MiB of N-Quads; {advice}"
+    )
+
+
+def _view_lost() -> Conflict:
+    return Conflict(
+        "Transaction handling error: what it saw went with an evaluation that took too much time or memory, and it "
+        "asked to see nothing newer; roll it back"
+    )

@@ -1,0 +1,520 @@
+"""Reads of plain RDF4J and SPARQL clients, answered by a worker of this data centre and streamed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import IO, NamedTuple
+from urllib.parse import parse_qsl
+
+from aiohttp import ClientError, web
+
+from txlog.model.errors import (
+    BadInput,
+    NotAcceptable,
+    Unavailable,
+    Unsupported,
+    WorkerFault,
+)
+from txlog.runtime.site import Site
+from txlog.runtime.web import Request, Response, Route, bytes_answer, number_of, read_body, seconds_of, text_answer
+from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
+from txlog.server.frontdoor.read_router import (
+    ALL_STATEMENTS,
+    RETRY_S,
+    ReadRouter,
+    WorkerCandidate,
+    WorkerQuery,
+    WorkerRequestSpec,
+    lowercase_headers,
+)
+from txlog.server.frontdoor.request_parameters import (
+    check_repository,
+    context_parameters,
+    parse_graph_iri,
+    term_parameter,
+)
+from txlog.server.frontdoor.result_formats import (
+    BINARY_TABLE,
+    BOOLEAN,
+    N_QUADS,
+    N_TRIPLES,
+    PREFERRED_FORMATS,
+    RDF_ALIASES,
+    RDF_FORMATS,
+    RESULTS_JSON,
+    TABULAR_ALIASES,
+    TABULAR_MEDIA_TYPES,
+    ResultFormat,
+    convert_to_binary_table,
+    converter,
+)
+from txlog.server.frontdoor.stream_converter import StreamConverter, closing_stream, convert_stream
+from txlog.server.frontdoor.tabular_results import accept_header, negotiate_media_type, table_response
+from txlog.sparql import hide_system_graphs, query_form, refuse_services
+from txlog.sparql.rewrite.parameter_binding import apply_limits, bind_query, parse_binding
+from txlog.sparql.skolem_iris import iri_to_label
+from txlog.sparql.tokens import tokens
+from txlog.workers import Adapter
+from txlog.workers.base import Unreachable, WorkerRequest
+
+PROTOCOL = "12"
+SMALL_BYTES = 64 << 10
+"""An answer of known length up to this goes out in one piece."""
+QUERY_S_MAX = 3600.0
+CLEANING_CHUNK_BYTES = 64 << 10
+_UNSUPPORTED = ("explain",)
+_IGNORED_ACCEPT = ("", "*/*")
+_FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
+_TERM = rb'(?:<[^>]*>|_:[^ ]+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
+_LINE = re.compile(rb"^(" + _TERM + rb") (" + _TERM + rb") (" + _TERM + rb")(?: (" + _TERM + rb"))? \.$")
+
+
+LineChanges = Mapping[bytes, bool]
+"""Lines of canonical N-Quads, and whether each has come (or has gone)."""
+
+
+class ParsedQuery(NamedTuple):
+    """A query that hides system graphs. ``form``: SELECT, ASK, CONSTRUCT, DESCRIBE. ``union``: of all graphs, since it
+    says nothing else. ``default``, ``named``: graphs by parameter, bare. ``seconds``: None for as long as it takes."""
+
+    text: str
+    form: str
+    union: bool
+    default: list[str]
+    named: list[str]
+    accept: str
+    seconds: float | None
+
+    @property
+    def converted_format(self) -> str:
+        """The form of answer that this master must make, "" when a worker has it."""
+        return _format_to_convert(self.form, self.accept)
+
+
+class ReadHandler:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._repository = site.config.repository
+        self._bytes_max = site.config.limits.body_bytes
+        self.router = ReadRouter(site)
+
+    def routes(self) -> list[Route]:
+        made: list[Route] = []
+        for prefix in ("", "/rdf4j-server"):
+            one = f"{prefix}/repositories/{{id}}"
+            made += [
+                Route("GET", f"{prefix}/protocol", self.protocol),
+                Route("GET", f"{prefix}/repositories", self.repositories),
+                Route("GET", f"{prefix}/repositories/{self._repository}", self.query),
+                Route("POST", f"{prefix}/repositories/{self._repository}", self.query),
+                Route("GET", one, self.query),
+                Route("POST", one, self.query),
+                Route("GET", f"{one}/size", self.size),
+                Route("GET", f"{one}/contexts", self.contexts),
+                Route("GET", f"{one}/rdf-graphs", self.contexts),
+                Route("GET", f"{one}/statements", self.statements),
+            ]
+        return made
+
+    async def protocol(self, request: Request, names: Mapping[str, str]) -> Response:
+        return text_answer(PROTOCOL)
+
+    async def repositories(self, request: Request, names: Mapping[str, str]) -> Response:
+        name = self._repository
+        base = str(request.url.with_query(None)).rstrip("/")
+        row = [
+            ("uri", f"{base}/{name}"),
+            ("literal", name),
+            ("literal", f"TxLog cluster {name}"),
+            ("boolean", "true"),
+            ("boolean", "true"),
+        ]
+        return table_response(accept_header(request), ("uri", "id", "title", "readable", "writable"), [row])
+
+    def _check_repository(self, names: Mapping[str, str]) -> None:
+        check_repository(names, self._repository)
+
+    # Queries
+
+    async def query(self, request: Request, names: Mapping[str, str]) -> Response:
+        self._check_repository(names)
+        asked = await self.parse_query(request)
+        made = asked.converted_format
+        wanted = asked.accept if not made else RESULTS_JSON if made in (BOOLEAN, BINARY_TABLE) else N_TRIPLES
+        build = WorkerQuery(asked.text, wanted, asked.union, asked.default, asked.named)
+        if made == BOOLEAN:
+            return await self._boolean_response(request, build)
+        if not made or made == N_TRIPLES:
+            return await self._stream_response(request, build, asked.seconds)
+        change = _stream_conversion(convert_to_binary_table if made == BINARY_TABLE else converter(RDF_FORMATS[made]))
+        return await self._stream_response(request, build, asked.seconds, headers={"Content-Type": made}, change=change)
+
+    async def parse_query(self, request: Request) -> ParsedQuery:
+        """What the URL, the form and the body ask together; :class:`BadInput` names what is wrong."""
+        parameters, text = await self._read_parameters(request)
+        if text is None:
+            raise BadInput("MALFORMED QUERY: no query; send it as query=, or as a body of application/sparql-query")
+        values = dict(parameters)
+        language = values.get("queryLn", "SPARQL")
+        if language.upper() != "SPARQL":
+            raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
+        for name in values:
+            if name in _UNSUPPORTED:
+                raise BadInput(f"the parameter {name[:40]} is not supported")
+        bindings = {name[1:]: parse_binding(name[1:], value) for name, value in values.items() if name[:1] == "$"}
+        limit, offset = number_of(values, "limit", 0), number_of(values, "offset", 0)
+        distinct = values.get("distinct", "").lower() == "true"
+        if limit or offset or distinct:
+            text = apply_limits(text, limit, offset, distinct=distinct)
+        text = bind_query(text, bindings) if bindings else text
+        refuse_services(text)
+        base = values.get("baseURI")
+        hidden = hide_system_graphs(text, base=base.strip("<>") if base else None)
+        default = [value for name, value in parameters if name == "default-graph-uri"]
+        named = [value for name, value in parameters if name == "named-graph-uri"]
+        if "null" in default and len(default) > 1:
+            raise BadInput("default-graph-uri=null together with other graphs cannot be asked; name graphs only")
+        union = not default and not _has_from(hidden)
+        graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
+        named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
+        accept = values.get("Accept") or accept_header(request)
+        seconds = seconds_of(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
+        return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds)
+
+    async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
+        """All parameters, of the URL and the form, and the query itself."""
+        parameters = [(name, value) for name, value in request.query.items()]
+        if request.method not in ("POST", "PUT"):
+            return parameters, dict(parameters).get("query")
+        media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        body = await read_body(request, self._bytes_max)
+        if not body and "query" in request.query:
+            return parameters, request.query["query"]
+        try:
+            text = body.decode("utf-8-sig")
+        except UnicodeDecodeError as wrong:
+            raise BadInput(f"MALFORMED QUERY: not UTF-8 at byte {wrong.start}") from None
+        if media == "application/sparql-query":
+            return parameters, text
+        if media == "application/x-www-form-urlencoded":
+            form = parse_qsl(text, keep_blank_values=True)
+            if "update" in dict(form):
+                raise BadInput("an update is sent to the repository's statements")
+            return [*parameters, *form], dict(form).get("query", dict(parameters).get("query"))
+        raise Unsupported(
+            f"Content-Type: {media[:80] or 'none'}; a query is application/sparql-query or a form with query="
+        )
+
+    async def _boolean_response(self, request: Request, build: WorkerRequestSpec) -> Response:
+        answer = await self.router.fetch(request, build)
+        if answer.status != 200:
+            raise _worker_error(answer.status, answer.text)
+        found = re.search(rb'"boolean"\s*:\s*(true|false)', answer.body)
+        if found is None:
+            raise NotAcceptable("Accept: text/boolean is for ASK")
+        return bytes_answer(found[1], "text/boolean")
+
+    async def _stream_response(
+        self,
+        request: Request,
+        build: WorkerRequestSpec,
+        seconds: float | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        keep: Callable[[bytes], bool] | None = None,
+        more: Sequence[bytes] = (),
+        change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None,
+    ) -> Response:
+        """The answer of the first worker that gives one, piece by piece. When it breaks off, so does ours: the
+        client sees a body that does not end. ``keep``: which lines of it count; ``more``: lines behind those;
+        ``change``: to another form."""
+        began = time.monotonic()
+        for store in await self.router.choose(request, seconds):
+            try:
+                async with self.router.open_response(
+                    store, await self.router.build_request(store, build), seconds
+                ) as answer:
+                    if answer.status in (502, 503, 504):
+                        continue
+                    if answer.status != 200:
+                        raise _worker_error(answer.status, (await answer.read())[:8000].decode("utf-8", "replace"))
+                    told = lowercase_headers(answer.headers)
+                    media = told.get("content-type", "application/octet-stream")
+                    kept = {"Content-Type": media, "Vary": "Accept", "TxLog-Worker": store.worker.name}
+                    length = int(told.get("content-length", -1))
+                    unclean = build == ALL_STATEMENTS and not store.adapter.capabilities.hidden_marker
+                    if change is None and keep is None and not unclean and 0 <= length <= SMALL_BYTES:
+                        body = restore_blank_nodes(media, await answer.read())
+                        return web.Response(body=body, headers={**kept, **(headers or {})})
+                    response = web.StreamResponse(headers={**kept, **(headers or {})})
+                    await response.prepare(request)
+                    if request.method == "HEAD":
+                        return response
+                    pieces: AsyncIterator[bytes] = answer.content.iter_any()
+                    if unclean:
+                        pieces = convert_stream(pieces, _marker_remover(store.adapter))
+                    if keep is not None:
+                        pieces = _filter_lines(pieces, keep, more)
+                    pieces = restore_blank_nodes_in_stream(media, pieces)
+                    changed = pieces if change is None else change(pieces)
+                    try:
+                        async with closing_stream(changed):
+                            async for piece in changed:
+                                await response.write(piece)
+                    except (TimeoutError, ClientError) as broken:
+                        raise ConnectionResetError(f"the worker broke off: {broken}") from broken
+                    await response.write_eof()
+                    return response
+            except Unreachable:
+                if seconds is not None and time.monotonic() - began >= seconds:
+                    raise Unavailable("QueryTimeout", f"Query evaluation took longer than {seconds:g} s") from None
+        raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+
+    async def dump_statements(self, request: Request) -> AsyncIterator[bytes]:
+        """All statements as N-Quads, as of one moment, from one worker."""
+        for store in await self.router.choose(request):
+            try:
+                async with self.router.open_response(store, store.adapter.snapshot(N_QUADS)) as answer:
+                    if answer.status != 200:
+                        continue
+                    pieces: AsyncIterator[bytes] = answer.content.iter_any()
+                    if not store.adapter.capabilities.hidden_marker:
+                        pieces = convert_stream(pieces, _marker_remover(store.adapter))
+                    try:
+                        async for piece in pieces:
+                            yield piece
+                    except (TimeoutError, ClientError) as broken:
+                        raise Unavailable("NoWorker", f"a worker broke off: {broken}; ask again", RETRY_S) from broken
+                    return
+            except Unreachable:
+                continue
+        raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+
+    # What a repository holds
+
+    async def size(self, request: Request, names: Mapping[str, str]) -> Response:
+        self._check_repository(names)
+        return text_answer(
+            str(
+                await self._count_statements(await self.router.choose(request), context_parameters(request), asked=True)
+            )
+        )
+
+    async def count(self) -> int:
+        """How many statements there are, as the worker says that would answer now. :class:`Unavailable`."""
+        return await self._count_statements(self.router.readable_workers(), None, asked=False)
+
+    async def _count_statements(
+        self, stores: Sequence[WorkerCandidate], graphs: list[str] | None, *, asked: bool
+    ) -> int:
+        """``asked``: by a client of the repository."""
+        adapters: list[Adapter] = []
+
+        def build(adapter: Adapter) -> WorkerRequest:
+            adapters.append(adapter)
+            return adapter.size([g.strip("<>") if g else None for g in graphs] if graphs is not None else None)
+
+        answer = await self.router.fetch_from(stores, build, counted=asked)
+        if answer.status != 200:
+            raise _worker_error(answer.status, answer.text)
+        return adapters[-1].size_in(answer)
+
+    async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
+        self._check_repository(names)
+        adapters: list[Adapter] = []
+
+        def build(adapter: Adapter) -> WorkerRequest:
+            adapters.append(adapter)
+            return adapter.contexts()
+
+        answer = await self.router.fetch(request, build)
+        if answer.status != 200:
+            raise _worker_error(answer.status, answer.text)
+        found = adapters[-1].contexts_in(answer)
+        rows = [(iri_to_label(graph), graph) for graph in found]
+        cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
+        return table_response(accept_header(request), ("contextID",), cells)
+
+    async def statements_with_changes(self, request: Request, changes: LineChanges) -> Response:
+        """What matches subj, pred, obj and context, as it would be with these changes. In a form without graphs a
+        statement of several graphs comes once for each, as RDF4J gives it."""
+        form = negotiate_format(request, tuple(RDF_FORMATS))
+        terms, graphs = _pattern_parameters(request)
+        headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
+        # It is the master that writes the last form, whatever the worker's is.
+        headers["Content-Type"] = form.media_type
+        change = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
+        keep = _unchanged_line_filter(terms, graphs, changes)
+        return await self._stream_response(
+            request,
+            ALL_STATEMENTS,
+            headers=headers,
+            keep=keep,
+            more=_added_lines(terms, graphs, changes),
+            change=change,
+        )
+
+    async def size_with_changes(self, request: Request, changes: LineChanges) -> int:
+        """How many statements the contexts of this request would have with these changes. All are read."""
+        terms: list[bytes | None] = [None, None, None]
+        graphs = context_parameters(request)
+        count = 0
+        async for piece in _filter_lines(
+            self.dump_statements(request),
+            _unchanged_line_filter(terms, graphs, changes),
+            _added_lines(terms, graphs, changes),
+        ):
+            count += piece.count(b"\n")
+        return count
+
+    async def statements(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Everything, or what matches subj, pred, obj and context."""
+        self._check_repository(names)
+        form = negotiate_format(request, tuple(RDF_FORMATS))
+        subject, predicate, value = (term_parameter(request, name) for name in ("subj", "pred", "obj"))
+        graphs = context_parameters(request)
+        headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
+        if not form.has_graphs or (graphs is not None and len(graphs) == 1):
+            graph = graphs[0] if graphs is not None and form.has_graphs else ""
+            return await self._stream_construct(
+                request, _construct_query(subject, predicate, value, graphs), form, graph, headers
+            )
+        keep = None
+        if any((subject, predicate, value)) or graphs is not None:
+            keep = _line_filter([t.encode() if t else None for t in (subject, predicate, value)], graphs)
+        convert = None if form.media_type == N_QUADS else _stream_conversion(converter(form))
+        headers["Content-Type"] = form.media_type
+        return await self._stream_response(request, ALL_STATEMENTS, headers=headers, keep=keep, change=convert)
+
+    async def single_graph(self, request: Request, graph: str) -> Response:
+        """One graph (``<iri>``, "" for the default graph); empty when there is none of that name, as in RDF4J."""
+        form = negotiate_format(request, PREFERRED_FORMATS)
+        headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
+        return await self._stream_construct(request, _construct_query(None, None, None, [graph]), form, graph, headers)
+
+    async def _stream_construct(
+        self, request: Request, text: str, form: ResultFormat, graph: str, headers: Mapping[str, str]
+    ) -> Response:
+        """What a CONSTRUCT gives, as statements of one graph."""
+        if form.media_type == N_TRIPLES:
+            return await self._stream_response(
+                request, WorkerQuery(text, form.media_type, union=False), headers=headers
+            )
+        return await self._stream_response(
+            request,
+            WorkerQuery(text, N_TRIPLES, union=False),
+            headers={**headers, "Content-Type": form.media_type},
+            change=_stream_conversion(converter(form, graph)),
+        )
+
+
+def _format_to_convert(asked: str, accept: str) -> str:
+    """The form that this master must make of a worker's answer to such a query, "" when the worker has it."""
+    if asked == "ASK":
+        best = negotiate_media_type(accept, (*TABULAR_MEDIA_TYPES, BOOLEAN), TABULAR_ALIASES)
+        return BOOLEAN if best == BOOLEAN else ""
+    if asked == "SELECT":
+        best = negotiate_media_type(accept, (*TABULAR_MEDIA_TYPES, BINARY_TABLE), TABULAR_ALIASES)
+        if best is None and BOOLEAN in accept.lower():
+            raise NotAcceptable("Accept: text/boolean is for ASK")
+        return BINARY_TABLE if best == BINARY_TABLE else ""
+    return negotiate_media_type(accept, PREFERRED_FORMATS, RDF_ALIASES) or ""
+
+
+def negotiate_format(request: Request, offered: Sequence[str]) -> ResultFormat:
+    """The form that this client likes best; :class:`NotAcceptable` lists what there is."""
+    accept = accept_header(request)
+    media = negotiate_media_type(accept, offered, RDF_ALIASES)
+    if media is None:
+        raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join(RDF_FORMATS)}")
+    return RDF_FORMATS[media]
+
+
+def _marker_remover(adapter: Adapter) -> StreamConverter:
+    """A worker's N-Quads without anything of ours."""
+
+    def convert(source: IO[bytes], sink: IO[bytes]) -> None:
+        for lines in adapter.cleaned(iter(lambda: source.read(CLEANING_CHUNK_BYTES), b"")):
+            sink.write(lines)
+
+    return convert
+
+
+def _stream_conversion(convert: StreamConverter) -> Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]:
+    return lambda pieces: convert_stream(pieces, convert)
+
+
+def _has_from(text: str) -> bool:
+    return bool(_FROM.search(text)) and any(t.kind == "WORD" and t.text.upper() == "FROM" for t in tokens(text))
+
+
+def _worker_error(status: int, text: str) -> BadInput | NotAcceptable | WorkerFault:
+    text = text.strip()[:2000]
+    if status == 400:
+        return BadInput(f"MALFORMED QUERY: {text}")
+    if status == 406:
+        return NotAcceptable(text or "the worker has no such form")
+    return WorkerFault(f"the worker answered {status}: {text}")
+
+
+def _construct_query(subject: str | None, predicate: str | None, value: str | None, graphs: list[str] | None) -> str:
+    s, p, o = subject or "?s", predicate or "?p", value or "?o"
+    triple = f"{s} {p} {o}"
+    if graphs is None:
+        where = f"{{ {triple} }} UNION {{ GRAPH ?g {{ {triple} }} }}"
+    else:
+        where = " UNION ".join(f"{{ GRAPH {g} {{ {triple} }} }}" if g else f"{{ {triple} }}" for g in graphs)
+    return f"CONSTRUCT {{ {triple} }} WHERE {{ {where} }}"
+
+
+def _line_filter(terms: list[bytes | None], graphs: list[str] | None) -> Callable[[bytes], bool]:
+    wanted = None if graphs is None else {g.encode() for g in graphs}
+
+    def keep(line: bytes) -> bool:
+        found = _LINE.match(line)
+        if found is None:
+            return False
+        if any(term is not None and found[at + 1] != term for at, term in enumerate(terms)):
+            return False
+        return wanted is None or (found[4] or b"") in wanted
+
+    return keep
+
+
+def _pattern_parameters(request: Request) -> tuple[list[bytes | None], list[str] | None]:
+    terms = [term_parameter(request, name) for name in ("subj", "pred", "obj")]
+    return [None if term is None else term.encode() for term in terms], context_parameters(request)
+
+
+def _unchanged_line_filter(
+    terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges
+) -> Callable[[bytes], bool]:
+    """Lines of a worker that match, and are not among the changes."""
+    if not any(terms) and graphs is None:
+        return lambda line: line not in changes
+    matches = _line_filter(terms, graphs)
+    return lambda line: line not in changes and matches(line)
+
+
+def _added_lines(terms: list[bytes | None], graphs: list[str] | None, changes: LineChanges) -> list[bytes]:
+    """Lines that came and match."""
+    matches = _line_filter(terms, graphs) if any(terms) or graphs is not None else bool
+    return [line for line, added in changes.items() if added and matches(line)]
+
+
+async def _filter_lines(
+    pieces: AsyncIterator[bytes], keep: Callable[[bytes], bool], more: Sequence[bytes] = ()
+) -> AsyncIterator[bytes]:
+    rest = b""
+    async with closing_stream(pieces):
+        async for piece in pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            kept = [line for line in whole if keep(line)]
+            if kept:
+                yield b"\n".join(kept) + b"\n"
+        if rest and keep(rest):
+            yield rest + b"\n"
+    if more:
+        yield b"\n".join(more) + b"\n"

@@ -1,0 +1,268 @@
+"""The workers as the front door asks them: which one may answer, and the way to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
+
+from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
+from txlog.runtime.registry import WorkerState
+from txlog.runtime.site import Site
+from txlog.runtime.watermark import Watermark
+from txlog.runtime.web import Request, seconds_of
+from txlog.server.frontdoor.monotonic_reads import MonotonicReads
+from txlog.server.frontdoor.result_formats import N_QUADS
+from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
+from txlog.workers import ADAPTERS, Adapter
+from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
+
+CONNECT_S = 2.0
+READ_S = 60.0
+"""Between two pieces of an answer; a query may think so long before its first."""
+WAIT_S_MAX = 60.0
+CONNECTIONS_MAX = 256
+MONOTONIC_WAIT_S = 2.0
+"""So long a worker that is behind what its client was shown is waited for, where no other can answer."""
+RETRY_S = 1
+_READABLE_STATES = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
+"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view; it is asked last."""
+
+
+class WorkerQuery(NamedTuple):
+    """A query that hides system graphs; the fields are those of :meth:`txlog.workers.Adapter.query`."""
+
+    text: str
+    accept: str
+    union: bool
+    default: Sequence[str] = ()
+    named: Sequence[str] = ()
+
+
+ALL_STATEMENTS: Final = "everything"
+"""All statements as N-Quads, which have to be cleaned where an engine shows what is ours
+(:attr:`txlog.workers.base.Capabilities.hidden_marker`)."""
+
+WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | str
+"""What to ask: the same of every engine, or as it has to be said to each."""
+
+
+class WorkerCandidate(NamedTuple):
+    worker: WorkerState
+    adapter: Adapter
+    client_address: str | None = None
+    """The address that reads, and shall be shown nothing older than before: ..."""
+    min_index: int = 0
+    """... at this index that is certain."""
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.worker.index >= self.min_index
+
+
+class ReadRouter:
+    """One session for all workers. A worker that cannot be reached is passed over for the next."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = site.loop
+        self._session: ClientSession | None = None
+        self._monotonic_reads = MonotonicReads()
+        self._rotation = 0
+
+    async def choose(
+        self, request: Request, seconds: float | None = None, *, shown: bool = True
+    ) -> list[WorkerCandidate]:
+        """The workers that may answer this read, best first; waits until one is far enough. ``seconds``: what the read
+        may take in all; ``shown``: the client sees the answer.
+
+        :class:`Unavailable` when none is in time."""
+        await _await_watermark(self._site, request, self._loop.applied)
+        least = _min_position_header(request)[0]
+        if not shown or request.remote is None:
+            return self.readable_workers(least)
+        found = self.readable_workers(least, request.remote)
+        if not found[0].is_fresh:
+            needed = {store.worker.name: store.min_index for store in found}
+            if not await self._site.registry.any_at(needed, min(MONOTONIC_WAIT_S, seconds or MONOTONIC_WAIT_S)):
+                self._monotonic_reads.forget(request.remote)
+            found = self.readable_workers(least, request.remote)
+        return found
+
+    def readable_workers(self, least: int = 0, client: str | None = None) -> list[WorkerCandidate]:
+        """The workers that may answer now, at this index or above, best first. :class:`Unavailable` when none may."""
+        candidates = self._candidates(least, client)
+        if not candidates:
+            raise Unavailable("NoWorker", "no worker of this data centre is up to date; ask again", RETRY_S)
+        return candidates
+
+    def _candidates(self, least: int, client: str | None) -> list[WorkerCandidate]:
+        """Those that are hardly behind the best and behind nothing that the client was shown, the one with the fewest
+        reads under way first; then the others, the one that is furthest first; then those that may not answer or may
+        answer wrongly."""
+        found: list[tuple[tuple[bool, bool, int, int], WorkerCandidate]] = []
+        self._rotation += 1
+        registry = self._site.registry
+        good = registry.good_enough()
+        workers = list(registry.workers.values())
+        for at, worker in enumerate(workers):
+            if worker.state not in _READABLE_STATES or worker.index < least or registry.is_off(worker):
+                continue
+            wrong = worker.divergence is not None and worker.divergence.wrong
+            last_resort = worker.position is None or worker.state == "Unreachable" or wrong
+            needed = (
+                0 if client is None else self._monotonic_reads.min_index_for(client, worker.name, self._loop.held_index)
+            )
+            behind = worker.index < max(good, needed)
+            then = -worker.index if behind else registry.reading[worker.name]
+            turn = (at + self._rotation) % len(workers)  # equals take turns
+            found.append(
+                ((last_resort, behind, then, turn), WorkerCandidate(worker, ADAPTERS[worker.engine], client, needed))
+            )
+        found.sort(key=lambda one: one[0])
+        return [store for _, store in found]
+
+    @asynccontextmanager
+    async def open_response(
+        self, store: WorkerCandidate, asked: WorkerRequest, seconds: float | None = None, *, counted: bool = True
+    ) -> AsyncIterator[ClientResponse]:
+        """The answer with its body still to be read. :class:`Unreachable` when there is none. ``counted``: among the
+        reads of clients. One that is asked because those before it failed, and is behind what its client was shown, is
+        waited for, but not for long."""
+        if self._session is None:
+            self._session = ClientSession(
+                connector=TCPConnector(limit=CONNECTIONS_MAX),
+                auto_decompress=False,
+                trust_env=False,
+                # RDF4J's server compresses for whoever says nothing else, and nobody here unpacks it.
+                headers={"Accept-Encoding": "identity"},
+            )
+        timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
+        url = store.worker.url.rstrip("/") + asked.path
+        reading = self._site.registry.reading
+        reading[store.worker.name] += 1
+        began = time.monotonic()
+        try:
+            if not store.is_fresh:
+                await self._site.registry.any_at({store.worker.name: store.min_index}, MONOTONIC_WAIT_S)
+            async with self._send_request(url, asked, timeout, store) as response:
+                if store.client_address is not None and response.status == 200:
+                    self._monotonic_reads.record(
+                        store.client_address, store.worker.name, store.worker.index, self._loop.held_index
+                    )
+                yield response
+            if counted:
+                self._site.registry.reads.count(1000 * (time.monotonic() - began))
+        finally:
+            reading[store.worker.name] -= 1
+
+    @asynccontextmanager
+    async def _send_request(
+        self, url: str, asked: WorkerRequest, timeout: ClientTimeout, store: WorkerCandidate
+    ) -> AsyncIterator[ClientResponse]:
+        assert self._session is not None
+        try:
+            response = await self._session.request(
+                asked.method, url, data=asked.body or None, headers=dict(asked.headers), timeout=timeout
+            )
+        except (TimeoutError, ClientError, OSError) as lost:
+            raise Unreachable(store.worker.url, f"{type(lost).__name__}: {lost}", Fate.UNKNOWN) from lost
+        try:
+            yield response
+        finally:
+            response.release()
+
+    async def build_request(self, store: WorkerCandidate, build: WorkerRequestSpec) -> WorkerRequest:
+        """The request to this worker. :class:`Unreachable` when it has to be asked for its graphs first, and is not to
+        be reached."""
+        adapter = store.adapter
+        able = adapter.capabilities
+        if isinstance(build, str):
+            return adapter.snapshot(N_QUADS)
+        if not isinstance(build, WorkerQuery):
+            return build(adapter)
+        text, union, default, named = build.text, build.union, build.default, build.named
+        if not able.hidden_marker:
+            text = hide_marker(text)
+        if able.union_of and union and not default and not named and uses_graph_clause(text):
+            async with self.open_response(store, adapter.contexts()) as answer:
+                told = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
+            text, union = with_dataset(text, able.union_of, adapter.contexts_in(told)), False
+        return adapter.query(text, build.accept, union=union, default_graphs=default, named_graphs=named)
+
+    async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
+        """A whole, small answer from the first worker that gives one."""
+        return await self.fetch_from(await self.choose(request), build)
+
+    async def fetch_from(
+        self, stores: Sequence[WorkerCandidate], build: WorkerRequestSpec, *, counted: bool = True
+    ) -> WorkerResponse:
+        """The same from these."""
+        for store in stores:
+            try:
+                async with self.open_response(
+                    store, await self.build_request(store, build), counted=counted
+                ) as response:
+                    return WorkerResponse(response.status, lowercase_headers(response.headers), await response.read())
+            except (TimeoutError, Unreachable, ClientError, OSError):
+                continue
+        raise Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
+
+    async def stream_rows(
+        self, store: WorkerCandidate, predicates: Sequence[str] | None, bytes_max: int
+    ) -> AsyncIterator[bytes]:
+        """What it answers to :meth:`txlog.workers.base.Adapter.everything`. :class:`TooLarge` behind ``bytes_max``,
+        :class:`WorkerFault` and the network's errors."""
+        size = 0
+        async with self.open_response(store, store.adapter.everything(predicates)) as answer:
+            if answer.status != 200:
+                raise WorkerFault(f"it answered {answer.status}")
+            async for piece in answer.content.iter_any():
+                size += len(piece)
+                if size > bytes_max:
+                    raise TooLarge(f"it is more than {bytes_max >> 20} MiB")
+                yield piece
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+async def await_stable(site: Site, request: Request) -> None:
+    """For a read that this master answers itself: until its own log is far enough (``TxLog-Min-Position``)."""
+    await _await_watermark(site, request, site.loop.stable)
+
+
+async def _await_watermark(site: Site, request: Request, mark: Watermark) -> None:
+    index, digest = _min_position_header(request)
+    if not index:
+        return
+    loop = site.loop
+    wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
+    seconds = seconds_of(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
+    reached = await loop.within(loop.wait_index(mark, index), seconds)
+    if index <= loop.stable.value and digest and loop.position_at(index).hash.hex() != digest:
+        raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
+    if not reached:
+        raise Unavailable("NoWorker", f"no worker here has reached index {index} yet; ask again", RETRY_S)
+
+
+def lowercase_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _min_position_header(request: Request) -> tuple[int, str]:
+    """``TxLog-Min-Position``: an index, or ``epoch:index:hash``; (0, "") without one."""
+    text = request.headers.get("TxLog-Min-Position")
+    if text is None:
+        return 0, ""
+    parts = text.strip().split(":")
+    digits = parts[0] if len(parts) == 1 else parts[1] if len(parts) == 3 else ""
+    digest = parts[2].lower() if len(parts) == 3 else ""
+    right_hash = not digest or (len(digest) == 32 and all(c in "0123456789abcdef" for c in digest))
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19 and right_hash):
+        raise BadInput(f"TxLog-Min-Position: {text[:80]!r}; an index, or the TxLog-Position of an answer")
+    return int(digits), digest

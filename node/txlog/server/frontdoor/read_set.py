@@ -1,0 +1,50 @@
+"""What a SERIALIZABLE transaction has looked at: at its commit that must be as it was (decision 27)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from txlog.model.entry import KIND_QUADS
+from txlog.model.quads import decode_quads
+from txlog.sparql import EvaluatedUpdate, TransactionBody
+from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
+from txlog.sparql.update_effect import PREDICATES_MAX
+from txlog.workers.base import Operation
+from txlog.workers.netting import JOIN, update_texts
+
+
+class ReadSet:
+    """True once it has read something."""
+
+    def __init__(self) -> None:
+        self._predicates: set[str] = set()
+        self._reads_all = False
+        self._has_reads = False
+
+    def __bool__(self) -> bool:
+        return self._has_reads
+
+    def add(self, predicates: frozenset[str] | None) -> None:
+        """Statements with these predicates (``<iri>``), or with any."""
+        self._has_reads = True
+        if predicates is None:
+            self._reads_all = True
+        else:
+            self._predicates |= predicates
+
+    def conditional_update(self, parts: Sequence[TransactionBody]) -> EvaluatedUpdate:
+        """These changes as one update that looks at what they do and at what was read."""
+        text = JOIN.join(update_texts([Operation(part.kind, part.payload) for part in parts]))
+        return EvaluatedUpdate(text, None if self._reads_all else self._predicates_with(parts))
+
+    def _predicates_with(self, parts: Sequence[TransactionBody]) -> tuple[str, ...] | None:
+        found = set(self._predicates)
+        try:
+            for part in parts:
+                if part.kind == KIND_QUADS:
+                    found.update(line.split(b" ", 2)[1].decode() for _, line in decode_quads(part.payload))
+                else:
+                    found |= predicates_of_update(part.payload.decode())
+        except UnknownPredicates:
+            return None
+        return tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None

@@ -1,0 +1,90 @@
+"""What every room of the repository shares: its paths, its name, terms and graphs among the parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyoxigraph
+
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.web import Handler, Request, Route
+from txlog.sparql.skolem_iris import label_to_iri, skolemise_term
+from txlog.sparql.terms import refuse_system
+
+PATH_PREFIXES = ("", "/rdf4j-server")
+_TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
+_NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+
+
+def repository_routes(rest: str, **handlers: Handler) -> list[Route]:
+    """``rest`` behind ``/repositories/{id}``, at both places where an RDF4J server may stand; by method."""
+    return [
+        Route(method, f"{prefix}/repositories/{{id}}{rest}", handler)
+        for prefix in PATH_PREFIXES
+        for method, handler in handlers.items()
+    ]
+
+
+def check_repository(names: Mapping[str, str], repository: str) -> None:
+    """:class:`NotFound` when the path names another repository than the cluster's."""
+    if names and names.get("id") != repository:
+        raise NotFound(f"unknown repository {names['id'][:80]}; this cluster's is {repository}")
+
+
+def term_parameter(request: Request, name: str) -> str | None:
+    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None when the parameter is not there."""
+    text = request.query.get(name)
+    if not text:
+        return None
+    try:
+        [found] = pyoxigraph.parse(_TERM_TEMPLATES[name].format(text), pyoxigraph.RdfFormat.N_TRIPLES)
+    except (SyntaxError, ValueError):
+        raise BadInput(f"{name}={text[:80]}: a term in N-Triples, such as <http://example.org/a>") from None
+    term = str({"subj": found.subject, "pred": found.predicate, "obj": found.object}[name])
+    if term.startswith("<"):
+        refuse_system(term[1:-1])
+    return skolemise_term(term)
+
+
+def parse_graph_iri(text: str, name: str) -> str:
+    """A graph's bare IRI, whether it came in brackets or not. BadInput when it is none, SystemGraphNamed when it is
+    one of ours."""
+    bare = text[1:-1] if text.startswith("<") and text.endswith(">") else text
+    refuse_system(bare)
+    try:
+        if _NOT_IN_IRI.search(bare):
+            raise ValueError
+        return pyoxigraph.NamedNode(bare).value
+    except ValueError:
+        raise BadInput(f"{name}={text[:80]}: an absolute IRI, such as http://example.org/graph") from None
+
+
+def context_parameters(request: Request) -> list[str] | None:
+    """Graphs as ``<iri>``, "" for the default graph (``null``); None when the request names none."""
+    given = request.query.getall("context", None)
+    if given is None:
+        return None
+    graphs: list[str] = []
+    for text in (part for one in given for part in _split_contexts(one)):
+        if text == "null":
+            graphs.append("")
+        elif text.startswith("_:"):
+            graphs.append(_blank_node_graph(text))
+        elif text.startswith("<") and text.endswith(">"):
+            graphs.append(f"<{parse_graph_iri(text, 'context')}>")
+        else:
+            raise BadInput(f"context={text[:80]}: an IRI in <>, a blank node, or null")
+    return graphs
+
+
+def _blank_node_graph(text: str) -> str:
+    try:
+        return f"<{label_to_iri(pyoxigraph.BlankNode(text[2:]).value)}>"
+    except ValueError:
+        raise BadInput(f"context={text[:80]}: this is no label of a blank node") from None
+
+
+def _split_contexts(text: str) -> list[str]:
+    """rdflib joins several contexts with commas; an IRI may hold commas itself."""
+    return re.findall(r"<[^>]*>|[^,]+", text)

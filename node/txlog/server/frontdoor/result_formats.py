@@ -1,0 +1,116 @@
+"""The forms in which RDF and tuple results go out, and who writes each: a worker, or this master from what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Final, NamedTuple, TypeVar
+
+import pyoxigraph as ox
+
+from txlog.server.frontdoor.stream_converter import StreamConverter
+from txlog.sparql.formats.rdf4j_binary import write_rdf, write_table
+from txlog.sparql.formats.rdf_json import write_rdf_json
+from txlog.sparql.formats.trix import write_trix
+from txlog.sparql.skolem_iris import encode_label, iri_to_label
+
+T = TypeVar("T")
+QuadWriter = Callable[[Iterable[ox.Quad], IO[bytes]], None]
+
+
+class ResultFormat(NamedTuple):
+    """``has_graphs``: it can say in which graph a statement stands. ``write``: how this master makes it."""
+
+    media_type: str
+    extension: str
+    has_graphs: bool
+    write: QuadWriter
+
+
+def _oxigraph_writer(form: ox.RdfFormat, *, quads: bool) -> QuadWriter:
+    def write(statements: Iterable[ox.Quad], out: IO[bytes]) -> None:
+        ox.serialize(statements if quads else (one.triple for one in statements), out, format=form)
+
+    return write
+
+
+def _write_xml(statements: Iterable[ox.Quad], out: IO[bytes]) -> None:
+    """A label is an XML name there, which begins with no digit."""
+    named = (ox.Triple(_xml_name(one.subject), one.predicate, _xml_name(one.object)) for one in statements)
+    ox.serialize(named, out, format=ox.RdfFormat.RDF_XML)
+
+
+def _xml_name(term: T) -> T | ox.BlankNode:
+    if isinstance(term, ox.BlankNode) and term.value[0].isdecimal():
+        return ox.BlankNode(encode_label(term.value))
+    return term
+
+
+def _oxigraph_format(media: str, extension: str, form: ox.RdfFormat, *, quads: bool = False) -> ResultFormat:
+    return ResultFormat(media, extension, quads, _oxigraph_writer(form, quads=quads))
+
+
+N_QUADS: Final = "application/n-quads"
+N_TRIPLES: Final = "application/n-triples"
+BINARY: Final = "application/x-binary-rdf"
+BINARY_TABLE: Final = "application/x-binary-rdf-results-table"
+RESULTS_JSON: Final = "application/sparql-results+json"
+BOOLEAN: Final = "text/boolean"
+
+RDF_FORMATS: Final = {
+    form.media_type: form
+    for form in (
+        _oxigraph_format(N_QUADS, "nq", ox.RdfFormat.N_QUADS, quads=True),
+        _oxigraph_format("application/trig", "trig", ox.RdfFormat.TRIG, quads=True),
+        _oxigraph_format("text/turtle", "ttl", ox.RdfFormat.TURTLE),
+        _oxigraph_format(N_TRIPLES, "nt", ox.RdfFormat.N_TRIPLES),
+        ResultFormat("application/rdf+xml", "rdf", False, _write_xml),
+        _oxigraph_format("text/n3", "n3", ox.RdfFormat.N3),
+        _oxigraph_format("application/ld+json", "jsonld", ox.RdfFormat.JSON_LD, quads=True),
+        ResultFormat("application/trix", "xml", True, write_trix),
+        ResultFormat("application/rdf+json", "rj", True, write_rdf_json),
+        ResultFormat(BINARY, "brf", True, write_rdf),
+    )
+}
+RDF_ALIASES: Final = {
+    "text/x-nquads": N_QUADS,
+    "text/nquads": N_QUADS,
+    "application/x-trig": "application/trig",
+    "text/plain": N_TRIPLES,
+    "application/x-turtle": "text/turtle",
+    "text/rdf+n3": "text/n3",
+    "application/xml": "application/rdf+xml",
+    "text/xml": "application/rdf+xml",
+    "application/json": "application/rdf+json",
+}
+PREFERRED_FORMATS: Final = ("text/turtle", *RDF_FORMATS)
+"""Of triples; the first is for a client that takes anything."""
+TABULAR_MEDIA_TYPES: Final = (RESULTS_JSON, "application/sparql-results+xml", "text/csv", "text/tab-separated-values")
+TABULAR_ALIASES: Final = {
+    "application/json": RESULTS_JSON,
+    "application/xml": "application/sparql-results+xml",
+    "text/xml": "application/sparql-results+xml",
+}
+
+
+def converter(form: ResultFormat, graph: str = "") -> StreamConverter:
+    """From N-Triples or N-Quads to this form. ``graph`` (``<iri>``): where the statements of triples stand."""
+    label = iri_to_label(graph[1:-1])
+    name = None if not graph else ox.NamedNode(graph[1:-1]) if label is None else ox.BlankNode(label)
+
+    def placed(quads: Iterable[ox.Quad]) -> Iterator[ox.Quad]:
+        for quad in quads:
+            yield ox.Quad(quad.subject, quad.predicate, quad.object, name)
+
+    def convert(source: IO[bytes], sink: IO[bytes]) -> None:
+        quads: Iterable[ox.Quad] = ox.parse(source, ox.RdfFormat.N_QUADS)
+        form.write(quads if name is None else placed(quads), sink)
+
+    return convert
+
+
+def convert_to_binary_table(source: IO[bytes], sink: IO[bytes]) -> None:
+    """From SPARQL results in JSON."""
+    results = ox.parse_query_results(source, ox.QueryResultsFormat.JSON)
+    assert isinstance(results, ox.QuerySolutions), "a worker answered SELECT with something else"
+    names = [variable.value for variable in results.variables]
+    write_table(names, ([row[name] for name in names] for row in results), sink)

@@ -1,0 +1,115 @@
+"""A converter that reads and writes files, in a thread, between two streams of the loop. Nothing is collected."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+StreamConverter = Callable[[IO[bytes], IO[bytes]], None]
+"""Reads the first to its end and writes the second."""
+
+THREADS: Final = 8
+"""Answers that are converted at the same time; the next one waits."""
+PIECE_BYTES: Final = 64 << 10
+PIECES_BUFFERED_MAX: Final = 4
+
+_pool = ThreadPoolExecutor(THREADS, "convert")
+
+
+@asynccontextmanager
+async def closing_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[None]:
+    """Whoever stops reading ends what he read from: a converter's thread is let go now, not when somebody cleans up."""
+    try:
+        yield
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+async def convert_stream(pieces: AsyncIterator[bytes], convert: StreamConverter) -> AsyncIterator[bytes]:
+    """What ``convert`` makes of ``pieces``. Its errors, and those of ``pieces``, are raised behind what it had made."""
+    loop = asyncio.get_running_loop()
+    made: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES_BUFFERED_MAX)
+    gone = False
+
+    async def following() -> bytes:
+        if gone:
+            raise ConnectionResetError("nobody reads any more")
+        async for piece in pieces:
+            if piece:
+                return piece
+        return b""
+
+    async def put(piece: bytes) -> None:
+        if gone:
+            raise ConnectionResetError("nobody reads any more")
+        await made.put(piece)
+
+    def work() -> None:
+        source = io.BufferedReader(
+            _BlockingSource(lambda: asyncio.run_coroutine_threadsafe(following(), loop).result())
+        )
+        raw = _BlockingSink(lambda p: asyncio.run_coroutine_threadsafe(put(p), loop).result())
+        sink = io.BufferedWriter(raw, PIECE_BYTES)
+        try:
+            convert(source, sink)
+            sink.flush()
+        finally:
+            # What is left in the buffer is flushed when it is collected, maybe by the loop itself: it must not wait.
+            raw.discards = True
+
+    working = loop.run_in_executor(_pool, work)
+    working.add_done_callback(lambda _: loop.create_task(made.put(None)))
+    try:
+        while (piece := await made.get()) is not None:
+            yield piece
+        await working
+    finally:
+        gone = True
+        while not working.done():  # it notices at its next piece
+            while not made.empty():
+                made.get_nowait()
+            await asyncio.wait((working,), timeout=0.02)
+        while not made.empty():
+            made.get_nowait()
+        if not working.cancelled():
+            working.exception()
+
+
+class _BlockingSource(io.RawIOBase):
+    def __init__(self, following: Callable[[], bytes]) -> None:
+        self._next_piece = following
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: WriteableBuffer, /) -> int:
+        if not self._rest:
+            self._rest = self._next_piece()
+        view = memoryview(into)
+        count = min(len(view), len(self._rest))
+        view[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+class _BlockingSink(io.RawIOBase):
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        self._put = put
+        self.discards = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: ReadableBuffer, /) -> int:
+        data = bytes(piece)
+        if data and not self.discards:
+            self._put(data)
+        return len(data)

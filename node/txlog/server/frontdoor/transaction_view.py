@@ -1,0 +1,183 @@
+"""What an open transaction sees once it has written, or from its first read on where its isolation level says so: a
+copy of the data with its own changes in it.
+
+SPARQL over changes that stand nowhere yet cannot be asked of a worker, and workers have no transactions to ask in. So
+the first such read copies everything from a worker, as of one moment, into a process (``evaluators.py``), and the
+changes are carried out there as a worker of the same engine would. Nobody else's transactions are seen from then on.
+Where everything is too much, what a query and the changes name by predicates is copied, for one query after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import msgspec
+from aiohttp import ClientError
+
+from txlog.evaluation.pipe_protocol import (
+    ApplyOperations,
+    CountRequest,
+    FingerprintRequest,
+    LoadDataset,
+    MatchRequest,
+    QueryRequest,
+)
+from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
+from txlog.runtime.web import Request, Response, bytes_answer
+from txlog.server.frontdoor.blank_nodes import restore_blank_nodes
+from txlog.server.frontdoor.evaluator_pool import Evaluator, EvaluatorPool, decode_fingerprint
+from txlog.server.frontdoor.read_handler import ParsedQuery, ReadHandler
+from txlog.server.frontdoor.read_router import RETRY_S
+from txlog.server.frontdoor.result_formats import (
+    BINARY_TABLE,
+    BOOLEAN,
+    N_QUADS,
+    N_TRIPLES,
+    PREFERRED_FORMATS,
+    RDF_FORMATS,
+    RESULTS_JSON,
+    TABULAR_ALIASES,
+    TABULAR_MEDIA_TYPES,
+    ResultFormat,
+    convert_to_binary_table,
+    converter,
+)
+from txlog.server.frontdoor.stream_converter import closing_stream
+from txlog.server.frontdoor.tabular_results import negotiate_media_type
+from txlog.sparql import DataFingerprint, TransactionBody
+
+COPY_BYTES_MAX: Final = 64 << 20
+"""Of N-Quads: some 400,000 statements. In memory it takes five times as much."""
+VIEWS_MAX: Final = 4
+"""At the same time in one master."""
+ANSWER_BYTES_MAX: Final = 64 << 20
+"""As the process writes it; what is made of it in another form may be larger. It is held whole."""
+THREADS: Final = 2
+
+_pool = ThreadPoolExecutor(THREADS, "overlay")
+T = TypeVar("T")
+
+
+class TransactionView:
+    """One transaction's copy, in its ``evaluator``: of all quads with these ``predicates``, or of all (None). Used by
+    one request at a time."""
+
+    def __init__(self, evaluator: Evaluator, predicates: frozenset[str] | None) -> None:
+        self.evaluator = evaluator
+        self.predicates = predicates
+        self._applied_count = 0
+
+    @classmethod
+    async def create(
+        cls,
+        evaluators: EvaluatorPool,
+        reads: ReadHandler,
+        request: Request,
+        predicates: frozenset[str] | None,
+        *,
+        keep: bool = False,
+    ) -> TransactionView:
+        """What a worker holds now: with these predicates, or everything. ``keep_source``: of everything, for
+        :meth:`fingerprint_before`. :class:`TooLarge` for memory."""
+        why = "can be reached"
+        for store in await reads.router.choose(request):
+            if predicates is not None and not store.adapter.capabilities.parts:
+                raise TooLarge("its engine gives everything or nothing")
+            evaluator = await evaluators.acquire()
+            try:
+                if predicates is None:
+                    await evaluator.load(
+                        LoadDataset("", keep_source=keep), _limit_bytes(reads.dump_statements(request))
+                    )
+                else:
+                    work = LoadDataset(store.adapter.engine, tuple(predicates))
+                    await evaluator.load(work, reads.router.stream_rows(store, tuple(predicates), COPY_BYTES_MAX))
+                return cls(evaluator, predicates)
+            except (TimeoutError, WorkerFault, ClientError, OSError) as fault:
+                evaluators.release(evaluator)
+                why = f"can be copied: {fault}"
+            except BaseException:
+                evaluators.release(evaluator)
+                raise
+        raise Unavailable("NoWorker", f"no worker of this data centre {why}; ask again", RETRY_S)
+
+    def covers(self, wanted: frozenset[str] | None) -> bool:
+        """Whether it holds all quads with these predicates (None: with any)."""
+        return self.predicates is None or (wanted is not None and wanted <= self.predicates)
+
+    async def apply_changes(self, parts: Sequence[TransactionBody]) -> None:
+        """Carry out what has been written since the last time."""
+        news = tuple((part.kind, part.payload) for part in parts[self._applied_count :])
+        if news:
+            await self.evaluator.execute(ApplyOperations(news, None))
+        self._applied_count = len(parts)
+
+    async def fingerprint_before(self, looks_at: tuple[str, ...] | None) -> DataFingerprint:
+        """Of the quads with these predicates, or of all, without the transaction's own changes. Only of what was
+        copied to ``keep_source``."""
+        return decode_fingerprint(await self.evaluator.execute(FingerprintRequest(looks_at, before_changes=True)))
+
+    async def query(self, asked: ParsedQuery) -> Response:
+        """The answer to a query, whole. :class:`Unavailable` when it takes more time or memory than it may."""
+        wanted, written = _choose_formats(asked)
+        work = QueryRequest(
+            asked.text, asked.union, tuple(asked.default), tuple(asked.named), written, ANSWER_BYTES_MAX
+        )
+        body = await self.evaluator.execute(work, asked.seconds)
+        if wanted == BOOLEAN:
+            return bytes_answer(b"true" if msgspec.json.decode(body)["boolean"] else b"false", BOOLEAN)
+        return bytes_answer(await _in_thread(lambda: _convert_result(body, written, wanted)), wanted)
+
+    async def statements(
+        self, terms: tuple[str | None, str | None, str | None], graphs: Sequence[str] | None, form: ResultFormat
+    ) -> bytes:
+        """What matches (canonical N-Triples, None for any), written in that form."""
+        within = None if graphs is None else tuple(graphs)
+        body = await self.evaluator.execute(MatchRequest(terms, within, not form.has_graphs, ANSWER_BYTES_MAX))
+        return await _in_thread(lambda: _convert_result(body, N_QUADS, form.media_type))
+
+    async def size(self, graphs: Sequence[str] | None) -> int:
+        """The number of statements in these graphs, or in all."""
+        return int(await self.evaluator.execute(CountRequest(None if graphs is None else tuple(graphs))))
+
+
+async def _limit_bytes(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    size = 0
+    async with closing_stream(pieces):
+        async for piece in pieces:
+            size += len(piece)
+            if size > COPY_BYTES_MAX:
+                raise TooLarge(f"it is more than {COPY_BYTES_MAX >> 20} MiB")
+            yield piece
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_pool, work)
+
+
+def _choose_formats(asked: ParsedQuery) -> tuple[str, str]:
+    """The media type that the client gets, and the one that the process writes for it."""
+    if asked.form in ("CONSTRUCT", "DESCRIBE"):
+        media = negotiate_media_type(asked.accept, PREFERRED_FORMATS, {})
+        if media is None:
+            raise NotAcceptable(f"Accept: {asked.accept[:100]}; there are {', '.join(RDF_FORMATS)}")
+        return media, N_TRIPLES
+    own = BOOLEAN if asked.form == "ASK" else BINARY_TABLE
+    media = negotiate_media_type(asked.accept, (*TABULAR_MEDIA_TYPES, own), TABULAR_ALIASES)
+    if media is None:
+        raise NotAcceptable(f"Accept: {asked.accept[:100]}; there are {', '.join((*TABULAR_MEDIA_TYPES, own))}")
+    return media, RESULTS_JSON if media == own else media
+
+
+def _convert_result(body: bytes, written: str, wanted: str) -> bytes:
+    """One form of another, with blank nodes where the process has names for them."""
+    body = restore_blank_nodes(written, body)
+    if written == wanted:
+        return body
+    out = io.BytesIO()
+    (convert_to_binary_table if wanted == BINARY_TABLE else converter(RDF_FORMATS[wanted]))(io.BytesIO(body), out)
+    return out.getvalue()

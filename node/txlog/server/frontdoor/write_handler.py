@@ -1,0 +1,434 @@
+"""Writes of plain RDF4J and SPARQL clients: one request, one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+from txlog.model.durability import Durability
+from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
+from txlog.model.hashes import content_hash, content_state
+from txlog.model.ids import Txid
+from txlog.protocol.events import Submission
+from txlog.runtime.ahead import LARGE_BYTES
+from txlog.runtime.asked import Asked, asked_of
+from txlog.runtime.loop import Write
+from txlog.runtime.site import Site
+from txlog.runtime.transactions import BELOW_APPLIED, Outcome
+from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
+from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
+from txlog.server.frontdoor.load_fetcher import LoadFetcher
+from txlog.server.frontdoor.namespace_changes import build_entries
+from txlog.server.frontdoor.request_parameters import check_repository, context_parameters, parse_graph_iri
+from txlog.server.frontdoor.write_responses import WriteResponseFormatter, accepted_txid
+from txlog.sparql import (
+    DataFingerprint,
+    EvaluatedUpdate,
+    TransactionBody,
+    find_loads,
+    prepare_evaluated,
+    prepare_loaded,
+    prepare_rdf,
+    prepare_removal,
+    prepare_update,
+    refuse_unportable,
+)
+from txlog.sparql.formats.rdf4j_transaction_xml import prepare_rdf_transaction
+from txlog.sparql.rewrite.parameter_binding import UpdateGraphs, apply_parameters, parse_binding
+
+_UPDATE = "application/sparql-update"
+_RDF_TRANSACTION = "application/x-rdftransaction"
+_FORM = "application/x-www-form-urlencoded"
+_GRAPH_PARAMETERS = ("using-graph-uri", "using-named-graph-uri", "remove-graph-uri", "insert-graph-uri")
+UPDATES_WITHOUT_GRAPH_HEADER = "TxLog-Updates-Without-Graph"
+Parameters = Sequence[tuple[str, str]]
+T = TypeVar("T")
+
+
+def draw_blank_node_seed() -> int:
+    """128 random bits that begin the names of one body's blank nodes."""
+    return secrets.randbits(128)
+
+
+def now_text() -> str:
+    """The door's clock as an ``xsd:dateTime``: what ``NOW()`` is pinned to."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class WriteHandler:
+    """``POST /repositories/{id}/statements``. ``effects``: where updates are evaluated once; ``loads``: what ``LOAD``
+    may fetch. None: they are refused."""
+
+    def __init__(self, site: Site, effects: OptimisticUpdateExecutor | None, loads: LoadFetcher | None = None) -> None:
+        self._optimistic_updates = effects
+        self._load_fetcher = loads
+        self._all_graphs = site.config.updates_without_graph == "all"
+        self._site = site
+        self._loop = site.loop
+        self._repository = site.config.repository
+        self._level = site.config.durability
+        self._seconds = site.config.write_timeout_s
+        self.bytes_max = site.config.limits.body_bytes
+        self.response_formatter = WriteResponseFormatter(site.loop)
+        self.hot_paths = [f"{prefix}/repositories/{self._repository}/statements" for prefix in ("", "/rdf4j-server")]
+
+    def routes(self) -> list[Route]:
+        base = [f"{prefix}/repositories/{{id}}/statements" for prefix in ("", "/rdf4j-server")]
+        # The one repository's own path is looked up without an expression: it is the hot one.
+        return [Route("POST", path, self.post) for path in self.hot_paths + base]
+
+    async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        check_repository(names, self._repository)
+        asked = asked_of(request, self._level, self._seconds)
+        media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if media in (_UPDATE, _FORM):
+            text, base = await self._update_text(request)
+            try:
+                all_graphs = self._means_all_graphs(request)
+                prepared = self._check_portable(await _prepare_update_off_loop(text, base, all_graphs))
+            except NotDeterministic as refused:
+                if refused.construct == "LOAD" and self._load_fetcher is not None:
+                    return await self._post_load(self._load_fetcher, text, base, asked, all_graphs)
+                return await self._post_evaluated_once(request, text, base, asked, refused, all_graphs)
+        elif media == _RDF_TRANSACTION:
+            return await self._rdf_transaction(request, asked)
+        else:
+            prepared = await self.read_upload(request, context_parameters(request) or [])
+        content = await self._hash_content(prepared, asked.key)
+        return await self.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
+
+    def _means_all_graphs(self, request: Request) -> bool:
+        """Whether an update without a graph means all graphs: as the request says, else the configuration."""
+        said = request.headers.get(UPDATES_WITHOUT_GRAPH_HEADER)
+        if said is None:
+            return self._all_graphs
+        if said.strip().lower() not in ("all", "default"):
+            raise BadInput(f"{UPDATES_WITHOUT_GRAPH_HEADER}: {said[:40]!r} is neither all nor default")
+        return said.strip().lower() == "all"
+
+    async def _post_load(
+        self, loads: LoadFetcher, text: str, base: str | None, asked: Asked, all_graphs: bool
+    ) -> Response:
+        """An update with ``LOAD``: what it names is fetched now, once, and logged as quads (``loads.py``)."""
+        if asked.key:
+            raise KeyNotTaken(
+                "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
+            )
+        wanted = find_loads(text, base=base)
+        until = time.monotonic() + asked.seconds
+        documents = await loads.fetch_all(wanted, asked.seconds)
+        size = len(text) + sum(len(document.body) for document in documents.values())
+        prepared = self._check_portable(
+            await _run_off_loop(
+                size,
+                lambda: prepare_loaded(
+                    text, documents, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs
+                ),
+            )
+        )
+        left = max(0.0, until - time.monotonic())
+        content = await self._hash_content(prepared, "")
+        return await self.write(Submission(prepared.kind, "", prepared.payload, content), asked._replace(seconds=left))
+
+    async def _post_evaluated_once(
+        self,
+        request: Request,
+        text: str,
+        base: str | None,
+        asked: Asked,
+        refused: NotDeterministic,
+        all_graphs: bool,
+    ) -> Response:
+        """An update that is evaluated once, with its effect in the log (``effects.py``)."""
+        if not refused.once:
+            raise refused
+        if self._optimistic_updates is None:
+            why = f"{refused.why} (nonDeterministicUpdates of this cluster is refuse)"
+            raise NotDeterministic(refused.construct, why)
+        if asked.key:
+            raise KeyNotTaken(
+                f"Idempotency-Key: {refused.construct} makes this update one that is evaluated once, and tried again "
+                "where others come between; such a one has no key. Send it without"
+            )
+        update = await _run_off_loop(
+            len(text),
+            lambda: prepare_evaluated(
+                text, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs
+            ),
+        )
+        return await self._submit_evaluated(self._optimistic_updates, request, update, asked, None)
+
+    async def commit_serializable(
+        self, request: Request, update: EvaluatedUpdate, seen: DataFingerprint, asked: Asked
+    ) -> Response:
+        """An update that counts only if what it looks at still sums up to ``seen`` where it takes effect."""
+        if self._optimistic_updates is None:
+            raise Conflict(
+                "Transaction handling error: what this transaction has read cannot be compared at its commit, since "
+                "nonDeterministicUpdates of this cluster is refuse; begin it as SNAPSHOT"
+            )
+        if asked.key:
+            raise BadInput("Idempotency-Key: the commit of a SERIALIZABLE transaction that has read takes none")
+        return await self._submit_evaluated(self._optimistic_updates, request, update, asked, seen)
+
+    async def _submit_evaluated(
+        self,
+        effects: OptimisticUpdateExecutor,
+        request: Request,
+        update: EvaluatedUpdate,
+        asked: Asked,
+        seen: DataFingerprint | None,
+    ) -> Response:
+        self._loop.in_flight += 1
+        try:
+            write, known = await effects.submit(request, update, asked, seen)
+            return await self.final_response(write, asked, True) if known else self._outcome_unknown(write)
+        finally:
+            self._loop.in_flight -= 1
+
+    def _outcome_unknown(self, write: Write) -> Response:
+        if not write.answers or isinstance(write.answers[0], Refused):
+            return _timeout_response()
+        txid = write.answers[0].txid
+        headers = self.response_formatter.headers(txid, None) + "Content-Type: text/plain; charset=utf-8\r\n"
+        told = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
+        return RawResponse(202, headers.encode(), told.encode())
+
+    async def _rdf_transaction(self, request: Request, asked: Asked) -> Response:
+        """``x-rdftransaction``. Changes of namespaces are entries of their own, directly before that of the data; all
+        are taken together, or none."""
+        body = await read_body(request, self.bytes_max, self._site.company)
+        told = await _run_off_loop(
+            len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_node_seed)
+        )
+        prepared = self._check_portable(told.prepared)
+        before = build_entries(told.namespaces)
+        if before and asked.key:
+            raise BadInput("Idempotency-Key: a transaction that changes namespaces is several entries and has no key")
+        content = await self._hash_content(prepared, asked.key)
+        data = Submission(prepared.kind, asked.key, prepared.payload, content)
+        if before and not prepared.payload:
+            *before, data = before
+        return await self.write(data, asked, before)
+
+    async def write(self, submission: Submission, asked: Asked, before: Sequence[Submission] = ()) -> Response:
+        """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked.
+        ``before``: what goes with it, with smaller places in the log; none of it may be a repeat."""
+        loop = self._loop
+        if len(submission.payload) >= LARGE_BYTES and self._site.ahead is not None:
+            loop.in_flight += 1
+            try:
+                await self._site.ahead.spread(submission.kind, submission.key, submission.payload, submission.content)
+            finally:
+                loop.in_flight -= 1
+        write = loop.write([*before, submission], asked.level)
+        loop.in_flight += 1
+        try:
+            reached = await loop.within(write.reached, asked.seconds)
+            return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
+        finally:
+            loop.in_flight -= 1
+
+    def fast_response(self, write: Write, asked: Asked, reached: bool) -> RawResponse | None:
+        """The answer of the usual case: a transaction that is no repeat has reached its level."""
+        txid = accepted_txid(write, reached) if asked.level in BELOW_APPLIED else None
+        return None if txid is None else self._success_response(txid, asked.level)
+
+    async def final_response(self, write: Write, asked: Asked, reached: bool) -> Response:
+        """The answer of every other case. Raises what the core refused it with."""
+        if not write.answers:
+            return _timeout_response()
+        answer = write.answers[-1]
+        if isinstance(answer, Refused):
+            raise answer
+        txid = answer.txid
+        if answer.repeat or asked.level not in BELOW_APPLIED:
+            reached = await self._site.transactions.reach(txid, asked.level, asked.seconds)
+        outcome = self._site.transactions.outcome(txid)
+        if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
+            return _worker_refusal_response(outcome)
+        return (
+            self._success_response(txid, outcome.level or Durability.ACCEPTED)
+            if reached
+            else self._pending_response(outcome)
+        )
+
+    def _success_response(self, txid: Txid, level: Durability) -> RawResponse:
+        return RawResponse(204, self.response_formatter.headers(txid, level).encode())
+
+    def _pending_response(self, outcome: Outcome) -> Response:
+        txid = outcome.txid
+        headers = self.response_formatter.headers(txid, outcome.level)
+        headers += f"Location: /txlog/transactions/{txid}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        reached = outcome.level.value if outcome.level else "nothing yet"
+        return RawResponse(
+            202, headers.encode(), f"reached so far: {reached}; ask /txlog/transactions/{txid}\n".encode()
+        )
+
+    # The body
+
+    def prepare_plain(self, body: bytes, kind: str) -> TransactionBody:
+        """A body without parameters: an update or RDF. Raises what :meth:`post` would answer with, or something else
+        that says *not plain*."""
+        if kind.partition(";")[0].strip().lower() != _UPDATE:
+            return prepare_rdf(body, kind, base=None, contexts=[], draw=draw_blank_node_seed)
+        text = _decode_text(body, "MALFORMED QUERY")
+        if not text.strip():
+            raise BadInput("MALFORMED QUERY: the update is empty")
+        now, all_graphs = now_text(), self._all_graphs
+        return self._check_portable(
+            prepare_update(text, base=None, now=now, draw=draw_blank_node_seed, all_graphs=all_graphs)
+        )
+
+    def _check_portable(self, prepared: TransactionBody) -> TransactionBody:
+        return refuse_unportable(prepared) if self._site.config.mixed_engines else prepared
+
+    async def read_update(self, request: Request) -> TransactionBody:
+        """The update that a request brings: as its body, in a form, or as the parameter ``update``."""
+        text, base = await self._update_text(request)
+        return self._check_portable(await _prepare_update_off_loop(text, base, self._means_all_graphs(request)))
+
+    async def _update_text(self, request: Request) -> tuple[str, str | None]:
+        """The update with the parameters of its request in it, and its base."""
+        media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        body = await read_body(request, self.bytes_max, self._site.company)
+        query = list(request.query.items()) if "?" in request.raw_path else []
+        if media == _FORM:
+            query += parse_qsl(_decode_text(body, "MALFORMED QUERY"), keep_blank_values=True)
+            if "update" not in dict(query):
+                raise BadInput("the form has no update=; a query is sent to the repository, not to its statements")
+            return _apply_request_parameters(dict(query)["update"], query)
+        if not body and "update" in dict(query):
+            return _apply_request_parameters(dict(query)["update"], query)
+        return _apply_request_parameters(_decode_text(body, "MALFORMED QUERY"), query)
+
+    def _yield_to_interactive(self) -> None:
+        """In another thread than the loop's."""
+        if self._site.company.here:
+            time.sleep(YIELD_S)
+
+    async def _hash_content(self, prepared: TransactionBody, key: str) -> bytes:
+        """The content hash; of a long payload in pieces, between which others have the processor."""
+        kind, payload = prepared.kind, prepared.payload
+        if len(payload) < OFF_LOOP_BYTES:
+            return content_hash(kind, key, payload)
+
+        def hashed() -> bytes:
+            state = content_state(kind, key)
+            for offset in range(0, len(payload), HASH_CHUNK_BYTES):
+                state.update(memoryview(payload)[offset : offset + HASH_CHUNK_BYTES])
+                self._yield_to_interactive()
+            return state.digest()
+
+        return await asyncio.get_running_loop().run_in_executor(None, hashed)
+
+    async def read_removal(self, request: Request, graphs: Sequence[str] | None) -> TransactionBody:
+        """A body of RDF as what goes: from these graphs (None: from where each statement says, or from all)."""
+        kind = request.headers.get("Content-Type", "")
+        body = await read_body(request, self.bytes_max, self._site.company)
+        base = _strip_angle_brackets(request.query.get("baseURI"))
+        return await _run_off_loop(len(body), lambda: prepare_removal(body, kind, base=base, graphs=graphs))
+
+    async def read_upload(self, request: Request, graphs: Sequence[str]) -> TransactionBody:
+        """A body of RDF as what it adds to these graphs (``<iri>``, "" for the default graph); without any, to those
+        that it names itself."""
+        kind = request.headers.get("Content-Type", "")
+        if not kind.partition(";")[0].strip():
+            raise Unsupported("no Content-Type; send application/sparql-update or an RDF format such as text/turtle")
+        body = await read_body(request, self.bytes_max, self._site.company)
+        base = request.query.get("baseURI")
+        contexts = [graph or "null" for graph in graphs]
+        same = request.query.get("preserveNodeId", "").lower() == "true"
+        return await _run_off_loop(
+            len(body),
+            lambda: prepare_rdf(
+                body,
+                kind,
+                base=_strip_angle_brackets(base),
+                contexts=contexts,
+                draw=draw_blank_node_seed,
+                same_nodes=same,
+                give_way=self._yield_to_interactive,
+            ),
+        )
+
+
+async def _prepare_update_off_loop(text: str, base: str | None, all_graphs: bool) -> TransactionBody:
+    return await _run_off_loop(
+        len(text),
+        lambda: prepare_update(text, base=base, now=now_text(), draw=draw_blank_node_seed, all_graphs=all_graphs),
+    )
+
+
+def _apply_request_parameters(text: str, parameters: Parameters) -> tuple[str, str | None]:
+    """A SPARQL update with the parameters of its request in it, and its base."""
+    if not text.strip():
+        raise BadInput("MALFORMED QUERY: the update is empty")
+    if not parameters:
+        return text, None
+    language = dict(parameters).get("queryLn", "SPARQL")
+    if language.upper() != "SPARQL":
+        raise BadInput(f"UNSUPPORTED QUERY LANGUAGE: {language[:40]}; this server speaks SPARQL")
+    return _apply_update_parameters(text, parameters), _strip_angle_brackets(dict(parameters).get("baseURI"))
+
+
+def _apply_update_parameters(text: str, parameters: Parameters) -> str:
+    bindings = {name[1:]: parse_binding(name[1:], value) for name, value in parameters if name[:1] == "$"}
+    graphs = [
+        [value if value == "null" else parse_graph_iri(value, name) for name, value in parameters if name == wanted]
+        for wanted in _GRAPH_PARAMETERS
+    ]
+    return apply_parameters(text, bindings, UpdateGraphs(*graphs)) if bindings or any(graphs) else text
+
+
+OFF_LOOP_BYTES = 256 << 10
+"""A larger body is parsed in a thread, for it takes more than a few milliseconds, in which nobody else is served."""
+
+HASH_CHUNK_BYTES = 512 << 10
+"""Hashed at once, half a millisecond."""
+YIELD_S = 0.001
+"""A long body is looked at for about as long as this, then others, if there are any, have the interpreter and the
+processor for so long: it takes twice the time, and small ones beside it are not held up for that."""
+
+
+async def _run_off_loop(size: int, prepare: Callable[[], T]) -> T:
+    if size < OFF_LOOP_BYTES:
+        return prepare()
+    return await asyncio.get_running_loop().run_in_executor(None, prepare)
+
+
+def _strip_angle_brackets(base: str | None) -> str | None:
+    """RDF4J's Java client writes ``<...>``, others the IRI itself."""
+    return base[1:-1] if base and base.startswith("<") and base.endswith(">") else base or None
+
+
+def _decode_text(body: bytes, what: str) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        raise BadInput(f"{what}: not UTF-8 at byte {wrong.start}") from None
+
+
+def _timeout_response() -> Response:
+    """The time was over before the transaction had an id: nothing was taken or it will be, nobody knows (rule 16)."""
+    return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
+
+
+def _worker_refusal_response(outcome: Outcome) -> Response:
+    position = outcome.position
+    headers = {"TxLog-Transaction": str(outcome.txid)}
+    if position is not None:
+        headers["TxLog-Position"] = str(position)
+    body = {
+        "error": "Conflict",
+        "reason": outcome.state.capitalize(),
+        "message": "workers refused this transaction; it stands in the log. See their answers",
+        "txid": str(outcome.txid),
+        "workers": outcome.workers,
+    }
+    return json_answer(body, 409, headers)

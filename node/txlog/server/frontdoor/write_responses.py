@@ -1,0 +1,58 @@
+"""What a client is told of its write, as the bytes of headers: made once for each transaction, so compiled."""
+
+from __future__ import annotations
+
+import time
+
+from aiohttp.helpers import rfc822_formatted_time
+
+from txlog.model.durability import Durability
+from txlog.model.ids import Origin, Txid
+from txlog.protocol.events import Accepted
+from txlog.runtime.loop import Loop, Write
+
+
+def accepted_txid(write: Write, reached: bool) -> Txid | None:
+    """The last transaction in the usual case: it is no repeat, was not refused, and has reached the level asked."""
+    if reached and write.answers:
+        answer = write.answers[-1]
+        if isinstance(answer, Accepted) and not answer.repeat:
+            return answer.txid
+    return None
+
+
+class WriteResponseFormatter:
+    """``loop``: who knows how far a transaction is."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._origin: Origin | None = None
+        self._name = ""
+        self._level: Durability | None = None
+        self._durability = ""
+        self._date_second = 0
+        self._date = ""
+
+    def headers(self, txid: Txid, level: Durability | None) -> str:
+        """Name, position once it is stable here, and the level reached; each line with its end."""
+        origin, seq = txid
+        if origin is not self._origin:
+            self._origin, self._name = origin, str(origin)
+        if level is not self._level:
+            self._level, self._durability = level, "" if level is None else f"TxLog-Durability: {level.value}\r\n"
+        return f"TxLog-Transaction: {self._name}.{seq}\r\n{self._position_header(txid)}{self._durability}"
+
+    def _position_header(self, txid: Txid) -> str:
+        loop = self._loop
+        index = loop.index_of(txid)
+        agreement = loop.agreement
+        if agreement is None or not 0 < index <= loop.stable.value:
+            return ""
+        return f"TxLog-Position: {agreement.view.epoch}:{index}:{agreement.history.hash_at(index).hex()}\r\n"
+
+    def format_success(self, txid: Txid, level: Durability) -> bytes:
+        """The whole answer of a success, for a connection that stays open."""
+        second = int(time.time())
+        if second != self._date_second:
+            self._date_second, self._date = second, rfc822_formatted_time()
+        return f"HTTP/1.1 204 No Content\r\n{self.headers(txid, level)}Date: {self._date}\r\n\r\n".encode()

@@ -1,0 +1,94 @@
+"""What every engine carries out alike: data, management of graphs, and templates over plain patterns of triples.
+
+Engines agree about little more (docs/limits.md): each has its own numbers, its own order, its own reading of what a
+standard leaves open. Where workers are of several engines, everything else is evaluated once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from txlog.model.entry import KIND_UPDATE
+from txlog.model.errors import NotDeterministic
+from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.transaction_body import TransactionBody
+
+_UNPORTABLE_KEYWORDS: Final = frozenset(
+    ("OPTIONAL", "UNION", "MINUS", "FILTER", "BIND", "VALUES", "SELECT", "EXISTS", "USING", "SERVICE")
+)
+_PATH_OPERATORS: Final = frozenset(("/", "|", "^", "*", "!", "?"))
+_PLAIN_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
+_TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "STRING", "NUMBER"))
+
+
+def refuse_unportable(prepared: TransactionBody) -> TransactionBody:
+    """The same transaction; :class:`NotDeterministic` (``once``) where workers of several engines may differ in it."""
+    if prepared.kind == KIND_UPDATE and (construct := find_unportable_construct(prepared.payload.decode())):
+        raise NotDeterministic(construct, "the engines of this cluster may carry it out differently", once=True)
+    return prepared
+
+
+def find_unportable_construct(update: str) -> str:
+    """The first thing in a normalised update that engines may carry out differently, for people; "" when there is
+    none."""
+    toks = [token for token in tokens(update) if token.kind != "SPACE"]
+    for at, token in enumerate(toks):
+        found = _unportable_token(toks, at, token)
+        if found:
+            return found
+    return "a predicate that is a variable elsewhere, too" if _has_joined_predicate(toks) else ""
+
+
+def _unportable_token(toks: list[Token], at: int, token: Token) -> str:
+    kind, text = token.kind, token.text
+    following = toks[at + 1] if at + 1 < len(toks) else None
+    if kind == "WORD" and text.upper() in _UNPORTABLE_KEYWORDS:
+        return text.upper()
+    if kind == "MARK" and (
+        text in _PATH_OPERATORS or (text == "+" and (following is None or following.kind != "NUMBER")) or text in "[("
+    ):
+        return "a blank node or a list" if text in "[(" else "a path"
+    if kind == "BLANK":
+        return "a blank node or a list"
+    if (kind == "NUMBER" and not _PLAIN_NUMBER.fullmatch(text)) or (kind == "MARK" and text == "^^"):
+        return "a literal that engines write differently"
+    if kind == "LANGUAGE" and text != text.lower():
+        return "a literal that engines write differently"
+    return ""
+
+
+def _has_joined_predicate(toks: list[Token]) -> bool:
+    """Jena refuses a pattern whose predicate is bound to a literal by another one."""
+    place, depth, where, skip = 0, 0, False, False
+    verbs, met = set[str](), Counter[str]()
+    for token in toks:
+        kind, text = token.kind, token.text
+        if kind == "WORD" and text.upper() == "WHERE":
+            where = True
+        elif kind == "MARK" and text in "{}":
+            depth += 1 if text == "{" else -1
+            place = 0
+            if not depth and text == "}" and where:
+                if any(met[verb] > 1 for verb in verbs):
+                    return True
+                where = False
+                verbs.clear()
+                met.clear()
+        elif not where:
+            continue
+        elif kind == "WORD" and text.upper() == "GRAPH":
+            skip = True
+        elif kind in _TERMS or (kind == "WORD" and text in ("a", "true", "false")):
+            if kind == "VARIABLE":
+                met[text] += 1
+            if skip:
+                skip = False
+                continue
+            if place % 3 == 1 and kind == "VARIABLE":
+                verbs.add(text)
+            place += 1
+        elif kind == "MARK" and text in (".", ";", ","):
+            place = {".": 0, ";": 1, ",": 2}[text]
+    return False

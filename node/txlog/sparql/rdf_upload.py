@@ -1,0 +1,413 @@
+"""RDF in, quads out: parsed once, without blank nodes, without relative IRIs, without our own names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
+from typing import Final
+
+import pyoxigraph
+
+from txlog.model.entry import KIND_QUADS
+from txlog.model.errors import BadInput, Unsupported
+from txlog.model.quads import encode_quads, split_graph
+from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX, ExpansionBuffer, check_expansion, limit_for
+from txlog.sparql.formats.rdf4j_binary import read_rdf
+from txlog.sparql.formats.rdf_json import read_rdf_json
+from txlog.sparql.formats.trix import read_trix
+from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
+from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
+from txlog.sparql.transaction_body import TransactionBody
+
+RandomBits = Callable[[], int]
+
+_FORMATS: Final = {
+    "application/n-quads": pyoxigraph.RdfFormat.N_QUADS,
+    "text/x-nquads": pyoxigraph.RdfFormat.N_QUADS,
+    "text/nquads": pyoxigraph.RdfFormat.N_QUADS,
+    "application/n-triples": pyoxigraph.RdfFormat.N_TRIPLES,
+    "text/plain": pyoxigraph.RdfFormat.N_TRIPLES,
+    "text/turtle": pyoxigraph.RdfFormat.TURTLE,
+    "application/x-turtle": pyoxigraph.RdfFormat.TURTLE,
+    "application/trig": pyoxigraph.RdfFormat.TRIG,
+    "application/x-trig": pyoxigraph.RdfFormat.TRIG,
+    "application/rdf+xml": pyoxigraph.RdfFormat.RDF_XML,
+    "application/xml": pyoxigraph.RdfFormat.RDF_XML,
+    "text/xml": pyoxigraph.RdfFormat.RDF_XML,
+    "application/ld+json": pyoxigraph.RdfFormat.JSON_LD,
+    "text/n3": pyoxigraph.RdfFormat.N3,
+    "text/rdf+n3": pyoxigraph.RdfFormat.N3,
+}
+_OWN_PARSERS: Final[dict[str, Callable[[bytes], Iterable[pyoxigraph.Quad]]]] = {
+    "application/trix": read_trix,
+    "application/rdf+json": read_rdf_json,
+    "application/x-binary-rdf": read_rdf,
+}
+"""What pyoxigraph does not read."""
+_ENTITY = re.compile(rb"""<!ENTITY\s+%?\s*([^\s%"']+)\s+("[^"]*"|'[^']*')""")
+_REFERENCE = re.compile(rb"[&%][^#;\s]+;")
+_LINE_FORMATS: Final = (pyoxigraph.RdfFormat.N_QUADS, pyoxigraph.RdfFormat.N_TRIPLES)
+
+# Lines that the parser would give back unchanged, so that it need not be asked. Narrow on purpose: IRIs of plain ASCII
+# with simple authorities, lower-case language tags, no escape but those that everybody writes the same way, and of
+# Unicode what is neither a control nor private nor no character at all: its first plane and the emoji of the second.
+_BEYOND_ASCII: Final = (
+    rb"\xc2[\xa0-\xbf]|[\xc3-\xdf][\x80-\xbf]"
+    rb"|[\xe1-\xec][\x80-\xbf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|\xed[\x80-\x9f][\x80-\xbf]"
+    rb"|\xef[\xa4-\xb6\xb8-\xbe][\x80-\xbf]|\xf0\x9f[\x80-\xbe][\x80-\xbf]"
+)
+_ASCII: Final = rb"[\x20\x21\x23-\x5b\x5d-\x7e]*+"
+PLAIN_STRING: Final = rb'"' + _ASCII + rb'(?:(?:\\[nrt"\\]|' + _BEYOND_ASCII + rb")" + _ASCII + rb'|)*+"'
+PLAIN_IRI: Final = (
+    rb"<[a-z][a-z0-9+.\-]*+:(?:(?!//)|//[A-Za-z0-9.\-]++(?::[0-9]++|)?+(?=[/?#>]))"
+    rb"[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+(?:#[A-Za-z0-9\-._~:/@!$&'()*+,;=?]*+|)?+>"
+)
+PLAIN_OBJECT: Final = (
+    rb"(?:"
+    + PLAIN_IRI
+    + rb"|"
+    + PLAIN_STRING
+    + rb"(?:@[a-z]{2,3}(?:-[a-z]{2}|)?+|\^\^(?!<http://www\.w3\.org/(?:2001/XMLSchema#string|1999/02/22-rdf-syntax-ns#(?:dirL|l)angString)>)"
+    + PLAIN_IRI
+    + rb"|)?+)"
+)
+_TRIPLE = PLAIN_IRI + b" " + PLAIN_IRI + b" " + PLAIN_OBJECT
+_CANONICAL_QUADS = re.compile(
+    rb"(?:" + _TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n|)*+(?:" + _TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.|)?+"
+)
+_CANONICAL_TRIPLES = re.compile(rb"(?:" + _TRIPLE + rb" \.\n|)*+(?:" + _TRIPLE + rb" \.|)?+")
+
+_CHUNK_BYTES: Final = 256 << 10
+"""Of a body are matched at once: meanwhile no other thread of this process goes on."""
+_ONE_QUAD = re.compile(_TRIPLE + rb"(?: " + PLAIN_IRI + rb"|)?+ \.\n?+")
+
+LARGE_BODY_BYTES: Final = 256 << 10
+"""A body of this size is looked at in pieces, if it can be."""
+YIELD_CHUNK_BYTES: Final = 64 << 10
+"""About a millisecond."""
+
+_TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
+_SYSTEM_TERM: Final = b"<" + SYSTEM_GRAPHS.encode()
+_CHARSETS: Final = {"utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "ascii": "ascii", "iso-8859-1": "latin-1"}
+
+
+class Skolemiser:
+    """Gives blank nodes names that no other body has (``blank.py``), drawn once for each body."""
+
+    def __init__(self, draw: RandomBits) -> None:
+        self._draw = draw
+        self._stem = b""
+        self._count = 0
+
+    def skolemise(self, nquads: bytes) -> tuple[bytes, set[bytes]]:
+        """N-Quads with every blank node replaced, and the labels met. Labels are this body's own."""
+        if b"_:" not in nquads:
+            return nquads, set()
+        names: dict[bytes, bytes] = {}
+
+        def name(found: re.Match[bytes]) -> bytes:
+            term = found[0]
+            if not term.startswith(b"_:"):
+                return term
+            known = names.get(term)
+            if known is None:
+                if not self._stem:
+                    self._stem = b"<%s%032x:" % (SKOLEM_PREFIX_BYTES, self._draw() & (1 << 128) - 1)
+                known = names[term] = b"%s%d>" % (self._stem, self._count)
+                self._count += 1
+            return known
+
+        lines = nquads.split(b"\n")
+        for at, line in enumerate(lines):
+            if b"_:" in line:
+                lines[at] = _TERMS.sub(name, line)
+        return b"\n".join(lines), set(names)
+
+
+def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
+    """Whole lines of N-Quads with every blank node replaced, like :class:`Skolemiser`, but by its label, so that a body
+    of any length needs no table. ``stem``: 32 hexadecimal digits drawn once for the body."""
+    if b"_:" not in nquads:
+        return nquads
+
+    def name(found: re.Match[bytes]) -> bytes:
+        term = found[0]
+        if not term.startswith(b"_:"):
+            return term
+        label = term[2:]
+        plain = label.isalnum() and label.isascii()
+        # A label may hold what no IRI may; an x keeps its hexadecimal apart from plain labels that look like it.
+        return b"<%s%s:%s>" % (SKOLEM_PREFIX_BYTES, stem, label if plain else b"x-" + label.hex().encode())
+
+    lines = nquads.split(b"\n")
+    for at, line in enumerate(lines):
+        if b"_:" in line:
+            lines[at] = _TERMS.sub(name, line)
+    return b"\n".join(lines)
+
+
+def check_supported_terms(nquads: bytes) -> None:
+    """SystemGraphNamed for a term of ours, BadInput for a triple term (RDF 1.2), which not every worker can hold."""
+    if _SYSTEM_TERM not in nquads and b"<<(" not in nquads:
+        return
+    for line in nquads.split(b"\n"):
+        for term in _TERMS.findall(line):
+            if term.startswith(_SYSTEM_TERM):
+                refuse_system(term[1:-1].decode())
+            if term == b"<<(":
+                raise BadInput(
+                    "MALFORMED DATA: a triple inside a triple (RDF 1.2) cannot be carried; name it by an IRI"
+                )
+
+
+def parse(source: bytes | str, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
+    """To canonical N-Quads. SyntaxError (with lineno and offset) is the parser's; TooLarge for a flood."""
+    out = ExpansionBuffer(limit_for(len(source)))
+    pyoxigraph.serialize(pyoxigraph.parse(source, form, base_iri=base), out, format=pyoxigraph.RdfFormat.N_QUADS)
+    return out.getvalue()
+
+
+def _malformed(error: SyntaxError) -> BadInput:
+    said = error.msg
+    if "No scheme found" in said:
+        said += "; the IRI is relative: send baseURI, or write it in full"
+    return BadInput(f"MALFORMED DATA: {said}")
+
+
+def _line_chunks(body: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """From where to where, each of whole lines and of about this size. No line matches an expression of lines across
+    its end, so that an expression says the same of the pieces as of all."""
+    start = 0
+    while start < len(body):
+        stop = body.find(b"\n", min(start + size, len(body)) - 1) + 1 or len(body)
+        yield start, stop
+        start = stop
+
+
+def _is_canonical(body: bytes, lines: re.Pattern[bytes]) -> bool:
+    """Whether ``lines`` is all of it."""
+    return all(lines.fullmatch(body, start, stop) for start, stop in _line_chunks(body, _CHUNK_BYTES))
+
+
+def _parse_quads(body: bytes, form: pyoxigraph.RdfFormat, base: str | None) -> bytes:
+    if form == pyoxigraph.RdfFormat.RDF_XML and b"<!" in body:
+        _check_entities(body)
+    if form in _LINE_FORMATS:
+        if _is_canonical(body, _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES):
+            return body
+        base = None
+    try:
+        return parse(body, form, base)
+    except SyntaxError as error:
+        raise _malformed(error) from None
+    except ValueError as error:
+        raise BadInput(f"MALFORMED DATA: {error}") from None
+
+
+def _check_entities(body: bytes) -> None:
+    """BadInput for a document whose entities would unfold to a flood: the parser unfolds whatever it is told."""
+    unfolded = 0
+    for name, quoted in _ENTITY.findall(body):
+        value = quoted[1:-1]
+        if _REFERENCE.search(value):
+            raise BadInput("MALFORMED DATA: an entity made of entities; write its value in full")
+        unfolded += len(value) * body.count(b"&%s;" % name)
+    if unfolded > EXPANDED_BYTES_MAX:
+        raise BadInput(
+            f"MALFORMED DATA: its entities unfold to more than {EXPANDED_BYTES_MAX} bytes; send it in pieces"
+        )
+
+
+def _run_own_parser(own: Callable[[bytes], Iterable[pyoxigraph.Quad]], body: bytes) -> bytes:
+    out = ExpansionBuffer(limit_for(len(body)))
+    try:
+        pyoxigraph.serialize(own(body), out, format=pyoxigraph.RdfFormat.N_QUADS)
+    except SyntaxError as error:
+        raise _malformed(error) from None
+    except ValueError as error:
+        raise BadInput(f"MALFORMED DATA: {error}") from None
+    return out.getvalue()
+
+
+def split_lines(nquads: bytes) -> list[bytes]:
+    """The lines, without the empty end."""
+    lines = nquads.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def build_quads_body(deletes: Iterable[bytes], adds: Iterable[bytes]) -> TransactionBody:
+    """Netted lines to a transaction."""
+    removed, added = dict.fromkeys(deletes), dict.fromkeys(adds)
+    return TransactionBody(KIND_QUADS, encode_quads(removed, added), len(removed) + len(added))
+
+
+def parse_plain_quad(body: bytes) -> bytes | None:
+    """The payload (kind QUADS) of a body of one line of N-Quads that needs nothing done, else None: most transactions
+    are such a line, so they skip what is there for many."""
+    if _ONE_QUAD.fullmatch(body) is None or _SYSTEM_TERM in body:
+        return None
+    return b"A " + body if body.endswith(b"\n") else b"A %s\n" % body
+
+
+def _parse_one_plain_quad(body: bytes) -> TransactionBody | None:
+    payload = parse_plain_quad(body)
+    return None if payload is None else TransactionBody(KIND_QUADS, payload, 1)
+
+
+def _parse_large_plain(
+    body: bytes, media_type: str, give_way: Callable[[], None] | None = None
+) -> TransactionBody | None:
+    """A long body of lines that need nothing done, in pieces: an expression over all of it would hold up every other
+    thread of this process for that long. None for any other body, and for one with a line twice."""
+    if _FORMATS.get(media_type.partition(";")[0].strip().lower()) not in _LINE_FORMATS:
+        return None
+    form, body = _decode(body, media_type)
+    canonical = _CANONICAL_QUADS if form == pyoxigraph.RdfFormat.N_QUADS else _CANONICAL_TRIPLES
+    met: set[int] = set()
+    payload = BytesIO()  # grows without being copied
+    count = 0
+    for start, stop in _line_chunks(body, YIELD_CHUNK_BYTES):
+        piece = body[start:stop]
+        if canonical.fullmatch(piece) is None or _SYSTEM_TERM in piece:
+            return None
+        lines = split_lines(piece)
+        met.update(map(hash, lines))
+        count += len(lines)
+        if len(met) < count:
+            return None
+        payload.write(encode_quads((), lines))
+        if give_way is not None:
+            give_way()
+    return TransactionBody(KIND_QUADS, payload.getvalue(), count)
+
+
+def _graph_suffix(term: str) -> bytes:
+    if term == "null":
+        return b""
+    if not (term.startswith("<") and term.endswith(">")):
+        raise BadInput(f"context {term[:200]!r} is neither an N-Triples IRI in <> nor null")
+    refuse_system(term[1:-1])
+    try:
+        return str(pyoxigraph.NamedNode(term[1:-1])).encode()
+    except ValueError:
+        raise BadInput(f"context {term[:200]} is no absolute IRI") from None
+
+
+def prepare_rdf(
+    body: bytes,
+    media_type: str,
+    *,
+    base: str | None,
+    contexts: list[str],
+    draw: RandomBits,
+    same_nodes: bool = False,
+    give_way: Callable[[], None] | None = None,
+) -> TransactionBody:
+    """An upload to the quads it adds.
+
+    ``contexts`` are N-Triples IRIs or ``null`` (the default graph); when there are any, every statement goes to each of
+    them, whatever graph the body says, as in RDF4J. ``draw`` gives 128 random bits for the names of blank nodes. Those
+    are new ones, as RDF says; with ``same_nodes`` each is the one that its label names (``blank.py``). ``give_way()``
+    is called about once a millisecond while a long body is looked at in pieces.
+
+    Raises ``Unsupported`` (another media type), ``BadInput`` (``MALFORMED DATA``, with line and column),
+    ``SystemGraphNamed``, ``TooLarge`` (it unfolds to more than a transaction may hold). Source: RDF4J REST protocol,
+    statements POST; formats by the W3C.
+    """
+    if not contexts and media_type == "application/n-quads":
+        plain = _parse_one_plain_quad(body)
+        if plain is not None:
+            return plain
+    if len(body) >= LARGE_BODY_BYTES and not contexts:
+        prepared = _parse_large_plain(body, media_type, give_way)
+        if prepared is not None:
+            return prepared
+    graphs = [_graph_suffix(context) for context in contexts]
+    nquads = to_nquads(body, media_type, base)
+    nquads = skolemise_kept_lines(nquads) if same_nodes else Skolemiser(draw).skolemise(nquads)[0]
+    lines: Iterable[bytes] = split_lines(nquads)
+    # Names of blank nodes and of several graphs are longer than what they stand for.
+    unfolded = len(nquads)
+    if graphs:
+        unfolded = len(graphs) * unfolded + sum(len(graph) + 1 for graph in graphs) * nquads.count(b"\n")
+    check_expansion(unfolded, limit_for(len(body)))
+    if graphs:
+        triples = [split_graph(line)[0] for line in lines]
+        ends = [b" %s ." % graph if graph else b" ." for graph in graphs]
+        lines = [triple + end for triple in triples for end in ends]
+    return build_quads_body((), lines)
+
+
+def to_nquads(body: bytes, media_type: str, base: str | None) -> bytes:
+    """A body in any form as canonical N-Quads, blank nodes still in it, nothing of ours."""
+    own = _OWN_PARSERS.get(media_type.partition(";")[0].strip().lower())
+    if own is not None:
+        nquads = _run_own_parser(own, body)
+    else:
+        form, text = _decode(body, media_type)
+        nquads = _parse_quads(text, form, base_iri(base))
+    check_supported_terms(nquads)
+    return nquads
+
+
+def _decode(body: bytes, media_type: str) -> tuple[pyoxigraph.RdfFormat, bytes]:
+    name, _, parameters = media_type.partition(";")
+    form = _FORMATS.get(name.strip().lower())
+    if form is None:
+        raise Unsupported(
+            f"UNSUPPORTED FILE FORMAT: {media_type[:200] or 'no Content-Type'}; "
+            f"send one of {', '.join((*_FORMATS, *_OWN_PARSERS))}"
+        )
+    if body.startswith(b"\xef\xbb\xbf"):
+        body = body[3:]
+    found = re.search(r'charset\s*=\s*"?([^\s";]+)', parameters, re.IGNORECASE) if parameters else None
+    charset = _CHARSETS.get(found[1].lower()) if found else "utf-8"
+    if charset is None:
+        raise Unsupported(f"charset {found[1][:50] if found else ''}; send UTF-8")
+    if charset == "utf-8":
+        return form, body
+    try:
+        return form, body.decode(charset).encode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"MALFORMED DATA: byte {error.start} is not {charset}; send UTF-8") from None
+
+
+def prepare_lines(adds: str | bytes, deletes: str | bytes = b"", *, draw: RandomBits) -> TransactionBody:
+    """N-Quads to add and to delete as one transaction; a quad in both is added (deletes come first).
+
+    Blank nodes in ``adds`` are new ones; in ``deletes`` each is the one that its label names. Raises ``BadInput`` and
+    ``SystemGraphNamed``.
+    """
+    added = _encode_text(adds)
+    if not deletes:
+        plain = _parse_one_plain_quad(added)
+        if plain is not None:
+            return plain
+    form = pyoxigraph.RdfFormat.N_QUADS
+    added = _parse_quads(added, form, None)
+    removed = _parse_quads(_encode_text(deletes), form, None) if deletes else b""
+    check_supported_terms(added)
+    added, _ = Skolemiser(draw).skolemise(added)
+    if removed:
+        check_supported_terms(removed)
+        removed = skolemise_kept_lines(removed)
+    adding = dict.fromkeys(split_lines(added))
+    return build_quads_body((line for line in split_lines(removed) if line not in adding), adding)
+
+
+def _encode_text(text: str | bytes) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"MALFORMED DATA: half a surrogate pair at character {error.start} is no character") from None
+
+
+def refuse_blank_deletes(nquads: bytes) -> None:
+    """BadInput when a quad of DELETE DATA holds a blank node."""
+    if b"_:" in nquads and any(term.startswith(b"_:") for term in _TERMS.findall(nquads)):
+        raise BadInput("MALFORMED QUERY: a blank node names nothing that could be deleted; use its IRI or a pattern")

@@ -1,0 +1,123 @@
+"""The read side: no answer shows a graph of ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from txlog.model.errors import BadInput, TooLarge
+from txlog.sparql.analysis.empty_graphs import select_counts_graphs
+from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_query
+from txlog.sparql.expansion_limit import limit_for
+from txlog.sparql.rewrite.token_rewriter import Prologue, TokenRewriter, skip_trivia
+from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
+from txlog.sparql.tokens import TOKEN, Token, malformed_query, tokens
+from txlog.sparql.update_effect import PREDICATES_MAX
+
+_MAY_NAME_SYSTEM_GRAPH: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame):")
+_SERVICE: Final = re.compile("service", re.IGNORECASE)
+_UNNAMED_GRAPH_MESSAGE: Final = (
+    "a SELECT inside of GRAPH ?g that may match without a quad can count graphs of ours: "
+    "put a triple pattern into it, or that GRAPH, or give out its variable"
+)
+_SHORT_QUERY_CHARS: Final = 1000
+"""A shorter text cannot nest deep enough to end the worker that parses it."""
+
+
+def hide_system_graphs(query: str, *, base: str | None = None) -> str:
+    """A query that gives, on a worker with a position marker, what ``query`` gives on the same data without it.
+
+    The marker is an empty named graph, so only a ``GRAPH ?v {...}`` that can match without a triple could show it; a
+    group around each filters ``?v`` (so a row that computes such a name as ``?v`` is not shown either). RDF4J's default
+    prefixes are declared when they are used, and ``base`` (a client's ``baseURI``) when there is one. A query that
+    needs nothing of this is given back as it is.
+
+    Raises ``SystemGraphNamed`` for a query that names one of our graphs, ``BadInput`` for wrong tokens, an
+    undeclared prefix, nesting that would end the worker, or a SELECT inside of ``GRAPH ?v`` that no filter reaches.
+    Other mistakes are left to the worker's parser.
+    """
+    if not base and len(query) < _SHORT_QUERY_CHARS and not _MAY_NAME_SYSTEM_GRAPH.search(query):
+        return query
+    toks = skip_trivia(tokens(query))
+    names = Prologue(base_iri(base), limit_for(len(query)))
+    start = _parse_prologue(query, toks, names)
+    walk = TokenRewriter(query, names, None)
+    rest = toks[start:]
+    walk.run(rest, "top")
+    for at in walk.unnamed_selects:
+        if select_counts_graphs(rest, at):
+            raise malformed_query(query, rest[at].start, _UNNAMED_GRAPH_MESSAGE)
+    head = f"BASE <{base_iri(base)}> " if base else ""
+    head += "".join(
+        [f"PREFIX {prefix}: <{DEFAULT_PREFIXES[prefix]}> " for prefix in sorted(names.used_default_prefixes)]
+    )
+    if not walk.filter_count:
+        return head + query if head else query
+    begin = toks[start].start
+    return head + query[:begin] + walk.out.text()
+
+
+def refuse_services(query: str) -> None:
+    """``BadInput`` for a query with ``SERVICE``: whoever may ask a master would reach what a worker reaches."""
+    if not _SERVICE.search(query):
+        return
+    for token in tokens(query):
+        if token.kind == "WORD" and token.text.upper() == "SERVICE":
+            why = "SERVICE is refused, it would reach what only this data centre may; ask the other endpoint first"
+            raise malformed_query(query, token.start, why)
+
+
+def query_form(query: str) -> str:
+    """``SELECT``, ``ASK``, ``CONSTRUCT`` or ``DESCRIBE``; "" for a text that is no query."""
+    skip = 0
+    for found in TOKEN.finditer(query):
+        if found.lastgroup in ("SPACE", "COMMENT"):
+            continue
+        if skip:
+            skip -= 1
+            continue
+        word = found[0].upper() if found.lastgroup == "WORD" else ""
+        if word not in ("BASE", "PREFIX"):
+            return word if word in ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE") else ""
+        skip = 1 if word == "BASE" else 2
+    return ""
+
+
+def query_predicates(query: str) -> frozenset[str] | None:
+    """The predicates (``<iri>``) of all quads that a query may read; None: any, or not known. What is no query is told
+    by whoever answers it."""
+    toks = skip_trivia(tokens(query))
+    names = Prologue(None, limit_for(len(query)))
+    try:
+        start = _parse_prologue(query, toks, names)
+        full = [
+            Token("IRI", f"<{names.expand(query, each, lenient=True)}>", each.start)
+            if each.kind in ("IRI", "PNAME")
+            else each
+            for each in toks[start:]
+        ]
+        if names.has_relative_iris and names.base is None:
+            return None
+        found = predicates_of_query(full)
+    except (UnknownPredicates, BadInput, TooLarge):
+        return None
+    return found if len(found) <= PREDICATES_MAX else None
+
+
+def _parse_prologue(query: str, toks: list[Token], names: Prologue) -> int:
+    at = 0
+    while at < len(toks) and toks[at].kind == "WORD":
+        word = toks[at].text.upper()
+        if word == "BASE" and at + 1 < len(toks) and toks[at + 1].kind == "IRI":
+            names.base = names.expand(query, toks[at + 1], lenient=True)
+            at += 2
+        elif word == "PREFIX" and at + 2 < len(toks) and toks[at + 1].kind == "PNAME" and toks[at + 2].kind == "IRI":
+            if not toks[at + 1].text.endswith(":"):
+                raise malformed_query(
+                    query, toks[at + 1].start, f"{toks[at + 1].text[:80]} is no prefix; it ends with a colon"
+                )
+            names.prefixes[toks[at + 1].text[:-1]] = names.expand(query, toks[at + 2], lenient=True)
+            at += 3
+        else:
+            break
+    return at

@@ -1,0 +1,560 @@
+"""One pass over the tokens of a query, or of one operation of an update.
+
+It keeps track of where it is (template, pattern, expression, data), because the same tokens mean different things
+there, and writes the text again: IRIs in full, ``NOW()`` pinned, no variable graph that could be one of ours. What
+cannot be made the same on every worker is refused by name. Whether the text is SPARQL at all is judged by
+Oxigraph's parser afterwards; here only what that parser is too lenient about is refused.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple, NoReturn
+
+from txlog.model.errors import NotDeterministic
+from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX, check_expansion
+from txlog.sparql.random_functions import RANDOM_FUNCTIONS, random_constant
+from txlog.sparql.terms import (
+    ABSOLUTE,
+    DEFAULT_PREFIXES,
+    NOT_IN_IRI,
+    SYSTEM_GRAPHS,
+    iri_text,
+    local_text,
+    refuse_system,
+    resolve,
+    string_text,
+    string_token,
+)
+from txlog.sparql.tokens import Token, bad_token_error, malformed_query
+
+MAX_DEPTH: Final = 64
+"""Brackets of any kind inside one another. Oxigraph's parser recurses: about 700 end the process that parses."""
+MAX_CHAIN: Final = 500
+"""Groups, binds and binary operators in one operation, for the same reason: about 1000 end it."""
+
+_XSD: Final = DEFAULT_PREFIXES["xsd"]
+_TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
+_VERBS: Final = frozenset(("VARIABLE", "IRI", "PNAME"))
+_CHAIN_WORDS: Final = frozenset(("BIND", "FILTER", "OPTIONAL", "UNION", "MINUS", "GRAPH", "EXISTS", "SELECT"))
+_CHAIN_MARKS: Final = frozenset(("||", "&&", "+", "-", "*", "/", "|", "!"))
+_TRIPLE_TERMS: Final = frozenset(("<<", "<<(", ">>", ")>>", "{|", "|}", "~"))
+_CLOSES: Final = {"{": "}", "(": ")", "[": "]"}
+_AGGREGATE_BARRIERS: Final = ("OPTIONAL", "MINUS", "EXISTS")
+_BEFORE_JOINED: Final = frozenset(("{", "}", ".", ")", "]"))
+
+_NON_DETERMINISTIC: Final = {
+    "RAND": "every worker draws another number",
+    "UUID": "every worker draws another name",
+    "STRUUID": "every worker draws another name",
+    "BNODE": "every worker makes another blank node; build an IRI instead",
+    "SERVICE": "the other endpoint may answer differently to each worker; query it first and send the result",
+    "LOAD": "the document may change between the workers; send it as an upload",
+    "SAMPLE": "workers choose different members; use MIN or MAX",
+    "GROUP_CONCAT": "workers join the members in different orders",
+    "LIMIT": "workers keep different solutions, also after ORDER BY where some are equal",
+    "OFFSET": "workers pass over different solutions, also after ORDER BY where some are equal",
+}
+_NEVER_ALLOWED: Final = ("SERVICE", "LOAD")
+"""Not evaluated once either: they ask other addresses."""
+_SPARQL_KEYWORDS: Final = frozenset(
+    word
+    for line in (
+        "A ABS ADD ALL AS ASC ASK AVG BASE BIND BNODE BOUND BY CEIL CLEAR COALESCE CONCAT CONSTRUCT CONTAINS",
+        "COPY COUNT CREATE DATA DATATYPE DAY DEFAULT DELETE DESC DESCRIBE DISTINCT DROP ENCODE_FOR_URI EXISTS",
+        "FALSE FILTER FLOOR FROM GRAPH GROUP GROUP_CONCAT HAVING HOURS IF IN INSERT INTO IRI ISBLANK ISIRI",
+        "ISLITERAL ISNUMERIC ISURI LANG LANGMATCHES LCASE LIMIT LOAD MAX MD5 MIN MINUS MINUTES MONTH MOVE",
+        "NAMED NOT NOW OFFSET OPTIONAL ORDER PREFIX RAND REDUCED REGEX REPLACE ROUND SAMETERM SAMPLE SECONDS",
+        "SELECT SEPARATOR SERVICE SHA1 SHA256 SHA384 SHA512 SILENT STR STRAFTER STRBEFORE STRDT STRENDS",
+        "STRLANG STRLEN STRSTARTS STRUUID SUBSTR SUM TIMEZONE TO TRUE TZ UCASE UNDEF UNION URI USING UUID",
+        "VALUES WHERE WITH YEAR",
+    )
+    for word in line.split()
+)
+# A word outside this list may be two glued together (Oxigraph reads FILTERRAND() as FILTER RAND()), or one that only
+# some workers know.
+
+TokenContext = Literal["top", "template", "erase", "pattern", "quads", "data", "expression", "collection"]
+_CONTEXT_AFTER: Final[dict[str, TokenContext]] = {
+    "INSERT": "template",
+    "DELETE": "erase",
+    "WHERE": "pattern",
+    "VALUES": "data",
+}
+
+
+class Prologue:
+    """BASE and PREFIX as they stand at one place of a text. Declarations accumulate; a later one wins. ``limit``: of
+    all IRIs in full."""
+
+    def __init__(self, base: str | None, limit: int = EXPANDED_BYTES_MAX) -> None:
+        self.base = base
+        self._limit = limit
+        self._expanded_bytes = 0
+        self.prefixes: dict[str, str] = {}
+        self.has_relative_iris = False
+        self.used_default_prefixes: set[str] = set()
+
+    def expand(self, source: str, token: Token, *, lenient: bool = False) -> str:
+        """An ``IRI`` or ``PNAME`` token in full. Raises ``BadInput``, ``SystemGraphNamed`` and ``TooLarge``. With
+        ``lenient`` a relative IRI without base is given back as it is, for whoever knows the base."""
+        if token.kind == "IRI":
+            try:
+                full = iri_text(token.text)
+                if not ABSOLUTE.match(full):
+                    self.has_relative_iris = True
+                    if self.base is not None:
+                        full = resolve(full, self.base)
+                    elif not lenient:
+                        raise malformed_query(
+                            source,
+                            token.start,
+                            f"<{full[:200]}> is relative: send baseURI, or write BASE or the full IRI",
+                        )
+            except ValueError as error:
+                raise malformed_query(source, token.start, str(error)) from None
+        else:
+            prefix, _, local = token.text.partition(":")
+            stem = self.prefixes.get(prefix)
+            if stem is None:
+                stem = DEFAULT_PREFIXES.get(prefix)
+                if stem is None:
+                    raise malformed_query(source, token.start, f"the prefix {prefix}: is not declared")
+                self.used_default_prefixes.add(prefix)
+            full = stem + local_text(local)
+        self._expanded_bytes += len(full)
+        check_expansion(self._expanded_bytes, self._limit)
+        refuse_system(full)
+        return full
+
+
+class SourceMappedText(list[tuple[str, int]]):
+    """Text written so far, each part with the offset in the source that it comes from."""
+
+    def text(self) -> str:
+        return "".join([part for part, _ in self])
+
+    def source_offset(self, at: int) -> int:
+        """Where in the source the character ``at`` of :meth:`text` comes from."""
+        if not self:
+            return 0
+        starts = list(accumulate((len(part) for part, _ in self), initial=0))
+        index = min(bisect_right(starts, max(at, 0)) - 1, len(self) - 1)
+        return self[index][1]
+
+
+def skip_trivia(toks: Sequence[Token]) -> list[Token]:
+    """Without spaces and comments."""
+    return [token for token in toks if token.kind not in ("SPACE", "COMMENT")]
+
+
+def begins_with_triple(toks: Sequence[Token], at: int) -> bool:
+    """Whether a group whose first significant token is ``toks[at]`` begins with a plain triple, so that it has no
+    solution in an empty graph. (Not the reverse: ``False`` says nothing.)"""
+    if at + 2 >= len(toks):
+        return False
+    first, verb, third = toks[at : at + 3]
+    return (
+        first.kind in _TERMS
+        and (verb.kind in _VERBS or (verb.kind == "WORD" and verb.text == "a"))
+        and third.kind in _TERMS
+    )
+
+
+def exclusion_filter(variable: str) -> str:
+    """What a group ends with whose solutions show no graph of ours as ``?v``. (Oxigraph leaves ``?v`` unbound where
+    nothing in the group of ``GRAPH ?v`` touches a graph, for instance around another GRAPH: such a solution stays.)"""
+    return f'FILTER(COALESCE(!STRSTARTS(STR({variable}),"{SYSTEM_GRAPHS}"),true))'
+
+
+class _ActiveGraph(NamedTuple):
+    """The ``GRAPH ?v`` that a place stands in."""
+
+    variable: str
+    """Empty where it cannot be named: in a SELECT that does not give it out."""
+    may_be_empty_graph: bool
+    """Whether it may be a graph without quads there."""
+
+
+class _BracketFrame(NamedTuple):
+    """What an open bracket returns to when it closes."""
+
+    close: str
+    context: TokenContext
+    in_clause: bool
+    opened_at: int
+    """Where its contents begin in the output."""
+    filters: dict[str, str] | None
+    """Of a group that filters: each variable that must be no graph of ours, with the filter for it."""
+    is_guarded: bool
+    graph: _ActiveGraph | None
+
+
+class TokenRewriter:
+    """Writes tokens again. ``pinned`` is the text for ``NOW()``; without it the tokens are a query's, which may use
+    anything and keeps its names, spaces and comments. ``once``: the operation is evaluated once, so that it may use
+    nearly anything, too. ``draw``: 128 random bits, where the operation has one solution at most: what is drawn for
+    each solution, a constant says."""
+
+    def __init__(
+        self,
+        source: str,
+        names: Prologue,
+        pinned: str | None,
+        *,
+        once: bool = False,
+        draw: Callable[[], int] | None = None,
+    ) -> None:
+        self.source = source
+        self.prologue = names
+        self.out = SourceMappedText()
+        self.filter_count = 0
+        self.unnamed_selects: list[int] = []
+        """Where a SELECT stands in a ``GRAPH ?v`` without giving out ``?v``."""
+        self._update = pinned is not None
+        self._now_literal = pinned or ""
+        self._evaluated_once = once
+        self._draw = draw
+        self._blank_nodes: dict[str, str] = {}
+        self._chain_length = 0
+        self._toks: Sequence[Token] = ()
+        self._stack: list[_BracketFrame] = []
+        self._context: TokenContext = "top"
+        self._next_context: TokenContext = "pattern"
+        self._in_clause = False
+        """Between SELECT, BY or HAVING and the group after it: every parenthesis there holds an expression."""
+        self._graph: _ActiveGraph | None = None
+
+    def run(self, toks: Sequence[Token], place: TokenContext) -> None:
+        """``toks`` without spaces, beginning in ``context``: ``top`` of an operation or a query, or inside of a
+        group."""
+        out, source, update = self.out, self.source, self._update
+        self._toks, self._context = toks, place
+        at, total = 0, len(toks)
+        ended = toks[0].start if toks else 0
+        while at < total:
+            token = toks[at]
+            kind, text, start = token
+            if start > ended:
+                out.append((" " if update else source[ended:start], ended))
+            if kind == "MARK":
+                at = self._write_mark(at, token)
+            elif kind == "WORD":
+                at = self._write_word(at, token)
+            elif kind in ("IRI", "PNAME"):
+                at = self._write_iri(at, token)
+            elif kind == "ERROR":
+                raise bad_token_error(source, token)
+            elif kind == "BLANK" and self._context == "template" and not self._evaluated_once:
+                out.append((self._blank_node_iri(text), start))
+                at += 1
+            else:
+                out.append(
+                    (self._format_string(token) if kind == "STRING" and update and "\\" in text else text, start)
+                )
+                at += 1
+            ended = toks[at - 1].start + len(toks[at - 1].text)
+        if self._stack:
+            raise malformed_query(source, len(source), f"{self._stack[-1].close} is missing at the end")
+
+    # -- one token each; they return the index of the next one
+
+    def _write_mark(self, at: int, token: Token) -> int:
+        text, start = token.text, token.start
+        if text in _CLOSES:
+            joined = text != "{" or self._is_joined(at)
+            place = self._group_context(token) if text == "{" else self._bracket_context(at, token)
+            self.out.append((text, start))
+            self._push_bracket(token, place, clause=self._in_clause and text != "{", filters=not joined)
+            if text == "{" and place == "pattern":
+                self._enter_group(at, joined=joined)
+            return at + 1
+        if text in ("}", ")", "]"):
+            if not self._stack or self._stack[-1].close != text:
+                raise malformed_query(self.source, start, f"{text} closes nothing")
+            frame = self._stack.pop()
+            self._context, self._in_clause, self._graph = frame.context, frame.in_clause, frame.graph
+            if frame.is_guarded:
+                self._guard_iri(frame.opened_at, token)
+            if frame.filters:
+                gap = "" if self.out[-1][0][-1:].isspace() else " "
+                self.out.append((f"{gap}{' '.join(frame.filters.values())} ", start))
+            self.out.append((text, start))
+            return at + 1
+        if text in _CHAIN_MARKS and self._context != "data":
+            self._count_chain(token)
+        if text in _TRIPLE_TERMS and self._update:
+            raise malformed_query(self.source, start, f"{text}: triples inside triples (RDF 1.2) cannot be carried")
+        self.out.append((text, start))
+        return at + 1
+
+    def _write_word(self, at: int, token: Token) -> int:
+        text, start = token.text, token.start
+        word = text.upper()
+        if word in _CHAIN_WORDS:
+            self._count_chain(token)
+        if self._update:
+            if word not in _SPARQL_KEYWORDS:
+                raise malformed_query(self.source, start, f"{text} is no word of SPARQL 1.1")
+            if word in _NON_DETERMINISTIC:
+                return self._write_non_deterministic(at, token, word)
+            if word == "REDUCED":
+                # It may remove any number of duplicates: all is one of them.
+                self.out.append(("DISTINCT", start))
+                return at + 1
+            if word == "NOW" and self._is_mark(at + 1, "(") and self._is_mark(at + 2, ")"):
+                self.out.append((self._now_literal, start))
+                return at + 3
+            if word in ("IRI", "URI") and self._is_mark(at + 1, "("):
+                return self._write_computed_iri(at, token)
+        elif word != "GRAPH" and word.endswith("GRAPH"):
+            # Oxigraph needs no space between words: `trueGRAPH ?g {}`.
+            raise malformed_query(self.source, start, f"{text} is no word of SPARQL")
+        if word in ("BY", "HAVING") or word.startswith("SELECT"):  # SELECTDISTINCT is two words to Oxigraph
+            self._in_clause = True
+            if word.startswith("SELECT") and self._graph is not None and self._context == "pattern":
+                self._enter_select(at, self._graph)
+        elif word in ("WHERE", "FROM", "VALUES"):
+            self._in_clause = False
+        if word == "VALUES" or self._context == "top":
+            self._next_context = _CONTEXT_AFTER.get(word, self._next_context)
+        elif word == "GRAPH" and self._context == "pattern" and may_match_without_triple(self._toks, at):
+            self._add_exclusion_filter(self._toks[at + 1].text)
+        self.out.append((text, start))
+        return at + 1
+
+    def _write_iri(self, at: int, token: Token) -> int:
+        full = self.prologue.expand(self.source, token, lenient=not self._update)
+        if not self._update:
+            self.out.append((token.text, token.start))
+            return at + 1
+        if self._is_mark(at + 1, "(") and not full.startswith(_XSD) and self._is_function_call(at):
+            raise NotDeterministic(f"the function <{full[:200]}>", "not every worker knows it, nor the same")
+        # `?a<x:b` compares; in full it would be read as an opened IRI.
+        before = self._toks[at - 1] if at else token
+        gap = " " if before.text == "<" and before.start + 1 == token.start else ""
+        self.out.append((f"{gap}<{full}>", token.start))
+        return at + 1
+
+    def _format_string(self, token: Token) -> str:
+        try:
+            return string_token(string_text(token.text))
+        except ValueError as error:
+            raise malformed_query(self.source, token.start, str(error)) from None
+
+    # -- brackets
+
+    def _push_bracket(
+        self, token: Token, place: TokenContext, *, clause: bool, filters: bool = False, guarded: bool = False
+    ) -> None:
+        if len(self._stack) >= MAX_DEPTH:
+            raise malformed_query(self.source, token.start, f"more than {MAX_DEPTH} brackets inside one another")
+        close = _CLOSES[token.text]
+        hidden = dict[str, str]() if filters else None
+        self._stack.append(
+            _BracketFrame(close, self._context, self._in_clause, len(self.out), hidden, guarded, self._graph)
+        )
+        self._context, self._in_clause = place, clause
+
+    def _group_context(self, token: Token) -> TokenContext:
+        place, coming = self._context, self._next_context
+        self._next_context = "pattern"
+        if coming == "data":
+            return "data"
+        self._count_chain(token)
+        if place == "top":
+            return coming
+        return "pattern" if place == "expression" else place
+
+    def _bracket_context(self, at: int, token: Token) -> TokenContext:
+        place = self._context
+        if place == "template" and not self._evaluated_once and not (token.text == "(" and self._is_mark(at + 1, ")")):
+            self._refuse_blank_node()
+        if token.text == "[" or place in ("expression", "data"):
+            return place
+        if self._in_clause or self._is_function_call(at - 1):
+            return "expression"
+        before = self._toks[at - 1] if at else token
+        if before.kind == "WORD" and before.text not in ("a", "true", "false"):
+            return "data" if before.text.upper() == "VALUES" else "expression"
+        return "collection" if place == "pattern" else place
+
+    def _is_function_call(self, at: int) -> bool:
+        """Whether the IRI at ``at``, with a parenthesis behind it, is a function's and not a predicate."""
+        if at < 0 or self._toks[at].kind not in ("IRI", "PNAME"):
+            return False
+        if self._in_clause or self._context == "expression":
+            return True
+        return at > 0 and self._toks[at - 1].text.upper() == "FILTER"
+
+    def _is_mark(self, at: int, mark: str) -> bool:
+        return at < len(self._toks) and self._toks[at].text == mark and self._toks[at].kind == "MARK"
+
+    def _count_chain(self, token: Token) -> None:
+        self._chain_length += 1
+        if self._chain_length > MAX_CHAIN:
+            raise malformed_query(
+                self.source,
+                token.start,
+                f"more than {MAX_CHAIN} groups and operators in one operation; send several operations",
+            )
+
+    @staticmethod
+    def _refuse_blank_node() -> NoReturn:
+        raise NotDeterministic(
+            "a blank node in an INSERT template",
+            "every worker makes another one for each solution; build an IRI instead",
+            once=True,
+        )
+
+    # -- what differs between workers
+
+    def _write_non_deterministic(self, at: int, token: Token, word: str) -> int:
+        called = self._is_mark(at + 1, "(") and self._is_mark(at + 2, ")")
+        if self._draw is not None and called and word in RANDOM_FUNCTIONS:
+            self.out.append((random_constant(word, self._draw()), token.start))
+            return at + 3
+        if word in _NEVER_ALLOWED or not self._evaluated_once:
+            raise NotDeterministic(word, _NON_DETERMINISTIC[word], once=word not in _NEVER_ALLOWED)
+        if word == "BNODE" and not called:
+            # Oxigraph's is the same in every solution, and in every update.
+            raise NotDeterministic(word, "with an argument it is not the same node in all stores; build an IRI instead")
+        self.out.append((token.text, token.start))
+        return at + 1
+
+    def _blank_node_iri(self, label: str) -> str:
+        if self._draw is None:
+            self._refuse_blank_node()
+        if label not in self._blank_nodes:
+            self._blank_nodes[label] = random_constant("BNODE", self._draw())
+        return self._blank_nodes[label]
+
+    # -- graphs and IRIs that only appear at run time
+
+    def _enter_group(self, at: int, *, joined: bool) -> None:
+        """The group that opened at ``at``: whose graph it reads, and whether that may be one of ours. It may in a group
+        of OPTIONAL, MINUS or EXISTS where what stands around it reads no graph (``GRAPH ?g { VALUES ?x { 1 }
+        OPTIONAL { } }``); a filter further out would come too late there."""
+        toks = self._toks
+        if at > 1 and toks[at - 2].kind == "WORD" and toks[at - 2].text.upper() == "GRAPH":
+            name = toks[at - 1]
+            self._graph = (
+                _ActiveGraph(name.text, may_match_without_triple(toks, at - 2)) if name.kind == "VARIABLE" else None
+            )
+        elif joined and self._graph is not None and not begins_with_triple(toks, at + 1):
+            # Whatever stands before it, Oxigraph may begin with this group.
+            self._graph = self._graph._replace(may_be_empty_graph=True)
+        elif not joined and self._graph is not None and self._graph.variable and self._graph.may_be_empty_graph:
+            begin = " ".join([token.text.upper() for token in toks[at + 1 : at + 3]])
+            # The group of a SELECT that stands before VALUES alone looks at no graph.
+            own = not toks[at - 1].text.upper().endswith(_AGGREGATE_BARRIERS)
+            # `{ SELECT ... }` has no place for a filter beside the one inside of that.
+            if not (begins_with_triple(toks, at + 1) or begin.startswith("SELECT") or (own and begin == "} VALUES")):
+                self._add_exclusion_filter(self._graph.variable)
+
+    def _enter_select(self, at: int, graph: _ActiveGraph) -> None:
+        """A SELECT inside of ``GRAPH ?v``. Where it does not give out ``?v``, Oxigraph reads another graph there, for
+        which there is no name. Where it does, it filters itself, as it may count or cut off what it gives."""
+        given, depth = set[str](), 0
+        for token in self._toks[at + 1 :]:
+            if token.kind == "MARK":
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+                if token.text == "{" and not depth:
+                    break
+            if token.kind == "VARIABLE" and not depth:
+                given.add(token.text[1:])
+        named = graph.variable if graph.variable[1:] in given else ""
+        self._graph = _ActiveGraph(named, may_be_empty_graph=True)
+        if not named:
+            self.unnamed_selects.append(at)
+
+    def _add_exclusion_filter(self, variable: str) -> None:
+        """The filter goes as far out as it may, past groups that are only joined or united: right behind its ``GRAPH``
+        it would part joins that Oxigraph takes as one, and evaluate them in another order. Not every order gives the
+        same there: the variables of an ``EXISTS`` see what stands outside of their group, or do not."""
+        self.filter_count += 1
+        for frame in reversed(self._stack):
+            if frame.filters is not None:
+                frame.filters.setdefault(variable[1:], exclusion_filter(variable))
+                return
+
+    def _is_joined(self, at: int) -> bool:
+        """Whether the group that opens at ``at`` is a part of a join or a union, so that every solution of it is in one
+        of the group around it. ``False`` where that is not certain: a filter is right in any group."""
+        if self._context != "pattern" or self._in_clause or not at or not self._stack:
+            return False
+        before = self._toks[at - 1]
+        if before.kind == "WORD":
+            return before.text.upper() == "UNION"
+        if before.kind == "MARK":
+            return before.text in _BEFORE_JOINED
+        behind = self._toks[at - 2] if at > 1 else before
+        return before.kind in _TERMS and (behind.kind != "WORD" or behind.text.upper() in ("GRAPH", "A"))
+
+    def _write_computed_iri(self, at: int, token: Token) -> int:
+        """``IRI(...)``: as it is where its result is known here, else so that it gives no IRI of ours, and none that
+        depends on the worker's own address."""
+        argument = self._toks[at + 2] if self._is_mark(at + 3, ")") else None
+        if argument is not None and argument.kind == "STRING":
+            argument = Token("IRI", f"<{self._expand_iri(argument)}>", argument.start)
+        if argument is not None and argument.kind in ("IRI", "PNAME"):
+            self.out.append((f"<{self.prologue.expand(self.source, argument)}>", token.start))
+            return at + 4
+        self.out.append((token.text, token.start))
+        self.out.append(("(", token.start))
+        guarded = not self._iri_is_safe(at)
+        if guarded and any(frame.is_guarded for frame in self._stack):
+            # Each guard says its argument three times.
+            raise malformed_query(
+                self.source, token.start, "IRI() inside IRI(): BIND the inner one to a variable first"
+            )
+        self._push_bracket(self._toks[at + 1], "expression", clause=False, guarded=guarded)
+        return at + 2
+
+    def _expand_iri(self, token: Token) -> str:
+        try:
+            value = string_text(token.text)
+        except ValueError as error:
+            raise malformed_query(self.source, token.start, str(error)) from None
+        if NOT_IN_IRI.search(value):
+            raise malformed_query(self.source, token.start, f"{token.text[:200]} is no IRI")
+        return value
+
+    def _iri_is_safe(self, at: int) -> bool:
+        """Whether ``IRI(CONCAT("http://...", ...))`` can be seen to give an absolute IRI that is not ours."""
+        toks = self._toks
+        if at + 5 >= len(toks) or toks[at + 2].text.upper() != "CONCAT" or not self._is_mark(at + 3, "("):
+            return False
+        first = toks[at + 4]
+        if first.kind != "STRING" or toks[at + 5].text not in (",", ")"):
+            return False
+        # Nothing may follow inside the IRI's own parenthesis: `IRI(CONCAT("x:y") || ?x)` is another expression.
+        depth = 0
+        for index in range(at + 3, len(toks)):
+            if toks[index].kind == "MARK":
+                depth += {"(": 1, ")": -1}.get(toks[index].text, 0)
+            if not depth:
+                if not self._is_mark(index + 1, ")"):
+                    return False
+                break
+        stem = self._expand_iri(first)
+        return bool(ABSOLUTE.match(stem)) and not stem.startswith(SYSTEM_GRAPHS) and not SYSTEM_GRAPHS.startswith(stem)
+
+    def _guard_iri(self, opened: int, token: Token) -> None:
+        argument = self.out[opened:]
+        text = "".join([part for part, _ in argument])
+        guard = f'IF(REGEX(STR({text}),"^[A-Za-z][A-Za-z0-9+.-]*:")&&!STRSTARTS(STR({text}),"{SYSTEM_GRAPHS}"),'
+        self.out.insert(opened, (guard, argument[0][1] if argument else token.start))
+        self.out.append((",1/0)", token.start))
+
+
+def may_match_without_triple(toks: Sequence[Token], at: int) -> bool:
+    """Whether ``GRAPH`` at ``at`` is ``GRAPH ?v {`` with a group that could match an empty graph."""
+    return (
+        at + 2 < len(toks)
+        and toks[at + 1].kind == "VARIABLE"
+        and toks[at + 2].text == "{"
+        and not begins_with_triple(toks, at + 3)
+    )

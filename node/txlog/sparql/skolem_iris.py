@@ -1,0 +1,126 @@
+"""What a blank node is called: in stores an IRI, the same in all of them and after every restore; at the door a blank
+node again, whose label says which IRI that is. So a client that sends blank nodes gets blank nodes back, and one that
+names one by its label means that very node.
+
+A node that is new has a drawn name: ``urn:txlog:bnode:<32 hexadecimal digits>:<rest>`` ↔
+``_:txlog-<32 hexadecimal digits>-<rest>``. One whose label a client keeps (``preserveNodeId=true``) is called by it:
+``urn:txlog:bnode:kept:<label>`` ↔ ``_:<label>``; a label that an IRI could not hold stands there as ``x-`` and its
+bytes in hexadecimal. Where a form cannot hold a label it is written as ``hex-`` and its bytes, which is the same label.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyoxigraph
+
+SKOLEM_PREFIX: Final = "urn:txlog:bnode:"
+SKOLEM_PREFIX_BYTES: Final = SKOLEM_PREFIX.encode()
+SKOLEM_IRI_PATTERN: Final = (
+    SKOLEM_PREFIX_BYTES + rb"([0-9a-f]{32}:[0-9A-Za-z-]++|kept:[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?)"
+)
+"""Its group is what :func:`name_to_label` takes."""
+_IRI = re.compile(SKOLEM_IRI_PATTERN.decode())
+_GENERATED_LABEL = re.compile(r"txlog-([0-9a-f]{32})-([0-9A-Za-z-]++)")
+_PLAIN_LABEL = re.compile(r"(?!x-|hex-)[0-9A-Za-z_](?:[0-9A-Za-z._-]*[0-9A-Za-z_-])?")
+_ENCODED_LABEL = re.compile(r"hex-((?:[0-9a-f]{2})*)")
+_TERMS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<' + SKOLEM_IRI_PATTERN + rb">")
+_LABELS = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<[^>\n]*+>|_:([^ \n]++)')
+
+
+def label_to_iri(label: str) -> str:
+    """The IRI of the node with this label (without ``_:``): a drawn one, else the one for which it is kept."""
+    hexed = _ENCODED_LABEL.fullmatch(label)
+    text = label if hexed is None else _decode_label(hexed[1], label)
+    found = _GENERATED_LABEL.fullmatch(text)
+    if found is not None:
+        return f"{SKOLEM_PREFIX}{found[1]}:{found[2]}"
+    return f"{SKOLEM_PREFIX}kept:{text if _PLAIN_LABEL.fullmatch(text) else 'x-' + text.encode().hex()}"
+
+
+def _decode_label(digits: str, otherwise: str) -> str:
+    try:
+        return bytes.fromhex(digits).decode()
+    except ValueError:
+        return otherwise
+
+
+def name_to_label(name: str) -> str:
+    """The label under which a client sees a node; ``name``: its IRI without the stem."""
+    first, _, rest = name.partition(":")
+    if first != "kept":
+        return f"txlog-{first}-{rest}"
+    if _PLAIN_LABEL.fullmatch(rest):
+        return rest
+    text = _decode_label(rest[2:], rest)
+    return text if _is_label(text) and label_to_iri(text) == f"{SKOLEM_PREFIX}{name}" else encode_label(text)
+
+
+def _is_label(text: str) -> bool:
+    """Whether every form takes it; N-Triples alone allows a colon."""
+    try:
+        return ":" not in pyoxigraph.BlankNode(text).value
+    except ValueError:
+        return False
+
+
+def encode_label(label: str) -> str:
+    """Another way to write this label, of letters and digits that every form takes."""
+    return f"hex-{label.encode().hex()}"
+
+
+def iri_to_label(iri: str) -> str | None:
+    """The label under which a client sees this IRI; None when it is no blank node's."""
+    found = _IRI.fullmatch(iri)
+    return name_to_label(found[1]) if found else None
+
+
+def make_blank_node(text: str) -> pyoxigraph.BlankNode:
+    """A blank node of a form in which any text may be its name."""
+    return pyoxigraph.BlankNode(text if _is_label(text) else encode_label(text))
+
+
+def skolemise_term(term: str) -> str:
+    """A term in canonical N-Triples; a blank node as its IRI."""
+    return f"<{label_to_iri(term[2:])}>" if term.startswith("_:") else term
+
+
+def skolemise_kept_lines(nquads: bytes) -> bytes:
+    """Canonical N-Quads, whole lines, with each blank node as its IRI."""
+    if b"_:" not in nquads:
+        return nquads
+
+    def name(found: re.Match[bytes]) -> bytes:
+        return found[0] if found[1] is None else b"<%s>" % label_to_iri(found[1].decode()).encode()
+
+    lines = nquads.split(b"\n")
+    for at, line in enumerate(lines):
+        if b"_:" in line:
+            lines[at] = _LABELS.sub(name, line)
+    return b"\n".join(lines)
+
+
+def unskolemise_terms(text: bytes) -> bytes:
+    """Terms as N-Triples and SPARQL's TSV write them, with each such IRI outside of strings as a blank node."""
+    if SKOLEM_PREFIX_BYTES not in text:
+        return text
+    return _TERMS.sub(lambda m: m[0] if m[1] is None else b"_:" + name_to_label_bytes(m[1]), text)
+
+
+def name_to_label_bytes(name: bytes) -> bytes:
+    """:func:`name_to_label` of text as it is sent."""
+    return name_to_label(name.decode()).encode()
+
+
+def unskolemise_lines(nquads: bytes) -> bytes:
+    """Canonical N-Quads, whole lines, with each such IRI as a blank node; a predicate, which none can be, stays."""
+    if SKOLEM_PREFIX_BYTES not in nquads:
+        return nquads
+    lines = nquads.split(b"\n")
+    for at, line in enumerate(lines):
+        if SKOLEM_PREFIX_BYTES in line:
+            subject, _, rest = line.partition(b" ")
+            predicate, _, rest = rest.partition(b" ")
+            lines[at] = b" ".join((unskolemise_terms(subject), predicate, unskolemise_terms(rest)))
+    return b"\n".join(lines)

@@ -1,0 +1,17 @@
+"""What the front door hands to the log."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TransactionBody(msgspec.Struct, frozen=True, gc=False):
+    """One transaction that has the same result on every worker.
+
+    ``kind`` is ``KIND_QUADS`` or ``KIND_UPDATE`` (:mod:`txlog.model.entry`), ``payload`` as that kind wants it;
+    ``change_count`` counts quads deleted and added, or operations. A payload may be empty: nothing to do.
+    """
+
+    kind: int
+    payload: bytes
+    change_count: int

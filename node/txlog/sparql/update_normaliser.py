@@ -1,0 +1,587 @@
+"""Updates to what the log can carry: quads where possible, else a text that gives the same on every worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import pyoxigraph
+
+from txlog.model.entry import KIND_UPDATE
+from txlog.model.errors import BadInput, NotDeterministic
+from txlog.model.quads import split_graph
+from txlog.sparql.analysis.empty_graphs import may_match_empty_graph, select_counts_graphs
+from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of
+from txlog.sparql.data_fast_path import parse_plain_update
+from txlog.sparql.expansion_limit import PARSED_BYTES_MAX, check_expansion, limit_for
+from txlog.sparql.random_functions import has_single_solution
+from txlog.sparql.rdf_upload import (
+    Skolemiser,
+    build_quads_body,
+    check_supported_terms,
+    parse,
+    refuse_blank_deletes,
+    split_lines,
+    to_nquads,
+)
+from txlog.sparql.rewrite.token_rewriter import Prologue, SourceMappedText, TokenRewriter, may_match_without_triple
+from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
+from txlog.sparql.rewrite.union_semantics import (
+    ModifyOperation,
+    match_any_named_graph,
+    parse_modify,
+    rewrite_for_union,
+    single_pattern,
+    uses_all_graphs,
+)
+from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
+from txlog.sparql.tokens import (
+    BLANK,
+    COMMENT,
+    IRI,
+    LANGUAGE,
+    NUMBER,
+    PNAME,
+    SPACE,
+    STRING,
+    TOKEN,
+    WORD,
+    Token,
+    bad_token_error,
+    line_column,
+    malformed_query,
+)
+from txlog.sparql.transaction_body import TransactionBody
+from txlog.sparql.update_effect import PREDICATES_MAX, EvaluatedOperation, EvaluatedUpdate
+
+_FLAGS = re.DOTALL
+_GAP = rf"(?:{SPACE}|{COMMENT}|)*+"
+_TRIVIA = re.compile(_GAP, _FLAGS)
+_DATA_HEAD = re.compile(rf"{_GAP}(?i:(INSERT|DELETE))(?:{SPACE}|{COMMENT}){_GAP}(?i:DATA)\b{_GAP}\{{", _FLAGS)
+_PREFIX = re.compile(rf"{_GAP}(?i:PREFIX)\b{_GAP}({PNAME}){_GAP}({IRI})", _FLAGS)
+_BASE = re.compile(rf"{_GAP}(?i:BASE)\b{_GAP}({IRI})", _FLAGS)
+_END = re.compile(rf"{_GAP}(?:(;)|\Z)", _FLAGS)
+_DATA = re.compile(
+    rf"(?:{SPACE}|{IRI}|{BLANK}|{PNAME}|(?!(?i:GRAPH)(?![A-Za-z0-9_])){WORD}|{STRING}|{NUMBER}|\^\^|[\[\]();,.+\-]|{LANGUAGE}|{COMMENT}|)*+",
+    _FLAGS,
+)
+_GRAPH = re.compile(rf"(?i:GRAPH){_GAP}({IRI}|{PNAME}){_GAP}\{{", _FLAGS)
+_DOT = re.compile(rf"{_GAP}\.", _FLAGS)
+_TYPED_LITERAL_LINE = re.compile(
+    rb'(<[^>]*+> <[^>]*+> )"(?:[^"\\]++|\\.|)*+"\^\^<http://www\.w3\.org/2001/XMLSchema#[^>]*+>( <[^>]*+>)? \.'
+)
+_OPERATIONS: Final = frozenset(("INSERT", "DELETE", "WITH", "LOAD", "CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
+_SILENT: Final = frozenset(("CLEAR", "CREATE", "DROP", "ADD", "MOVE", "COPY"))
+_ERROR_POSITION = re.compile(r"error at (\d+):(\d+): (.*)", re.DOTALL)
+
+# The first operation fails when it is executed, so the judge parses everything and runs nothing.
+_FAILING_OPERATION: Final = "DROP GRAPH <x:no-such-graph>;\n"
+_syntax_checker = pyoxigraph.Store()
+
+
+class LoadRequest(NamedTuple):
+    """A ``LOAD`` of an update. ``graph``: the IRI of its ``INTO GRAPH``, None without."""
+
+    url: str
+    graph: str | None
+    silent: bool
+
+
+class LoadedDocument(NamedTuple):
+    """What a ``LOAD`` has fetched: ``media_type`` as its server said, ``url`` where it was in the end."""
+
+    body: bytes
+    media_type: str
+    url: str
+
+
+def find_loads(text: str, *, base: str | None) -> list[LoadRequest]:
+    """Every ``LOAD`` of an update. Raises what :func:`prepare_update` does, but for them."""
+    found: list[LoadRequest] = []
+
+    def collect(asked: LoadRequest) -> None:
+        found.append(asked)
+
+    _UpdateNormaliser(text, base_iri(base), "", lambda: 0, load=collect).normalise()
+    return found
+
+
+def prepare_loaded(
+    text: str,
+    documents: Mapping[str, LoadedDocument],
+    *,
+    base: str | None,
+    now: str,
+    draw: Callable[[], int],
+    all_graphs: bool = False,
+) -> TransactionBody:
+    """An update whose every ``LOAD`` is the data of its document, by URL; one that is not there adds nothing. In a
+    ``LOAD`` without ``INTO GRAPH`` the graphs are those of the document. Raises as :func:`prepare_update`."""
+    update = _UpdateNormaliser(
+        text, base_iri(base), now, draw, load=lambda asked: documents.get(asked.url), all_graphs=all_graphs
+    )
+    return update.normalise()
+
+
+def prepare_update(
+    text: str, *, base: str | None, now: str, draw: Callable[[], int], all_graphs: bool = False
+) -> TransactionBody:
+    """A SPARQL 1.1 update to a transaction. ``all_graphs``: without a graph it means all of them (``all_graphs.py``).
+
+    ``base`` resolves relative IRIs (a client's ``baseURI``), ``now`` is what ``NOW()`` means in it (the lexical form of
+    an xsd:dateTime), ``draw`` gives 128 random bits for the names of blank nodes. When every operation is INSERT DATA
+    or DELETE DATA the result is ``KIND_QUADS``: the net effect, the last operation of a quad wins. Otherwise it is
+    ``KIND_UPDATE``: operations joined with ``;``, without prologue, comment or trailing ``;``.
+
+    Raises ``NotDeterministic``, ``SystemGraphNamed``, ``TooLarge`` and ``BadInput`` (``MALFORMED QUERY: error at
+    line:column``).
+    Source: SPARQL 1.1 Update; which constructs differ between workers was found by experiment (docs of this room).
+    """
+    root = base_iri(base)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise malformed_query(text, error.start, "half a surrogate pair is no character") from None
+    found = parse_plain_update(text)
+    if found is not None and not (all_graphs and found.payload.startswith(b"D")):
+        return found
+    return _UpdateNormaliser(text, root, now, draw, all_graphs=all_graphs).normalise()
+
+
+def prepare_evaluated(
+    text: str, *, base: str | None, now: str, draw: Callable[[], int], all_graphs: bool = False
+) -> EvaluatedUpdate:
+    """The same for an update that :func:`prepare_update` refused as ``NotDeterministic`` (``evaluated_once``): what is
+    evaluated once. Raises the same; ``NotDeterministic`` for what asks other addresses, and for what not even one
+    evaluation gives a meaning that all stores share."""
+    update = _UpdateNormaliser(text, base_iri(base), now, draw, evaluated_once=True, all_graphs=all_graphs)
+    prepared = update.normalise()
+    return EvaluatedUpdate(prepared.payload.decode(), update.read_predicates(), update.evaluated_operations())
+
+
+def is_valid_update(text: str) -> bool:
+    """Whether it is an update for a worker. Carries nothing out."""
+    try:
+        _syntax_checker.update(_FAILING_OPERATION + text)
+    except SyntaxError:
+        return False
+    except RuntimeError:
+        pass  # the barrier
+    return True
+
+
+class _UpdateNormaliser:
+    def __init__(
+        self,
+        text: str,
+        base: str | None,
+        now: str,
+        draw: Callable[[], int],
+        *,
+        evaluated_once: bool = False,
+        load: Callable[[LoadRequest], LoadedDocument | None] | None = None,
+        all_graphs: bool = False,
+    ) -> None:
+        self.text = text
+        self.all_graphs = all_graphs
+        self.output_graphs: dict[int, tuple[tuple[str, str], ...]] = {}
+        """By operation: the graphs to which one on the union writes."""
+        self.texts: list[str] = []
+        self.evaluated_once = evaluated_once
+        self.load = load
+        self.draw = draw
+        self.limit = limit_for(len(text))
+        self.prologue = Prologue(base, self.limit)
+        self.parsed_bytes = 0
+        """What the parser was given for data, prefixes and all; and what that came to."""
+        self.expanded_bytes = 0
+        self.now_literal = f'("{now}"^^<{DEFAULT_PREFIXES["xsd"]}dateTime>)'
+        self.skolem = Skolemiser(draw)
+        self.labels: set[bytes] = set()
+        self.data: list[tuple[bool, list[bytes]]] = []
+        self.operations: list[SourceMappedText | None] = []
+
+    def normalise(self) -> TransactionBody:
+        text, at = self.text, 1 if self.text.startswith("\ufeff") else 0
+        while True:
+            at = self._parse_prologue(at)
+            head = _DATA_HEAD.match(text, at)
+            if head is not None:
+                at = self._parse_data(head)
+            else:
+                at = _TRIVIA.match(text, at).end()  # type: ignore[union-attr]
+                if at == len(text):
+                    break
+                at = self._parse_operation(at)
+            end = _END.match(text, at)
+            if end is None:
+                at = _TRIVIA.match(text, at).end()  # type: ignore[union-attr]
+                raise malformed_query(text, at, "expected ; or the end")
+            at = end.end()
+            if end[1] is None:
+                break
+        if not self.evaluated_once and all(operation is None for operation in self.operations):
+            net = self._net_effect()
+            if net is not None:
+                return net
+        return self._join_operations()
+
+    def _parse_prologue(self, at: int) -> int:
+        text, names = self.text, self.prologue
+        while True:
+            found = _PREFIX.match(text, at)
+            if found is not None:
+                if not found[1].endswith(":"):
+                    raise malformed_query(text, found.start(1), f"{found[1][:80]} is no prefix; it ends with a colon")
+                names.prefixes[found[1][:-1]] = names.expand(text, Token("IRI", found[2], found.start(2)))
+            else:
+                found = _BASE.match(text, at)
+                if found is None:
+                    return at
+                names.base = names.expand(text, Token("IRI", found[1], found.start(1)))
+            at = found.end()
+
+    # -- INSERT DATA and DELETE DATA
+
+    def _parse_data(self, head: re.Match[str]) -> int:
+        text, adds = self.text, head[1].upper() == "INSERT"
+        piece, at = self._data_as_trig(head.end())
+        self.parsed_bytes += sum(len(part) for part, _ in piece)
+        check_expansion(self.parsed_bytes, max(PARSED_BYTES_MAX, self.limit))
+        try:
+            nquads = parse(piece.text(), pyoxigraph.RdfFormat.TRIG, self.prologue.base)
+        except SyntaxError as error:
+            raise self._data_error(error, piece) from None
+        except ValueError as error:
+            raise malformed_query(text, head.start(1), str(error)) from None
+        check_supported_terms(nquads)
+        if adds:
+            nquads, labels = self.skolem.skolemise(nquads)
+            if labels & self.labels:
+                raise malformed_query(
+                    text, head.start(1), f"the blank node {min(labels & self.labels).decode()} is of another operation"
+                )
+            self.labels |= labels
+        else:
+            refuse_blank_deletes(nquads)
+        self.expanded_bytes += len(nquads)
+        check_expansion(self.expanded_bytes, self.limit)
+        lines = split_lines(nquads)
+        if self.all_graphs and not adds:
+            lines = self._delete_from_all_graphs(lines, head.start(1))
+            if not lines:
+                return at
+        self.data.append((adds, lines))
+        self.operations.append(None)
+        return at
+
+    def _delete_from_all_graphs(self, lines: list[bytes], at: int) -> list[bytes]:
+        """What names its graph; the others go from every graph there is, by operations of their own."""
+        named: list[bytes] = []
+        for line in lines:
+            triple, graph = split_graph(line)
+            if graph:
+                named.append(line)
+                continue
+            text = triple.decode().rstrip()
+            # The templates hold no variable, so a graph that lacks the triple is passed over.
+            self.operations.append(SourceMappedText([(f"DELETE WHERE {{ {text} }}", at)]))
+            self.operations.append(SourceMappedText([(f"DELETE WHERE {{ GRAPH ?graph {{ {text} }} }}", at)]))
+        return named
+
+    def _data_as_trig(self, at: int) -> tuple[SourceMappedText, int]:
+        """The body as TriG: the same triples, those of the default graph in braces of their own."""
+        text, names = self.text, self.prologue
+        piece, body, start = SourceMappedText(), at, at
+        at = _DATA.match(text, at).end()  # type: ignore[union-attr]
+        if at < len(text) and text[at] == "}":
+            piece.append((text[start - 1 : at + 1], start - 1))
+        else:
+            at = self._graph_blocks_as_trig(piece, start, at)
+        # Only the names this operation can use, so that many operations do not each look through the whole text.
+        known = [(prefix, iri) for prefix, iri in DEFAULT_PREFIXES.items() if text.find(prefix + ":", body, at) >= 0]
+        declared = {**dict(known), **names.prefixes}
+        piece.insert(0, ("".join([f"PREFIX {prefix}: <{iri}>\n" for prefix, iri in declared.items()]), body))
+        return piece, at + 1
+
+    def _graph_blocks_as_trig(self, piece: SourceMappedText, start: int, at: int) -> int:
+        """A body with GRAPH in it; ``text[start:at]`` stands before the first. The offset of the brace that ends it."""
+        text = self.text
+        while True:
+            piece.append(("{", start))
+            piece.append((text[start:at], start))
+            piece.append(("}", at))
+            if at < len(text) and text[at] == "}":
+                return at
+            graph = _GRAPH.match(text, at)
+            if graph is None:
+                raise self._unexpected_token(at)
+            start = graph.end()
+            at = _DATA.match(text, start).end()  # type: ignore[union-attr]
+            if at >= len(text) or text[at] != "}":
+                raise self._unexpected_token(at)
+            piece.append(("GRAPH ", graph.start()))
+            piece.append((graph[1], graph.start(1)))
+            piece.append((text[start - 1 : at + 1], start - 1))
+            start = at + 1
+            dot = _DOT.match(text, start)
+            if dot is not None:
+                start = dot.end()
+            at = _DATA.match(text, start).end()  # type: ignore[union-attr]
+
+    def _unexpected_token(self, at: int) -> BadInput:
+        found = TOKEN.match(self.text, at)
+        if found is None:
+            return malformed_query(self.text, at, "expected } before the end")
+        token = Token(found.lastgroup or "", found[0], at)
+        if token.kind == "ERROR":
+            return bad_token_error(self.text, token)
+        if token.kind == "VARIABLE":
+            return malformed_query(self.text, at, f"{token.text}: variables are not allowed in DATA")
+        return malformed_query(
+            self.text, at, f"unexpected {token.text[:80]}; GRAPH <iri> {{ ... }} or a triple is expected"
+        )
+
+    def _data_error(self, error: SyntaxError, piece: SourceMappedText) -> BadInput:
+        lines = piece.text().split("\n")
+        row = min(max((error.lineno or 1) - 1, 0), len(lines) - 1)
+        column = (error.offset or 1) - 1
+        at, within = sum(len(line) + 1 for line in lines[:row]) + column, 0
+        for part, start in piece:
+            if at < within + len(part):
+                at = start + at - within
+                break
+            within += len(part)
+        else:
+            at = len(self.text)
+        said = error.msg.rpartition(": ")[2] if error.msg.startswith("Parser error") else error.msg
+        if "No scheme found" in said:
+            said = "the IRI is relative: send baseURI, or write BASE or the full IRI"
+        return malformed_query(self.text, at, said)
+
+    def _net_effect(self) -> TransactionBody | None:
+        """The net effect, or None where quads would not keep the order of the operations."""
+        if len(self.data) == 1:
+            adds, lines = self.data[0]
+            return build_quads_body((), lines) if adds else build_quads_body(lines, ())
+        effect: dict[bytes, bool] = {}
+        typed: dict[tuple[bytes, bytes], set[bytes]] = {}
+        ordered = False
+        last_delete = max((number for number, (adds, _) in enumerate(self.data) if not adds), default=-1)
+        for number, (adds, lines) in enumerate(self.data):
+            for line in lines:
+                effect[line] = adds
+            if not adds and typed:
+                ordered = ordered or any(typed.get(key, {line}) != {line} for line, key in _typed_literal_lines(lines))
+            if adds and number < last_delete:
+                for line, key in _typed_literal_lines(lines):
+                    typed.setdefault(key, set()).add(line)
+        if ordered:
+            return None
+        return build_quads_body(
+            (line for line, adds in effect.items() if not adds), (line for line, adds in effect.items() if adds)
+        )
+
+    # -- everything else
+
+    def _parse_operation(self, at: int) -> int:
+        """One operation to its end; the offset of its ``;`` or of the end."""
+        text, found, depth, end = self.text, [], 0, len(self.text)
+        for match in TOKEN.finditer(text, at):
+            kind = match.lastgroup
+            if kind == "SPACE" or kind == "COMMENT":
+                continue
+            mark = match[0]
+            if kind == "MARK":
+                if mark == "{":
+                    depth += 1
+                elif mark == "}":
+                    depth -= 1
+                elif mark == ";" and depth <= 0:
+                    end = match.start()
+                    break
+            found.append(Token(kind or "", mark, match.start()))
+            if kind == "ERROR":
+                raise bad_token_error(text, found[-1])
+        if not found:
+            raise malformed_query(text, at, "an operation is missing before ;")
+        first = found[0]
+        word = first.text.upper()
+        if first.kind != "WORD" or word not in _OPERATIONS:
+            raise malformed_query(text, first.start, f"{first.text[:80]} begins no operation of an update")
+        if word == "LOAD" and self.load is not None:
+            self._replace_load(found, self.load)
+            return end
+        modify = parse_modify(found) if self.all_graphs else None
+        if modify is not None and uses_all_graphs(modify):
+            return self._rewrite_for_all_graphs(found, modify, end)
+        draw = self.draw if not self.evaluated_once and has_single_solution(found) else None
+        walk = TokenRewriter(text, self.prologue, self.now_literal, once=self.evaluated_once, draw=draw)
+        second = found[1].text.upper() if len(found) > 1 else ""
+        if word in _SILENT and second != "SILENT":
+            # A missing graph must not stop a worker for good; RDF4J does not mind one either.
+            walk.out.append((f"{word} SILENT ", first.start))
+            found = found[1:]
+        if word == "DELETE" and second == "WHERE":
+            self._rewrite_delete_where(walk, found)
+        else:
+            walk.run(found, "top")
+        if not self.evaluated_once and any(select_counts_graphs(found, at) for at in walk.unnamed_selects):
+            raise _empty_graph_error()
+        self.operations.append(walk.out)
+        return end
+
+    def _rewrite_for_all_graphs(self, found: list[Token], modify: ModifyOperation, end: int) -> int:
+        """An operation that means all graphs."""
+        pattern = single_pattern(modify)
+        if pattern is not None:
+            for toks in (found, match_any_named_graph(pattern)):
+                walk = TokenRewriter(self.text, self.prologue, self.now_literal, once=self.evaluated_once)
+                self._rewrite_delete_where(walk, toks)
+                self.operations.append(walk.out)
+            return end
+        if not self.evaluated_once:
+            raise NotDeterministic(
+                "an update of all graphs",
+                "stores know of none, so it is evaluated once; GRAPH, WITH or USING name the graphs that are meant",
+                once=True,
+            )
+        toks, shown = rewrite_for_union(self.text, modify, self.draw())
+        walk = TokenRewriter(self.text, self.prologue, self.now_literal, once=True)
+        walk.run(toks, "top")
+        self.output_graphs[len(self.operations)] = tuple(
+            (name, f"<{self.prologue.expand(self.text, graph)}>" if graph is not None else "") for name, graph in shown
+        )
+        self.operations.append(walk.out)
+        return end
+
+    def evaluated_operations(self) -> tuple[EvaluatedOperation, ...]:
+        """The operations, once it is prepared, where some are on the union."""
+        if not self.output_graphs:
+            return ()
+        return tuple(EvaluatedOperation(text, self.output_graphs.get(at, ())) for at, text in enumerate(self.texts))
+
+    def _replace_load(self, found: list[Token], load: Callable[[LoadRequest], LoadedDocument | None]) -> None:
+        """``LOAD [SILENT] <iri> [INTO GRAPH <iri>]``, as the data of its document."""
+        rest = found[1:]
+        silent = bool(rest) and rest[0].text.upper() == "SILENT"
+        rest = rest[1:] if silent else rest
+        into = [token.text.upper() for token in rest[1:3]] == ["INTO", "GRAPH"] and len(rest) == 4
+        if not (into or len(rest) == 1) or any(token.kind not in ("IRI", "PNAME") for token in (rest[0], rest[-1])):
+            raise malformed_query(self.text, found[0].start, "LOAD: expected LOAD [SILENT] <iri> [INTO GRAPH <iri>]")
+        url = self.prologue.expand(self.text, rest[0])
+        graph = self.prologue.expand(self.text, rest[3]) if into else None
+        document = load(LoadRequest(url, graph, silent))
+        lines: list[bytes] = []
+        if document is not None:
+            nquads, _ = self.skolem.skolemise(
+                to_nquads(document.body, document.media_type, document.url.partition("#")[0])
+            )
+            lines = split_lines(nquads)
+            if graph is not None:
+                end = b" <%s> ." % graph.encode()
+                lines = [split_graph(line)[0] + end for line in lines]
+            self.expanded_bytes += sum(map(len, lines))
+            check_expansion(self.expanded_bytes, self.limit)
+        self.data.append((True, lines))
+        self.operations.append(None)
+
+    def _rewrite_delete_where(self, walk: TokenRewriter, found: list[Token]) -> None:
+        hides = any(
+            token.kind == "WORD" and token.text.upper() == "GRAPH" and may_match_without_triple(found, index)
+            for index, token in enumerate(found)
+        )
+        delete, where, body = found[0], found[1], found[2:]
+        if not hides:
+            # Its one group is template and pattern at once: nothing in it may be rewritten.
+            walk.out.append(("DELETE WHERE ", delete.start))
+            walk.run(body, "quads")
+            return
+        walk.out.append(("DELETE ", delete.start))
+        walk.run(body, "quads")
+        walk.out.append((" WHERE ", where.start))
+        walk.run(body, "pattern")
+
+    def _join_operations(self) -> TransactionBody:
+        texts: list[str] = []
+        data = iter(self.data)
+        judged: list[tuple[str, SourceMappedText]] = []
+        settle = make_order_total if self.evaluated_once else remove_order_by
+        for operation in self.operations:
+            if operation is None:
+                adds, lines = next(data)
+                texts.append(format_data_update(adds, lines))
+            else:
+                judged.append((operation.text(), operation))
+                texts.append(settle(judged[-1][0]))
+        for text, piece in judged:
+            self._check_syntax(text, piece)
+            if not self.evaluated_once and may_match_empty_graph(text):
+                raise _empty_graph_error()
+        self.texts = texts
+        payload = " ;\n".join(texts).encode()
+        check_expansion(len(payload), self.limit)
+        return TransactionBody(KIND_UPDATE, payload, len(texts))
+
+    def read_predicates(self) -> tuple[str, ...] | None:
+        """The predicates of all quads that it may read or write, None for any; once it is prepared."""
+        found: set[str] = set()
+        for _, lines in self.data:
+            found.update(line.split(b" ", 2)[1].decode() for line in lines)
+        try:
+            for operation in self.operations:
+                if operation is not None:
+                    found |= predicates_of(operation.text())
+        except UnknownPredicates:
+            return None
+        return tuple(sorted(found)) if len(found) <= PREDICATES_MAX else None
+
+    def _check_syntax(self, text: str, piece: SourceMappedText) -> None:
+        try:
+            _syntax_checker.update(_FAILING_OPERATION + text)
+        except SyntaxError as error:
+            found = _ERROR_POSITION.match(error.msg)
+            if found is None:
+                raise BadInput(f"MALFORMED QUERY: {error.msg}") from None
+            row, column = int(found[1]), int(found[2])
+            at = piece.source_offset(sum(len(line) + 1 for line in text.split("\n")[: row - 2]) + column - 1)
+            raise BadInput(
+                f"MALFORMED QUERY: error at {line_column(self.text, at)}: {_shorten_error(found[3])}"
+            ) from None
+        except RuntimeError:
+            return
+
+
+def _empty_graph_error() -> NotDeterministic:
+    why = "not every worker knows the same graphs without quads; put a triple pattern into its group"
+    return NotDeterministic("GRAPH over empty graphs", why, once=True)
+
+
+def _shorten_error(said: str) -> str:
+    said = re.sub(r"\s+", " ", re.sub(r", \[[^\]]*\](?:\.\.=?\S+)?|\['[^\]]*\](?:, )?", "", said))
+    return said if len(said) <= 300 else said[:300] + " …"
+
+
+def _typed_literal_lines(lines: list[bytes]) -> list[tuple[bytes, tuple[bytes, bytes]]]:
+    """Lines whose object a store may write otherwise ("01" as "1"), each with what else identifies it."""
+    found = []
+    for line in lines:
+        match = _TYPED_LITERAL_LINE.fullmatch(line)
+        if match is not None:
+            found.append((line, (match[1], match[2] or b"")))
+    return found
+
+
+def format_data_update(adds: bool, lines: list[bytes]) -> str:
+    """Lines of N-Quads as INSERT DATA or DELETE DATA."""
+    graphs: dict[bytes, list[bytes]] = {}
+    for line in lines:
+        triple, graph = split_graph(line)
+        graphs.setdefault(graph, []).append(triple)
+    blocks = []
+    for graph, triples in graphs.items():
+        block = b" .\n".join(triples)
+        blocks.append(b"GRAPH %s {\n%s }" % (graph, block) if graph else block + b" .")
+    return f"{'INSERT' if adds else 'DELETE'} DATA {{\n" + b"\n".join(blocks).decode() + "\n}"
