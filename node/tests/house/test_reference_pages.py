@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+
 from tools import reference
 from tools.house import BANNED
-
 from txlog.config.cluster import TxLogCluster
 
 WORDS_MAX = 25
