@@ -35,7 +35,7 @@ native: install-dev ## compile the hot rooms of a master with mypyc (needs a C c
 	@$(BIN)/python -m txlog.native
 
 classes: install ## Spark's classes ready to be mapped: its start takes half as much processor (90 MB in .venv)
-	@$(BIN)/python -m txlog.pipeline.archive
+	@$(BIN)/python -m txlog.pipeline.jvm_class_archive
 
 lock: $(VENV)/.uv ## compile the lock files anew
 	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers requirements-image; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done

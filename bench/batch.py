@@ -26,12 +26,12 @@ from bench.machine import CpuMeter, descendants, peak_mb
 from bench.masters import NODES, CannotMeasure, Masters, free_ports, stop, three_masters, wait_listening
 from bench.report import Figure, Report, console, show, table
 from bench.restart import come_to_rest
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.local.java import find_java_home
 from txlog.model.durability import Durability
 from txlog.model.quads import encode_quads
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 WORKER: Final = "bench-worker"
 GOAL_PER_S: Final = 50_000
@@ -53,12 +53,12 @@ class Shape(NamedTuple):
 
     name: str
     said: str
-    write: Callable[[int], Write]
+    write: Callable[[int], WriteRequest]
     left: Callable[[int], Iterator[bytes]]
 
 
-def _one(number: int) -> Write:
-    return Write(quads=quad(number, "batch").decode())
+def _one(number: int) -> WriteRequest:
+    return WriteRequest(quads=quad(number, "batch").decode())
 
 
 def _one_left(count: int) -> Iterator[bytes]:
@@ -80,14 +80,14 @@ def _mixed_quad(number: int, which: int) -> bytes:
     )
 
 
-def _mixed(number: int) -> Write:
+def _mixed(number: int) -> WriteRequest:
     """Five quads come, and the first two of the transaction before go: each quad is touched at most twice. Before at
     the same master: the log keeps the order of each, and mixes them as they come."""
     adds = b"".join([_mixed_quad(number, which) for which in range(ADDS)])
     if number < WRITERS:
-        return Write(quads=adds.decode())
+        return WriteRequest(quads=adds.decode())
     gone = b"".join([_mixed_quad(number - WRITERS, which) for which in range(DELETES)])
-    return Write(add=adds.decode(), delete=gone.decode())
+    return WriteRequest(add=adds.decode(), delete=gone.decode())
 
 
 def _mixed_left(count: int) -> Iterator[bytes]:
@@ -138,7 +138,7 @@ def measure_backlog(folder: Path, operations: int, report: Report) -> None:
     (port,) = free_ports(1)
     workers = [worker_at(port)]
     with three_masters(folder / "masters", nodes=NODES[:1], workers=workers, log_bytes_max=1 << 40) as masters:
-        write(masters.urls, 10, lambda number: Write(quads=f"<s:first> <s:p> <s:{number}> .\n"))
+        write(masters.urls, 10, lambda number: WriteRequest(quads=f"<s:first> <s:p> <s:{number}> .\n"))
         come_to_rest(masters)
         (node,) = masters.by_node
         stop([masters.processes[node]], 60.0)
@@ -206,7 +206,7 @@ def _caught_up(folder: Path, masters: Masters, port: int, report: Report, name: 
         stages = {"Python's start": seconds - sum(told["stages"].values()), **told["stages"]}
         adapter = ADAPTERS["oxigraph"]
         with HttpTransport(url, 600.0) as transport:
-            held = adapter.size_in(transport.send(adapter.size()))
+            held = adapter.parse_size(transport.send(adapter.size()))
     report.figure(f"{name}_transactions", at)
     report.figure(f"{name}_seconds", seconds)
     report.nested({f"{name}_stages_s": {stage: round(each, 2) for stage, each in stages.items()}})
@@ -238,14 +238,14 @@ def environment(folder: Path) -> dict[str, str]:
 def _classes_kept(folder: Path) -> bool:
     """As after ``make classes``, which is done here, before the clock runs, where it was not. False: this Java cannot,
     and the batch does without."""
-    command = [sys.executable, "-m", "txlog.pipeline.archive", "--if-missing"]
+    command = [sys.executable, "-m", "txlog.pipeline.jvm_class_archive", "--if-missing"]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(folder))
     return done.returncode == 0
 
 
 def spark_alone(folder: Path) -> tuple[float, float]:
     """Seconds from a command to a Spark context as a batch has it, and those of a job with nothing to do in it."""
-    command = [sys.executable, "-m", "txlog.pipeline.archive", "--start-only", "--memory", DRIVER]
+    command = [sys.executable, "-m", "txlog.pipeline.jvm_class_archive", "--start-only", "--memory", DRIVER]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(folder)) as it:
         assert it.stdout is not None
@@ -361,7 +361,7 @@ def store(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[bytes
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write(urls: list[str], count: int, write: Callable[[int], Write]) -> None:
+def write(urls: list[str], count: int, write: Callable[[int], WriteRequest]) -> None:
     """To all masters at once, as clients do: each takes every ``len(urls)``th, one after another."""
     wrong: list[str] = []
 
@@ -398,5 +398,5 @@ def marker_in(url: str) -> int:
     """Where a store stands, asked of itself; 0 when it is empty, or being loaded."""
     adapter = ADAPTERS["oxigraph"]
     with HttpTransport(url, 120.0) as transport:
-        markers = adapter.system_in(transport.send(adapter.read_system())).markers
+        markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
     return markers[0].position.index if markers else 0

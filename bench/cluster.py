@@ -16,14 +16,14 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from bench.masters import CannotMeasure
-from txlog.client import MasterClient, MasterUnreachable, Worker
-from txlog.client.connection import Connection
+from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
+from txlog.client.connection import MasterConnection
 from txlog.local.control import Control
 from txlog.local.state import StateFolder, Topology
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 MANIFESTS: Final = Path("examples/two-data-centres")
 READY_S: Final = 180.0
@@ -87,9 +87,9 @@ class Cluster:
                 ends[node] = (stable.index, stable.hash)
         return ends
 
-    def workers(self) -> dict[str, Worker]:
+    def workers(self) -> dict[str, WorkerStatus]:
         """Every worker as the masters of its data centre know it: the report that is furthest."""
-        found: dict[str, Worker] = {}
+        found: dict[str, WorkerStatus] = {}
         for place in self.topology.masters:
             with MasterClient(place.url, 5.0) as master:
                 for worker in master.workers():
@@ -114,7 +114,7 @@ class Cluster:
         place = next(worker for worker in self.topology.workers if worker.name == name)
         adapter = ADAPTERS[place.engine]
         with HttpTransport(place.url, 10.0) as transport:
-            markers = adapter.system_in(transport.send(adapter.read_system())).markers
+            markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
         return max((marker.position.index for marker in markers), default=0)
 
     def wait_settled(self, deadline_s: float, tell: Callable[[str], None] = lambda _: None) -> tuple[int, str]:
@@ -170,12 +170,12 @@ class Cluster:
         return csv_rows(get(place.url, f"/query?{urlencode({'query': text})}", "text/csv", timeout_s))
 
 
-def index_of(worker: Worker) -> int:
+def index_of(worker: WorkerStatus) -> int:
     return worker.position.index if worker.position is not None else 0
 
 
 def get(url: str, path: str, accept: str, timeout_s: float) -> bytes:
-    connection = Connection(url, timeout_s=timeout_s)
+    connection = MasterConnection(url, timeout_s=timeout_s)
     try:
         return connection.request("GET", path, headers={"Accept": accept}).body
     finally:
@@ -193,7 +193,7 @@ def csv_rows(body: bytes) -> list[list[str]]:
 def write_one(master: str, repository: str, update: str, level: str, timeout_s: float = 60.0) -> dict[str, str]:
     """One SPARQL update as any client sends it; the answer's TxLog headers. Another status than 204 or 200 is
     :class:`CannotMeasure`: the level was not reached in time."""
-    connection = Connection(master, timeout_s=timeout_s)
+    connection = MasterConnection(master, timeout_s=timeout_s)
     try:
         reply = connection.request(
             "POST",
@@ -213,7 +213,7 @@ class Prober:
     """A plain client with one kept connection that writes single transactions: the latency of a level as felt."""
 
     def __init__(self, master: str, repository: str, level: str, timeout_s: float = 60.0) -> None:
-        self._connection = Connection(master, timeout_s=timeout_s)
+        self._connection = MasterConnection(master, timeout_s=timeout_s)
         self._path = f"/repositories/{quote(repository)}/statements"
         self._headers = {"Content-Type": "application/n-quads", "TxLog-Durability": level, "Prefer": "wait=30"}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.masters import CannotMeasure
-from txlog.journal.files import RealFiles
 from txlog.journal.journal import Journal
+from txlog.journal.vfs import OsVfs
 from txlog.model.entry import KIND_QUADS, Item, Run, Span
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, content_hash, origin_tag
 from txlog.model.ids import Origin
@@ -83,7 +83,7 @@ def _open(folder: Path) -> tuple[Journal, Recovered]:
     def never() -> int:
         raise CannotMeasure(f"{folder} is no journal of a master that has run")
 
-    return Journal.open(RealFiles(folder), node=folder.parent.name, draw_birth=never)
+    return Journal.open(OsVfs(folder), node=folder.parent.name, draw_birth=never)
 
 
 def _origin(node: str, told: Recovered) -> Origin:
@@ -141,13 +141,13 @@ def _write(
 
 def _sync(journal: Journal) -> None:
     journal.sync()
-    prepare = journal.begin_prepare()
+    prepare = journal.begin_preallocation()
     if prepare is not None:
         prepare.run()
-        journal.end_prepare(prepare)
-    while (survey := journal.begin_survey()) is not None:
+        journal.end_preallocation(prepare)
+    while (survey := journal.begin_scrub()) is not None:
         survey.run()
-        journal.end_survey(survey)
+        journal.end_scrub(survey)
 
 
 def _batches(count: int) -> Iterator[int]:

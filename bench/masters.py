@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from txlog.client import MasterClient, MasterUnreachable
-from txlog.config.process import NodeConfig, PeerConfig
+from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
 
 REPOSITORY = "bench"

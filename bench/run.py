@@ -51,7 +51,7 @@ from bench.readback import read_back, same_log
 from bench.report import Figure, Report, console, median, quantile, show, table
 from bench.restart import measure_restart
 from bench.sites import measure_sites
-from txlog.client import MasterClient, Status, Write
+from txlog.client import MasterClient, StatusResponse, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
@@ -260,7 +260,7 @@ def _measure_log(options: Options, report: Report) -> None:
             show(made)
 
 
-def _status(url: str) -> Status:
+def _status(url: str) -> StatusResponse:
     with MasterClient(url, 5.0) as master:
         return master.status()
 
@@ -449,7 +449,7 @@ def _catchup(cluster: Cluster, options: Options, report: Report) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     console.print(f"{name} is stopped and emptied; writing {options.catchup} transactions ...")
     with MasterClient(cluster.masters[0], 60.0) as client:
-        writes = (Write(quads=quad(number, "catchup").decode()) for number in range(options.catchup))
+        writes = (WriteRequest(quads=quad(number, "catchup").decode()) for number in range(options.catchup))
         for answer in client.submit(writes, Durability.SYNCED, wait_s=60):
             if answer.error:
                 raise CannotMeasure(f"a write was refused: {answer.error}: {answer.message}")

@@ -28,15 +28,15 @@ from bench.masters import CannotMeasure
 from bench.report import Report, console, show, table
 from e2e.divergence import GRAPHS, MANIFEST, fill
 from e2e.masters_alone import masters_up
-from txlog.backup.manifest import MANIFEST as MANIFEST_FILE
-from txlog.backup.manifest import decode_manifest, encode_manifest
-from txlog.backup.standing import system_of
+from txlog.backup.backup_manifest import MANIFEST_NAME as MANIFEST_FILE
+from txlog.backup.backup_manifest import decode_manifest, encode_manifest
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.local.run import find_oxigraph
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
-from txlog.workers.base import SystemGraphs
-from txlog.workers.digest import Digest, digest_of_worker
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import SystemGraphs
+from txlog.workers.digest import Digest, digest_worker
+from txlog.workers.http_transport import HttpTransport
 
 STATE: Final = Path(".txlog-backup-large")
 QUADS: Final = 1_000_000
@@ -57,13 +57,13 @@ class Held(NamedTuple):
 
 def held(url: str) -> Held:
     with HttpTransport(url, READ_S) as transport:
-        count = ADAPTER.size_in(transport.send(ADAPTER.size()))
-        return Held(count, system_of(ADAPTER, transport))
+        count = ADAPTER.parse_size(transport.send(ADAPTER.size()))
+        return Held(count, read_system_graphs(ADAPTER, transport))
 
 
 def digest(url: str) -> Digest:
     with HttpTransport(url, READ_S) as transport:
-        return digest_of_worker(ADAPTER, transport)
+        return digest_worker(ADAPTER, transport)
 
 
 @contextmanager

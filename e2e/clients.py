@@ -18,7 +18,7 @@ from typing import Final
 from bench.cluster import Cluster
 from e2e.history import Found, Operation, Outcome
 from txlog.client import MasterClient, MasterUnreachable
-from txlog.client.connection import Connection
+from txlog.client.connection import MasterConnection
 from txlog.model.errors import Refused, TxLogError, Unavailable
 
 GRAPH: Final = "urn:faults:graph"
@@ -180,7 +180,7 @@ class Clients(Crowd):
 
     def _try(self, master: str, body: bytes, kind: str, level: str, key: str, wait_s: int) -> tuple[str, str] | Outcome:
         """Level and name that were promised, or what is known otherwise."""
-        connection = Connection(master, timeout_s=wait_s + 5.0, connect_s=1.0)
+        connection = MasterConnection(master, timeout_s=wait_s + 5.0, connect_s=1.0)
         headers = {"Content-Type": kind, "TxLog-Durability": level, "Prefer": f"wait={wait_s}"}
         if key:
             headers["Idempotency-Key"] = key

@@ -27,7 +27,7 @@ from bench.masters import CannotMeasure
 from bench.report import Figure, Report, console, quantile, show, table
 from e2e.geonames import GN, changes, count_input, creation, data_folder, read_release
 from txlog.cli.verifying import Verdict, verify
-from txlog.client import MasterClient, MasterUnreachable, Write
+from txlog.client import MasterClient, MasterUnreachable, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
@@ -65,7 +65,7 @@ class Loading:
         self.by_master: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def load(self, writes: Sequence[Write]) -> None:
+    def load(self, writes: Sequence[WriteRequest]) -> None:
         """Returns when all of them are synced. A connection that breaks is taken up again behind what was answered;
         what was not, is sent again under its key."""
         masters = self.cluster.masters
@@ -74,7 +74,7 @@ class Loading:
             for share in shares:
                 share.result()
 
-    def _share(self, url: str, writes: Sequence[Write]) -> None:
+    def _share(self, url: str, writes: Sequence[WriteRequest]) -> None:
         done = 0
         for attempt in range(1, TRIES + 1):
             try:
@@ -96,7 +96,7 @@ class Loading:
                     raise
                 console.print(f"[yellow]{broken}; again from {done}[/yellow]", highlight=False)
 
-    def _counted(self, writes: Sequence[Write]) -> Iterator[Write]:
+    def _counted(self, writes: Sequence[WriteRequest]) -> Iterator[WriteRequest]:
         for write in writes:
             with self._lock:
                 self.submitted += 1

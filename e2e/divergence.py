@@ -24,17 +24,17 @@ from typing import Final
 from bench.cluster import Cluster, cluster_up, txlog, write_one
 from bench.masters import CannotMeasure
 from bench.report import Figure, Report, console, show, table
-from txlog.backup.loading import Into, begin
-from txlog.backup.loading import fill as load
-from txlog.backup.progress import nobody
+from txlog.backup.dataset_load import RestoreTarget, start_load
+from txlog.backup.dataset_load import load_batches as load
+from txlog.backup.progress import no_progress
 from txlog.client import Divergence, MasterClient
 from txlog.local.state import WorkerPlace
 from txlog.model.entry import Position
 from txlog.model.errors import TxLogError
 from txlog.model.hashes import NO_HASH
 from txlog.workers import ADAPTERS
-from txlog.workers.base import MarkerPosition, WorkerRequest
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import MarkerPosition, WorkerRequest
+from txlog.workers.http_transport import HttpTransport
 
 STATE: Final = Path(".txlog-divergence")
 QUADS: Final = 1_000_000
@@ -186,9 +186,9 @@ def fill(cluster: Cluster, quads: int, graphs: int) -> None:
 def _fill_one(place: WorkerPlace, quads: int, graphs: int) -> str:
     adapter = ADAPTERS[place.engine]
     with HttpTransport(place.url, PATIENCE_S) as transport:
-        into = Into(place.name, adapter, transport)
-        loading = begin(into, BEGINNING.position, emptying=False)
-        load(into, loading, database(quads, graphs), quads, nobody)
+        into = RestoreTarget(place.name, adapter, transport)
+        loading = start_load(into, BEGINNING.position, emptying=False)
+        load(into, loading, database(quads, graphs), quads, no_progress)
         answer = transport.send(adapter.end_loading(loading, BEGINNING))
         if not answer.ok:
             raise CannotMeasure(f"filling {place.name}: {answer.status} {answer.text}")

@@ -21,17 +21,17 @@ from urllib.parse import urlsplit
 
 from bench.masters import REPOSITORY, CannotMeasure, free_ports, stop, three_masters, wait_listening
 from txlog.apply.applier import apply_up_to
-from txlog.apply.log import MasterLog
-from txlog.apply.outcome import State
-from txlog.client import MasterClient, WorkerPlace, WorkerReport
+from txlog.apply.log_source import MasterLog
+from txlog.apply.outcome import WorkerState
+from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.local.fuseki import DATASET, find_fuseki, fuseki_command
 from txlog.local.java import find_java_home
 from txlog.local.rdf4j import PATH, find_rdf4j, prepare_rdf4j, rdf4j_command
 from txlog.model.entry import Position
 from txlog.workers import ADAPTERS
-from txlog.workers.base import MarkerPosition, WorkerRequest, WorkerResponse
-from txlog.workers.digest import Digest, digest_of_worker
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import MarkerPosition, WorkerRequest, WorkerResponse
+from txlog.workers.digest import Digest, digest_worker
+from txlog.workers.http_transport import HttpTransport
 
 OXIGRAPH: Final = Path(sys.executable).parent / "oxigraph"
 MEMORY: Final = Path("/dev/shm")
@@ -127,11 +127,11 @@ class Worker:
         return self._log.read_text(errors="replace")[-500:]
 
     def digest(self) -> Digest:
-        return digest_of_worker(self.adapter, self.transport)
+        return digest_worker(self.adapter, self.transport)
 
     def lines(self) -> list[bytes]:
         """Everything, as sorted lines of N-Quads."""
-        cleaned = b"".join(self.adapter.cleaned([self.send(self.adapter.snapshot()).body]))
+        cleaned = b"".join(self.adapter.clean_snapshot([self.send(self.adapter.snapshot()).body]))
         return sorted(line for line in cleaned.split(b"\n") if line)
 
 
@@ -202,7 +202,7 @@ class Door:
                     budget_s=TIMEOUT_S,
                 )
                 store.marker = outcome.position
-                if outcome.state is not State.WORKING:
+                if outcome.state is not WorkerState.WORKING:
                     raise Blocked(f"{name}: {outcome.state}: {outcome.error}; it said last: {store.said()}")
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")
@@ -214,8 +214,8 @@ class Door:
         if store.marker is None or now < self._reported.get(name, -every_s) + every_s:
             return
         position = store.marker.position
-        place = WorkerPlace(position.epoch, position.index, position.hash.hex(), store.marker.fence)
-        self.master.report_worker(name, WorkerReport(place, State.WORKING.value, None, None, None, None))
+        place = JsonMarker(position.epoch, position.index, position.hash.hex(), store.marker.fence)
+        self.master.report_worker(name, WorkerReport(place, WorkerState.WORKING.value, None, None, None, None))
         self._reported[name] = now
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from txlog.client import Write
+from txlog.client import WriteRequest
 
 GN: Final = "http://www.geonames.org/ontology#"
 OWN: Final = "https://txlog.example/geography#"
@@ -137,13 +137,13 @@ def _continent(code: str, continent: dict[str, Any]) -> Iterator[Quad]:
 # -- as transactions
 
 
-def creation(name: str, thing: Thing) -> Write:
+def creation(name: str, thing: Thing) -> WriteRequest:
     """The transaction that creates a thing: N-Quads to add."""
     lines = "".join(f"{s} {p} {o} {g} .\n" for s, p, o, g in sorted(thing.quads))
-    return Write(quads=lines, key=_key("create", name))
+    return WriteRequest(quads=lines, key=_key("create", name))
 
 
-def changes(old: Release, new: Release) -> Iterator[tuple[str, Write]]:
+def changes(old: Release, new: Release) -> Iterator[tuple[str, WriteRequest]]:
     """What leads from one release to the next, a transaction for each thing that changed, with the kind of it:
     *new*, *removed* (a pattern), *moved* (a pattern: every value of a property becomes another), or *edited*
     (``DELETE DATA`` and ``INSERT DATA``). Each needs its thing's creation before it, and none of the others."""
@@ -157,10 +157,10 @@ def changes(old: Release, new: Release) -> Iterator[tuple[str, Write]]:
         if name not in new:
             about = next(iter(thing.quads))[0]
             update = f"DELETE WHERE {{ GRAPH {thing.graph} {{ {about} ?p ?o }} }}"
-            yield "removed", Write(update=update, key=_key("remove", name))
+            yield "removed", WriteRequest(update=update, key=_key("remove", name))
 
 
-def _change(name: str, before: frozenset[Quad], after: frozenset[Quad]) -> tuple[str, Write]:
+def _change(name: str, before: frozenset[Quad], after: frozenset[Quad]) -> tuple[str, WriteRequest]:
     gone, come = sorted(before - after), sorted(after - before)
     pairs = [(quad[0], quad[1], quad[3]) for quad in come]
     single = len(set(pairs)) == len(pairs) and sorted(pairs) == sorted((q[0], q[1], q[3]) for q in gone)
@@ -172,13 +172,13 @@ def _change(name: str, before: frozenset[Quad], after: frozenset[Quad]) -> tuple
             f"DELETE {{ GRAPH {graph} {{ {old_values} }} }} INSERT {{ GRAPH {graph} {{ {new_values} }} }} "
             f"WHERE {{ GRAPH {graph} {{ {old_values} }} }}"
         )
-        return "moved", Write(update=update, key=_key("move", name))
+        return "moved", WriteRequest(update=update, key=_key("move", name))
     parts = []
     if gone:
         parts.append("DELETE DATA { " + " ".join(_graph(quad) for quad in gone) + " }")
     if come:
         parts.append("INSERT DATA { " + " ".join(_graph(quad) for quad in come) + " }")
-    return "edited", Write(update=" ; ".join(parts), key=_key("edit", name))
+    return "edited", WriteRequest(update=" ; ".join(parts), key=_key("edit", name))
 
 
 def _key(what: str, name: str) -> str:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from bench.cluster import MANIFESTS, Cluster
 from bench.masters import CannotMeasure
-from txlog.client import MasterClient, Status
-from txlog.config.manifest import load_manifests
-from txlog.config.process import NodeConfig
+from txlog.client import MasterClient, StatusResponse
+from txlog.config.manifest_reader import load_manifests
+from txlog.config.process_config import NodeConfig
 from txlog.local.control_api import control_api
 from txlog.local.plan import Plan, Program, make_plan, port_names
 from txlog.local.ports import choose_ports
@@ -83,7 +83,7 @@ async def supervise(state: StateFolder, older: Path | None = None) -> None:
 class Masters(Cluster):
     """Running masters, asked from outside."""
 
-    def status(self, node: str) -> Status:
+    def status(self, node: str) -> StatusResponse:
         with MasterClient(self.nodes[node], 5.0) as master:
             return master.status()
 

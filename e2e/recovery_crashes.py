@@ -35,11 +35,11 @@ from bench.masters import CannotMeasure
 from bench.report import Report, console, show, table
 from e2e.split import SIDES, Story, manifests
 from txlog.cli.verifying import verify
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 STATE: Final = Path(".txlog-recovery")
 STEPS: Final = ("suspected", "backing up", "isolated", "rejoining", "restoring", "replaying")
@@ -129,7 +129,10 @@ class Attempt:
             self._number += 1
             graph = f"<https://txlog.example/graph/{self.step.replace(' ', '-')}>"
             about = f"<https://txlog.example/{self.role.replace(' ', '-')}/{side}/{self._number}>"
-            rows = [Write(quads=f'{about} <https://txlog.example/said> "{when} {n}" {graph} .\n') for n in range(count)]
+            rows = [
+                WriteRequest(quads=f'{about} <https://txlog.example/said> "{when} {n}" {graph} .\n')
+                for n in range(count)
+            ]
             self.story.load(side, rows, level)
 
     def _are_apart(self) -> bool:
@@ -175,7 +178,7 @@ class Attempt:
         until = time.monotonic() + STEP_S
         with HttpTransport(place.url, 10.0) as transport:
             while time.monotonic() < until:
-                system = adapter.system_in(transport.send(adapter.read_system()))
+                system = adapter.parse_system_graphs(transport.send(adapter.read_system()))
                 was_loading = was_loading or bool(system.loading)
                 if was_loading and system.markers and not system.loading:
                     at, end = system.markers[-1].position.index, max(end for end, _ in self.cluster.stable().values())
@@ -210,7 +213,7 @@ class Attempt:
 
 
 def duty_process(state: Path, way: str) -> int | None:
-    """A process of ``txlog.backup.duty`` that works for this cluster in this way."""
+    """A process of ``txlog.backup.duty_job`` that works for this cluster in this way."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -218,7 +221,7 @@ def duty_process(state: Path, way: str) -> int | None:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        ours = "txlog.backup.duty" in words and any(str(state.resolve()) in word for word in words)
+        ours = "txlog.backup.duty_job" in words and any(str(state.resolve()) in word for word in words)
         if ours and any(word.startswith(way) for word in words):
             return int(folder.name)
     return None
@@ -257,7 +260,7 @@ def _all(cluster: Cluster, report: Report, only: list[str]) -> None:
         quads = "".join(
             f"<https://txlog.example/{number}/{n}> {predicate} <https://txlog.example/{n}> .\n" for n in range(QUADS)
         )
-        first.load(SIDES[0], [Write(quads=quads)], Durability.ACCEPTED)
+        first.load(SIDES[0], [WriteRequest(quads=quads)], Durability.ACCEPTED)
     cluster.wait_settled(SETTLE_S)
     rows: list[list[str | float]] = []
     killed = 0

@@ -22,7 +22,7 @@ from bench.masters import CannotMeasure
 from bench.report import Report, console, quantile, show, table
 from e2e.split import SIDES, Story, manifests
 from txlog.cli.verifying import verify
-from txlog.client import Write
+from txlog.client import WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
@@ -36,12 +36,12 @@ PATIENCE_S: Final = 600.0
 ANYTHING: Final = "SELECT ?s { GRAPH ?g { ?s ?p ?o } } LIMIT 1"
 
 
-def database(quads: int) -> Iterator[Write]:
+def database(quads: int) -> Iterator[WriteRequest]:
     """People who know people, some hundreds of quads in one transaction."""
     for first in range(0, quads, QUADS_IN_WRITE):
         rows = range(first, min(quads, first + QUADS_IN_WRITE))
         graph = f"<https://txlog.example/graph/{first // 50_000}>"
-        yield Write(
+        yield WriteRequest(
             quads="".join(
                 f"{_person(n)} <http://xmlns.com/foaf/0.1/knows> {_person(n * 7 + 1)} {graph} .\n" for n in rows
             )
@@ -52,11 +52,11 @@ def _person(number: int) -> str:
     return f"<https://txlog.example/person/{number}>"
 
 
-def own_writes(side: str, count: int) -> Iterator[Write]:
+def own_writes(side: str, count: int) -> Iterator[WriteRequest]:
     """What one side writes: names, one transaction each."""
     graph = f"<https://txlog.example/graph/{side}>"
     for number in range(count):
-        yield Write(quads=f'{_person(number)} <http://xmlns.com/foaf/0.1/name> "{side} {number}" {graph} .\n')
+        yield WriteRequest(quads=f'{_person(number)} <http://xmlns.com/foaf/0.1/name> "{side} {number}" {graph} .\n')
 
 
 class Reader(threading.Thread):
@@ -98,7 +98,7 @@ class Reader(threading.Thread):
         self.join()
 
 
-def load(story: Story, side: str, writes: Iterator[Write], level: Durability) -> float:
+def load(story: Story, side: str, writes: Iterator[WriteRequest], level: Durability) -> float:
     """Many transactions, some hundreds in flight; how long it took."""
     began = time.monotonic()
     while part := [write for write, _ in zip(writes, range(WRITES_AT_ONCE), strict=False)]:
@@ -121,7 +121,7 @@ def _apart(story: Story, count: int) -> dict[str, float]:
     return seconds
 
 
-def _first(writes: Iterator[Write], count: int) -> Iterator[Write]:
+def _first(writes: Iterator[WriteRequest], count: int) -> Iterator[WriteRequest]:
     for _ in range(count):
         yield next(writes)
 

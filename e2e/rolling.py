@@ -24,7 +24,7 @@ from e2e.clients import read_log
 from e2e.history import Operation, Outcome, Verdict, check_log
 from e2e.masters_alone import Masters, masters_up
 from txlog.client import MasterUnreachable
-from txlog.client.connection import Connection
+from txlog.client.connection import MasterConnection
 from txlog.model.errors import TxLogError, Unavailable
 
 STATE: Final = Path(".txlog-rolling")
@@ -83,7 +83,7 @@ class Load:
     # -- patient
 
     def _patient(self, client: int) -> None:
-        connections = {url: Connection(url, timeout_s=10.0, connect_s=0.5) for url in self._urls}
+        connections = {url: MasterConnection(url, timeout_s=10.0, connect_s=0.5) for url in self._urls}
         at, number = client, 0
         while not self._over.is_set():
             number += 1
@@ -102,7 +102,7 @@ class Load:
                 self._note(name, began, Outcome.ACKNOWLEDGED)
             time.sleep(THINK_S)
 
-    def _try(self, connection: Connection, name: str) -> bool:
+    def _try(self, connection: MasterConnection, name: str) -> bool:
         headers = {
             "Content-Type": "application/n-quads",
             "TxLog-Durability": "synced",

@@ -26,7 +26,7 @@ from bench.report import Report, console, show, table
 from e2e.geonames import GN, creation, data_folder, read_release
 from e2e.logs import effects_in_log
 from txlog.cli.verifying import verify
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
@@ -73,7 +73,7 @@ class Story:
     def heal(self) -> None:
         txlog("link", "heal", *SIDES, "--state", self.cluster.state.root)
 
-    def load(self, side: str, writes: Sequence[Write], level: Durability) -> None:
+    def load(self, side: str, writes: Sequence[WriteRequest], level: Durability) -> None:
         """Through the first master of that side; each answer that names a txid counts as acknowledged."""
         with MasterClient(self.cluster.master_of(side), 60.0) as master:
             for answer in master.submit(writes, level, wait_s=30):
@@ -192,7 +192,9 @@ class Progress(threading.Thread):
         return found
 
 
-def go_apart(story: Story, first: dict[str, Sequence[Write]], second: dict[str, Sequence[Write]]) -> float:
+def go_apart(
+    story: Story, first: dict[str, Sequence[WriteRequest]], second: dict[str, Sequence[WriteRequest]]
+) -> float:
     """Cut, write on both sides, until both go on, and write again. How long both waited."""
     story.cut()
     for number, side in enumerate(SIDES):
@@ -205,7 +207,7 @@ def go_apart(story: Story, first: dict[str, Sequence[Write]], second: dict[str, 
     return waited
 
 
-def pieces(count: int) -> Iterator[list[Write]]:
+def pieces(count: int) -> Iterator[list[WriteRequest]]:
     """Real things, ``count`` at a time."""
     release = read_release(data_folder())
     writes = [creation(name, thing) for name, thing in release.items()]

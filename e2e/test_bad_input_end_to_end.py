@@ -16,7 +16,7 @@ import pytest
 
 from bench.masters import REPOSITORY, Masters, three_masters
 from bench.readback import same_log
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import TxLogError
 
@@ -119,7 +119,7 @@ def test_one_bad_line_does_not_take_the_others_with_it(url: str) -> None:
 
 def test_nothing_that_was_refused_is_in_the_log(alone: Masters) -> None:
     with MasterClient(alone.urls[0]) as master:
-        marked = list(master.submit([Write(quads='<urn:last> <urn:p> "x" .\n')], Durability.SYNCED))
+        marked = list(master.submit([WriteRequest(quads='<urn:last> <urn:p> "x" .\n')], Durability.SYNCED))
         page = master.log_page(0)
     assert marked[0].error is None
     for word in (b"system", b"RAND", b"urn:a"):
@@ -197,7 +197,7 @@ def test_a_full_disk_refuses_work_by_name_and_goes_on_after_more_room(tmp_path: 
 def test_a_damaged_journal_is_named_and_mended_by_the_others(tmp_path: Path) -> None:
     with three_masters(tmp_path / "damaged", segment_bytes=1 << 16) as masters:
         with MasterClient(masters.by_node["uk-2"], 30.0) as master:
-            writes = [Write(quads=f'<urn:d:{n}> <urn:p> "{"y" * 300}" .\n') for n in range(2000)]
+            writes = [WriteRequest(quads=f'<urn:d:{n}> <urn:p> "{"y" * 300}" .\n') for n in range(2000)]
             told = list(master.submit(writes, Durability.SYNCED))
         assert not [line for line in told if line.error]
         _stop(masters, "uk-1")
@@ -218,7 +218,7 @@ def test_a_damaged_journal_is_named_and_mended_by_the_others(tmp_path: Path) -> 
 def test_a_damaged_journal_of_a_lone_master_is_never_passed_over(tmp_path: Path) -> None:
     with three_masters(tmp_path / "lone", nodes=ALONE, segment_bytes=1 << 16) as masters:
         with MasterClient(masters.urls[0], 30.0) as master:
-            writes = [Write(quads=f'<urn:d:{n}> <urn:p> "{"y" * 300}" .\n') for n in range(2000)]
+            writes = [WriteRequest(quads=f'<urn:d:{n}> <urn:p> "{"y" * 300}" .\n') for n in range(2000)]
             assert not [line for line in master.submit(writes, Durability.SYNCED) if line.error]
         _stop(masters, "uk-1")
         _flip_a_byte_in_the_middle(masters.journal_of("uk-1"))

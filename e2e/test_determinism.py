@@ -14,7 +14,7 @@ from bench.masters import CannotMeasure
 from e2e.determinism.run import PROMPT, STORES, Run
 from e2e.determinism.updates import PROLOGUE, Updates
 from e2e.door import Blocked, Door, door
-from txlog.workers.base import WorkerRequest
+from txlog.workers.adapter import WorkerRequest
 
 pytestmark = pytest.mark.cluster
 FORMS = (

@@ -17,7 +17,7 @@ from e2e.soak.checking import WARM_UP, Judged, Logged, Replay, judge_log, judge_
 from e2e.soak.diary import STALL_S, Deck, Diary, Fault, patiently, silence
 from e2e.soak.masters import LAG_S, SHORT_S, too_long
 from e2e.soak.running import Overridden
-from txlog.config.process import NodeConfig, PeerConfig
+from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.local.state import StateFolder
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 

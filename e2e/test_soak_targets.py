@@ -16,7 +16,7 @@ from e2e.soak.splits import Split
 from e2e.soak.targets import targets_up
 from e2e.split import manifests
 from txlog.backup import catalogue, open_target
-from txlog.config.process import DutyJobConfig, S3Config
+from txlog.config.process_config import DutyJobConfig, S3Config
 
 IN_S3: Final = "us"
 JOIN_S: Final = 120.0

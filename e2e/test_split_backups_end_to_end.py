@@ -16,8 +16,8 @@ from e2e.split import SIDES, Story, manifests, pieces
 from txlog.backup import catalogue
 from txlog.backup.target import open_target
 from txlog.cli.verifying import verify
-from txlog.client import MasterClient, Write
-from txlog.config.process import FolderConfig
+from txlog.client import MasterClient, WriteRequest
+from txlog.config.process_config import FolderConfig
 from txlog.model.durability import Durability
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -28,7 +28,7 @@ BACKUP_S = 90.0
 
 
 @contextmanager
-def writing(story: Story, some: Iterator[list[Write]]) -> Iterator[None]:
+def writing(story: Story, some: Iterator[list[WriteRequest]]) -> Iterator[None]:
     """One piece after the other is written at the first master of each side meanwhile: when links are cut, the masters
     know different things to be stable."""
     over = threading.Event()

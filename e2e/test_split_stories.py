@@ -17,7 +17,7 @@ from e2e.recovery_crashes import STEPS, plan, victims
 from e2e.rejoin import Reader
 from e2e.soak.targets import Targets
 from e2e.split import Progress
-from txlog.config.process import DutyJobConfig, FolderConfig, S3Config
+from txlog.config.process_config import DutyJobConfig, FolderConfig, S3Config
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
 from txlog.model.errors import Unavailable
 

@@ -15,8 +15,8 @@ from txlog.backup import catalogue
 from txlog.backup.target import open_target
 from txlog.cli.splits import PHASES
 from txlog.cli.verifying import verify
-from txlog.client import MasterClient, Write
-from txlog.config.process import FolderConfig
+from txlog.client import MasterClient, WriteRequest
+from txlog.config.process_config import FolderConfig
 from txlog.model.durability import Durability
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -33,8 +33,8 @@ def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -
         some = pieces(20)
         story.load("uk", next(some), Durability.SYNCED)
         cluster.wait_settled(60)
-        first: dict[str, Sequence[Write]] = {side: next(some) for side in SIDES}
-        second: dict[str, Sequence[Write]] = {side: next(some) for side in SIDES}
+        first: dict[str, Sequence[WriteRequest]] = {side: next(some) for side in SIDES}
+        second: dict[str, Sequence[WriteRequest]] = {side: next(some) for side in SIDES}
         go_apart(story, first, second)
         held = {side: catalogue(open_target(FolderConfig(folder=cluster.state.split_backups(side)))) for side in SIDES}
         assert all([each.held for each in backups] == [True] for backups in held.values()), held
@@ -101,7 +101,7 @@ def refused_off_the_chain(cluster: Cluster, backup: str, target: Path) -> None:
     assert set(states.values()) == {"Working"}, states
 
 
-def graphs_of(writes: Sequence[Write]) -> set[str]:
+def graphs_of(writes: Sequence[WriteRequest]) -> set[str]:
     """The named graphs of N-Quads that are added."""
     lines = [line for write in writes for line in (write.quads or "").splitlines()]
     return {line.rsplit(" ", 2)[1].strip("<>") for line in lines}

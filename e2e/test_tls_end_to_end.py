@@ -16,8 +16,8 @@ import pytest
 
 from bench.cluster import Cluster, txlog
 from txlog.client import MasterClient, MasterUnreachable
+from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
-from txlog.client.trust import CA_FILE
 from txlog.local.certifying import make_certificates
 from txlog.model.errors import BadInput
 

@@ -17,7 +17,7 @@ from txlog.client import Divergence, MasterClient
 from txlog.local.fuseki import find_fuseki
 from txlog.local.rdf4j import find_rdf4j
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 ROOT = Path(__file__).parent.parent
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -77,7 +77,7 @@ def _a_quad_that_one_of_them_has_alone_is_found(cluster: Cluster, uk: str, us: s
             other = _await_divergence(uk, "uk-worker-1", lambda known: known is not None)
             assert other is not None
             assert (other.wrong, other.graphs) == (False, ["urn:e2e:g"])
-        assert transport.send(adapter.erase([planted], [])).ok
+        assert transport.send(adapter.delete_quads([planted], [])).ok
     for master, name in ((uk, "uk-worker-1"), (us, "us-worker-1")):
         _await_divergence(master, name, lambda known: known is None)
 

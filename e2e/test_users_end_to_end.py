@@ -14,7 +14,7 @@ import pytest
 
 from bench.cluster import Cluster, txlog
 from txlog.client import MasterClient
-from txlog.client.connection import Connection, Reply
+from txlog.client.connection import HttpReply, MasterConnection
 from txlog.client.credentials import TOKEN_FILE
 from txlog.model.errors import Forbidden, Unauthorized
 
@@ -72,9 +72,9 @@ def cluster(
         txlog("down", "--state", folder)
 
 
-def ask(url: str, method: str, path: str, shown: str | None, body: bytes | None = None, at: str = "") -> Reply:
+def ask(url: str, method: str, path: str, shown: str | None, body: bytes | None = None, at: str = "") -> HttpReply:
     headers = {**(UPDATE if body is not None else {"Accept": "text/boolean"})}
-    connection = Connection(url, timeout_s=70.0)
+    connection = MasterConnection(url, timeout_s=70.0)
     try:
         if shown is not None:
             headers["Authorization"] = shown

@@ -22,34 +22,28 @@ from pydantic.fields import FieldInfo
 
 from txlog.cli import kubectl
 from txlog.cli import main as txlog_main
-from txlog.config.cluster import ADDRESS, API_VERSION, NAME, RESOURCE_NAME
-from txlog.config.conditions import TIME
-from txlog.config.crds import DEFINITIONS, TEXT_MAX, Definition, Schema, definition_object
-from txlog.config.preferences import SPLIT_RECOVERY, WORKER_REPAIR
-from txlog.config.resources import NODE
-from txlog.config.shape import RULES
-from txlog.config.values import (
-    DURATION_PATTERN,
-    PROCESSORS_PATTERN,
-    QUANTITY_PATTERN,
-    duration_text,
-    quantity_text,
-)
+from txlog.config.backup_resources import NODE_PATTERN
+from txlog.config.cluster import ADDRESS_PATTERN, API_VERSION, NAME_PATTERN, RESOURCE_NAME_PATTERN
+from txlog.config.cluster_status import TIME_PATTERN
+from txlog.config.crds import DEFINITIONS, TEXT_MAX, ResourceDefinition, Schema, custom_resource_definition
+from txlog.config.manifest_model import CEL_RULES
+from txlog.config.preferences import SPLIT_RECOVERY_PATTERN, WORKER_REPAIR_PATTERN
+from txlog.config.units import CPU_PATTERN, DURATION_PATTERN, QUANTITY_PATTERN, format_duration, format_quantity
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "reference"
 NOTE: Final = "`make reference` writes this page from the code."
 
-TYPES: Final = {DURATION_PATTERN: "duration", QUANTITY_PATTERN: "size", PROCESSORS_PATTERN: "quantity"}
-WRITTEN: Final = {DURATION_PATTERN: duration_text, QUANTITY_PATTERN: quantity_text}
+TYPES: Final = {DURATION_PATTERN: "duration", QUANTITY_PATTERN: "size", CPU_PATTERN: "quantity"}
+WRITTEN: Final = {DURATION_PATTERN: format_duration, QUANTITY_PATTERN: format_quantity}
 VALUES: Final = {
-    ADDRESS: "`HOST` or `HOST:PORT`",
-    NAME: "lower-case letters, digits, hyphens; at most 50",
-    NODE: "lower-case letters, digits, hyphens; at most 63",
-    RESOURCE_NAME: "name of a Kubernetes object",
-    SPLIT_RECOVERY: "`Smart`, `Simple`, `None`",
-    WORKER_REPAIR: "`auto`, `manual`",
-    TIME: "UTC, such as `2026-01-31T09:30:00Z`",
+    ADDRESS_PATTERN: "`HOST` or `HOST:PORT`",
+    NAME_PATTERN: "lower-case letters, digits, hyphens; at most 50",
+    NODE_PATTERN: "lower-case letters, digits, hyphens; at most 63",
+    RESOURCE_NAME_PATTERN: "name of a Kubernetes object",
+    SPLIT_RECOVERY_PATTERN: "`Smart`, `Simple`, `None`",
+    WORKER_REPAIR_PATTERN: "`auto`, `manual`",
+    TIME_PATTERN: "UTC, such as `2026-01-31T09:30:00Z`",
 }
 """Patterns that are easier to read as words. Others are shown as they are."""
 
@@ -139,7 +133,7 @@ def field_rows(path: str, schema: Schema, model: type[BaseModel] | None) -> Iter
 
 def rules_of(path: str, schema: Schema) -> Iterator[tuple[str, str]]:
     """What the API server checks beyond single fields: the path of the object, and the message."""
-    for rule in schema.get(RULES, []):
+    for rule in schema.get(CEL_RULES, []):
         yield path, str(rule["message"])
     for name, each in schema.get("properties", {}).items():
         inner = f"{path}.{name}" if path else name
@@ -147,14 +141,14 @@ def rules_of(path: str, schema: Schema) -> Iterator[tuple[str, str]]:
         yield from rules_of(f"{inner}[]", each.get("items", {}))
 
 
-def schema_of(definition: Definition) -> Schema:
+def schema_of(definition: ResourceDefinition) -> Schema:
     """The whole schema of a kind."""
-    (version,) = definition_object(definition)["spec"]["versions"]
+    (version,) = custom_resource_definition(definition)["spec"]["versions"]
     found: Schema = version["schema"]["openAPIV3Schema"]
     return found
 
 
-def resource_rows(definition: Definition) -> list[Row]:
+def resource_rows(definition: ResourceDefinition) -> list[Row]:
     """Every field of a kind, in the order of its models."""
     properties = schema_of(definition)["properties"]
     rows = [
@@ -256,18 +250,18 @@ def resource_page() -> str:
     parts = [RESOURCES_INTRO, "| kind | short name | content |\n|---|---|---|"]
     for each in DEFINITIONS:
         content = schema_of(each)["properties"]["spec"].get("description", "")
-        parts.append(f"| [{each.kind}](#{each.kind.lower()}) | `{each.short}` | {_cell(content)} |")
+        parts.append(f"| [{each.kind}](#{each.kind.lower()}) | `{each.short_name}` | {_cell(content)} |")
     for definition in DEFINITIONS:
         parts += _kind_section(definition)
     return "\n".join(parts) + "\n"
 
 
-def _kind_section(definition: Definition) -> Iterator[str]:
+def _kind_section(definition: ResourceDefinition) -> Iterator[str]:
     rows = resource_rows(definition)
     columns = ", ".join(name for name, _, _, priority in definition.columns if not priority)
     wide = ", ".join(name for name, _, _, priority in definition.columns if priority)
     yield f"\n## {definition.kind}\n"
-    yield f"`kubectl get {definition.short}` shows {columns}{f'; with `-o wide` also {wide}' if wide else ''}.\n"
+    yield f"`kubectl get {definition.short_name}` shows {columns}{f'; with `-o wide` also {wide}' if wide else ''}.\n"
     yield from _table([row for row in rows if "." not in row.path], defaults=True)
     for part in ("spec", "status"):
         inside = [row for row in rows if row.path.startswith(f"{part}.")]

@@ -39,7 +39,7 @@ from e2e.door import Blocked, Door, Kind, door
 from e2e.w3c.suite import Suite, Update, quads_of
 from e2e.w3c.worlds import fill
 from txlog.model.entry import KIND_QUADS
-from txlog.workers.base import MarkerPosition, Operation
+from txlog.workers.adapter import MarkerPosition, StoreOperation
 
 STORES: Final = {"first": Kind.DISK, "second": Kind.MEMORY, "merged": Kind.DISK}
 PROMPT: Final = ("first", "second")
@@ -123,7 +123,7 @@ class Run:
         lines = first.lines()
         self._chance.shuffle(lines)
         second.again()
-        operations = [Operation(KIND_QUADS, b"".join(b"A " + line + b"\n" for line in lines))]
+        operations = [StoreOperation(KIND_QUADS, b"".join(b"A " + line + b"\n" for line in lines))]
         assert first.marker is not None
         marker = MarkerPosition(first.marker.position, 1)
         answer = second.transport.send(second.adapter.apply(operations, None, marker))

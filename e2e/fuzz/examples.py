@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from txlog.journal import Journal, MemoryFiles
+from txlog.journal import Journal, MemoryVfs
 from txlog.model.entry import KIND_UPDATE, Item, Run, Span
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
@@ -62,7 +62,7 @@ def packed(value: object) -> bytes:
 def journal() -> dict[str, bytes]:
     """The files of a small one, by name: two origins, two segments, a view, a log."""
     births = {"a": 10, "b": 11}
-    files = MemoryFiles()
+    files = MemoryVfs()
     made, _ = Journal.open(files, node="a", draw_birth=lambda: births["a"], segment_bytes=SEGMENT_BYTES)
     members = [Member(node, birth, 1, "dc-1") for node, birth in births.items()]
     view = View(1, 1, "a", members, _CLUSTER, 0, bytes(16), list(births.items()), [])

@@ -15,22 +15,22 @@ from e2e.determinism.updates import Updates
 from e2e.fuzz.examples import example, journal, packed
 from e2e.fuzz.mutations import mutated, soup
 from e2e.fuzz.structured import binary_rdf, frames, head, rdf_transaction
-from txlog.access import parse_users
-from txlog.access.hashing import parse_hash
-from txlog.journal import Journal, MemoryFiles, check
+from txlog.auth import parse_users_file
+from txlog.auth.authenticator import parse_basic_credentials
+from txlog.auth.secret_hashes import parse_hash
+from txlog.http.write_options import parse_write_options
+from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.model.durability import Durability
 from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import BadInput, NotDeterministic, TxLogError
 from txlog.model.view import View
-from txlog.runtime.asked import asked_from
-from txlog.runtime.guard import basic_of
-from txlog.server.feed.watch import _wish_of as wish_of
+from txlog.server.feed.change_feed import _parse_feed_request as wish_of
 from txlog.server.frontdoor.fast_path import parse_plain_write
 from txlog.server.frontdoor.read_router import _min_position_header as position_of
 from txlog.server.frontdoor.request_parameters import parse_graph_iri
 from txlog.server.frontdoor.result_formats import RDF_ALIASES, RDF_FORMATS, TABULAR_MEDIA_TYPES
 from txlog.server.frontdoor.tabular_results import negotiate_media_type
-from txlog.server.peers.frames import Frames
+from txlog.server.peers.frame_connection import FrameConnection
 from txlog.sparql import (
     hide_system_graphs,
     prepare_evaluated,
@@ -49,8 +49,8 @@ from txlog.sparql.rewrite.parameter_binding import (
     bind_query,
     parse_binding,
 )
-from txlog.wire import messages, pages
-from txlog.workers.naming import parse_marker
+from txlog.wire import log_page, messages
+from txlog.workers.marker_names import parse_marker
 
 NOW: Final = "2026-01-02T03:04:05.678Z"
 _PATHS: Final = frozenset((b"/repositories/r/statements",))
@@ -277,9 +277,9 @@ def read_head(data: bytes) -> None:
 def read_asked(data: bytes) -> None:
     text = data.decode("latin-1")
     _tried(
-        lambda: asked_from(text, None, None, Durability.APPLIED, 30.0),
-        lambda: asked_from(None, text, None, Durability.APPLIED, 30.0),
-        lambda: asked_from(None, None, text, Durability.APPLIED, 30.0),
+        lambda: parse_write_options(text, None, None, Durability.APPLIED, 30.0),
+        lambda: parse_write_options(None, text, None, Durability.APPLIED, 30.0),
+        lambda: parse_write_options(None, None, text, Durability.APPLIED, 30.0),
         lambda: negotiate_media_type(text, (*TABULAR_MEDIA_TYPES, *RDF_FORMATS), dict(RDF_ALIASES)),
     )
 
@@ -289,15 +289,15 @@ def read_message(data: bytes) -> None:
 
 
 def read_page(data: bytes) -> None:
-    page = pages.decode_page("uk-2", data)
+    page = log_page.decode_page("uk-2", data)
     page.log_entries()
-    pages.readable_page(page)
+    log_page.page_to_json(page)
 
 
 def read_users(data: bytes) -> None:
     text = text_of(data)
     parse_hash(text)
-    parse_users(text, "users")
+    parse_users_file(text, "users")
 
 
 def read_names(data: bytes) -> None:
@@ -317,13 +317,13 @@ def read_frames(data: bytes) -> None:
             [*(cut for cut in (1, 3, 4, 5) if cut < len(data)), len(data)],
         ):
             got: list[bytes] = []
-            frames = Frames(got.append, lambda: None, loop.create_future(), 1 << 14)
+            frames = FrameConnection(got.append, lambda: None, loop.create_future(), 1 << 14)
             at = 0
             for cut in cuts:
-                if not frames.closed and cut > at:
+                if not frames.is_closed and cut > at:
                     frames.data_received(data[at:cut])
                     at = cut
-            told.append((got, frames.closed))
+            told.append((got, frames.is_closed))
     finally:
         loop.close()
     if told[0] != told[1] or told[0] != told[2]:
@@ -347,7 +347,7 @@ def read_request_headers(data: bytes) -> None:
         return _Asking({name.replace("_", "-"): value for name, value in headers.items()}, {})
 
     def known() -> None:
-        if basic_of(text) is None:
+        if parse_basic_credentials(text) is None:
             raise BadInput("no name and password")
 
     _tried(
@@ -371,8 +371,8 @@ def read_journal(data: bytes) -> None:
         piece = data[at * size : (at + 1) * size]
         if piece:
             files[name] = piece
-    check(MemoryFiles.load(files))
-    Journal.open(MemoryFiles.load(files), node="a", draw_birth=lambda: 10, segment_bytes=len(_JOURNAL[_SEGMENTS[0]]))
+    check_journal(MemoryVfs.load(files))
+    Journal.open(MemoryVfs.load(files), node="a", draw_birth=lambda: 10, segment_bytes=len(_JOURNAL[_SEGMENTS[0]]))
 
 
 def _an_update(chance: random.Random) -> bytes:
@@ -384,10 +384,10 @@ def _a_message(chance: random.Random) -> bytes:
 
 
 def _a_page(chance: random.Random) -> bytes:
-    page: pages.LogPage = example(chance, pages.LogPage)
+    page: log_page.LogPage = example(chance, log_page.LogPage)
     after = page.after.index % 1000
     entries = [replace(entry, index=after + at) for at, entry in enumerate(page.entries, 1)]
-    return pages.encode_page(replace(page, after=Position(1, after, bytes(16)), entries=entries))
+    return log_page.encode_page(replace(page, after=Position(1, after, bytes(16)), entries=entries))
 
 
 def targets() -> list[Target]:

@@ -10,7 +10,7 @@ from typing import Final
 from e2e.kubernetes.catalogue import Catalogue
 from e2e.kubernetes.sides import NAME
 from txlog.client import MasterUnreachable
-from txlog.client.connection import Connection
+from txlog.client.connection import MasterConnection
 from txlog.model.errors import TxLogError
 
 GIVE_UP_S: Final = 60.0
@@ -80,7 +80,7 @@ class Load:
             "Idempotency-Key": name,
         }
         body = f'<urn:e2e:load:{name}> <urn:e2e:by> "load" .\n'.encode()
-        connection = Connection(url, timeout_s=10.0, connect_s=1.0)
+        connection = MasterConnection(url, timeout_s=10.0, connect_s=1.0)
         try:
             reply = connection.request(
                 "POST", f"/repositories/{NAME}/statements", body=body, headers=headers, repeatable=False

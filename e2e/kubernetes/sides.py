@@ -18,10 +18,10 @@ from e2e.cluster.data_center import DataCenter
 from e2e.cluster.node import run
 from e2e.cluster.places import CannotRun
 from txlog.apply import Digest, digest
-from txlog.client import MasterClient, Status
+from txlog.client import MasterClient, StatusResponse
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 NAMESPACE: Final = "graphs"
 NAME: Final = "catalogue"
@@ -163,7 +163,7 @@ class Side:
     def store(self, index: int) -> str:
         return f"http://{self.pod(f'{NAME}-worker-{index}')['status']['podIP']}:{WORKER_PORT}"
 
-    def status(self, index: int = 1) -> Status:
+    def status(self, index: int = 1) -> StatusResponse:
         with MasterClient(self.master(index), 5.0) as master:
             return master.status()
 
@@ -190,7 +190,7 @@ class Side:
         """Of a store, asked of itself."""
         adapter = ADAPTERS["oxigraph"]
         with HttpTransport(self.store(index), 10.0) as transport:
-            markers = adapter.system_in(transport.send(adapter.read_system())).markers
+            markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
         return max((marker.position.index for marker in markers), default=0)
 
     def describe(self) -> str:

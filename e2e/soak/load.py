@@ -16,8 +16,8 @@ import msgspec
 from e2e.clients import GIVE_UP_S, WAIT_S, Clients, Crowd, quads_of
 from e2e.history import Operation, Outcome
 from e2e.soak.running import Arena
-from txlog.client import MasterUnreachable, Write, Written
-from txlog.client.connection import Connection
+from txlog.client import MasterUnreachable, WriteRequest, WriteResult
+from txlog.client.connection import MasterConnection
 from txlog.model.errors import TxLogError, Unavailable
 
 SINGLES: Final = 5
@@ -29,7 +29,7 @@ MAYBE: Final = ("Late", "Closing")
 """Reasons of a refusal after which the transaction may be there all the same."""
 
 _line = msgspec.json.Encoder().encode
-_answer = msgspec.json.Decoder(Written).decode
+_answer = msgspec.json.Decoder(WriteResult).decode
 
 
 class Bulk(Crowd):
@@ -82,13 +82,13 @@ class Bulk(Crowd):
 
     def _send(self, master: str, names: Sequence[str], level: str) -> tuple[dict[str, tuple[str, str]], set[str]]:
         """Level and txid of those that were acknowledged, and which others may be there."""
-        body = b"".join(_line(Write(quads=quads_of(name), key=self._key(name))) + b"\n" for name in names)
+        body = b"".join(_line(WriteRequest(quads=quads_of(name), key=self._key(name))) + b"\n" for name in names)
         headers = {
             "Content-Type": "application/x-ndjson",
             "TxLog-Durability": level,
             "Prefer": f"wait={WAIT_S}",
         }
-        connection = Connection(master, timeout_s=WAIT_S + 5.0, connect_s=1.0)
+        connection = MasterConnection(master, timeout_s=WAIT_S + 5.0, connect_s=1.0)
         try:
             reply = connection.request("POST", "/txlog/transactions", body=body, headers=headers, repeatable=False)
         except MasterUnreachable as gone:

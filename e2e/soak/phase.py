@@ -25,7 +25,7 @@ from e2e.soak.stores import Lane
 from e2e.soak.targets import Targets, targets_up
 from e2e.split import manifests
 from txlog.cli.verifying import verify
-from txlog.client import MasterClient, Worker
+from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable
 
 JOIN_S: Final = 120.0
@@ -372,7 +372,7 @@ class Phase:
         console.print(f"{clock(time.time())} {text}", highlight=False, markup=False)
 
 
-def _workers(url: str) -> list[Worker]:
+def _workers(url: str) -> list[WorkerStatus]:
     with MasterClient(url, 5.0) as master:
         return master.workers()
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from bench.masters import CannotMeasure
 from e2e.masters_alone import Masters
 from txlog.cli.local import ready
-from txlog.config.process import NodeConfig
+from txlog.config.process_config import NodeConfig
 from txlog.local.control_api import control_api
 from txlog.local.outside import bring_down
 from txlog.local.run import plan_for

@@ -12,7 +12,7 @@ from typing import Final
 
 from e2e.seaweed import ACCESS, BUCKET, SECRET, SeaweedProcess
 from e2e.soak.running import Arena
-from txlog.config.process import DutyJobConfig, FolderConfig, S3Config, TargetConfig
+from txlog.config.process_config import DutyJobConfig, FolderConfig, S3Config, TargetConfig
 
 ANSWER_S: Final = 3.0
 """How long a duty waits for a server that hangs, so that it begins again soon once that goes on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txlog.wire import messages as wire
-from txlog.wire.messages import Accept, Known, Post, Who
+from txlog.wire.messages import AcceptView, Hello, HelloReply, Post
 from txlog_simulation.machine import UP
 from txlog_simulation.plan import Fault, Work
 
@@ -94,7 +94,7 @@ def _crossing(world: World, fault: Fault) -> None:
         world.met["crossing"] += 1
         now_ms = world.now_ms
         del losing[first, second]
-        losing[third, second] = lambda data: isinstance(wire.decode("", data), Accept)
+        losing[third, second] = lambda data: isinstance(wire.decode("", data), AcceptView)
         world.mend([(first, second)])
         world.at(now_ms + 45 + 2 * max(plan.near_ms, plan.far_ms), losing.clear)
         if kind == "ViewAccepted":  # it would propose again at once
@@ -113,15 +113,15 @@ def _crossing(world: World, fault: Fault) -> None:
 
 
 def _tells_whom_it_hears(data: bytes) -> bool:
-    return isinstance(wire.decode("", data), Who | Post)
+    return isinstance(wire.decode("", data), Hello | Post)
 
 
 def _tells_that_it_hears(data: bytes) -> bool:
     """Whether the receiver can tell from this message that its sender hears it."""
     match wire.decode("", data):
-        case Who(hears=hears):
+        case Hello(peers_heard=hears):
             return bool(hears)
-        case Known() | Post():
+        case HelloReply() | Post():
             return True
         case _:
             return False

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
-from txlog.journal import Journal, MemoryFiles
-from txlog.journal.memory import PERISHES, SURVIVES, TEARS
+from txlog.journal import Journal, MemoryVfs
+from txlog.journal.memory_vfs import WRITE_KEPT, WRITE_LOST, WRITE_TORN
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
@@ -36,12 +36,12 @@ class Disk:
         self._failing = 0
         self._met = met
         self._step = step
-        self._files = self._hooked(MemoryFiles())
+        self._files = self._hooked(MemoryVfs())
         self.journal: Journal | None = None
         self.full = False
         self.on_error: Callable[[], None] = lambda: None
 
-    def _hooked(self, files: MemoryFiles) -> MemoryFiles:
+    def _hooked(self, files: MemoryVfs) -> MemoryVfs:
         files.hook = self._on_operation
         return files
 
@@ -73,14 +73,14 @@ class Disk:
             return
         if self._rng.random() < 0.05:
             self.journal.seal()
-        prepare = self.journal.begin_prepare() if self._rng.random() < 0.05 else None
+        prepare = self.journal.begin_preallocation() if self._rng.random() < 0.05 else None
         if prepare is not None:
             prepare.run()
-            self.journal.end_prepare(prepare)
-        survey = self.journal.begin_survey() if self._rng.random() < 0.1 else None
+            self.journal.end_preallocation(prepare)
+        survey = self.journal.begin_scrub() if self._rng.random() < 0.1 else None
         if survey is not None:
             survey.run()
-            self.journal.end_survey(survey)
+            self.journal.end_scrub(survey)
             self._met["sealed segment read again"] += survey.done
 
     def lay_ahead(self, record: Held) -> None:
@@ -94,8 +94,8 @@ class Disk:
             if not item.payload or chance < 0.3:
                 continue
             content = record.contents[HASH_BYTES * at : HASH_BYTES * (at + 1)] if chance < 0.9 else bytes(HASH_BYTES)
-            laid = journal.begin_payload(content, len(item.payload), item.key)
-            for unwanted in journal.take_unwanted():
+            laid = journal.stage_payload(content, len(item.payload), item.key)
+            for unwanted in journal.pop_removable_staged():
                 unwanted.remove()
             if laid is None:
                 continue
@@ -104,7 +104,7 @@ class Disk:
             if chance > 0.4:
                 laid.write(item.payload[half:])
                 laid.finish()
-                journal.end_payload(laid)
+                journal.finish_staging(laid)
 
     def remove_trimmed(self) -> None:
         """The files that a trim has left, as the product does it behind a sync."""
@@ -124,7 +124,9 @@ class Disk:
     def _choose(self, what: str, options: int) -> int:
         chosen = self._rng.randrange(options)
         if what.startswith("write"):
-            name = {SURVIVES: "unsynced write kept", PERISHES: "unsynced write lost", TEARS: "torn write"}[chosen]
+            name = {WRITE_KEPT: "unsynced write kept", WRITE_LOST: "unsynced write lost", WRITE_TORN: "torn write"}[
+                chosen
+            ]
             self._met[name] += 1
         return chosen
 
@@ -144,7 +146,7 @@ class Disk:
 
     def rewrite(self, records: Sequence[Record], birth: int, start: int) -> None:
         """The folder is another one: a whole journal with these records, ``start`` starts old."""
-        self._files = MemoryFiles()
+        self._files = MemoryVfs()
         for _ in range(max(1, start)):
             journal, _recovered = Journal.open(
                 self._files, node=self._node, draw_birth=lambda: birth, segment_bytes=self._segment_bytes
@@ -158,7 +160,7 @@ class Disk:
 
     def wipe(self) -> None:
         """Everything is gone."""
-        self._files = self._hooked(MemoryFiles())
+        self._files = self._hooked(MemoryVfs())
 
     def image(self) -> dict[str, bytes]:
         """A copy of the disk as it is now."""
@@ -166,7 +168,7 @@ class Disk:
 
     def restore(self, image: dict[str, bytes]) -> None:
         """The disk is what it was when the image was made."""
-        self._files = self._hooked(MemoryFiles.load(image))
+        self._files = self._hooked(MemoryVfs.load(image))
 
     def flip(self, late: bool) -> bool:
         """One bit at rest turns; False when there is nothing to turn. ``late``: in one of the last records."""
@@ -177,7 +179,7 @@ class Disk:
         self._met["index flipped"] += name.startswith("index")
         used = max(1, len(data.rstrip(b"\0")))
         at = max(0, used - self._rng.randint(LATE[0], LATE[1])) if late else self._rng.randrange(used)
-        self._files.flip(name, at, self._rng.randrange(8))
+        self._files.flip_bit(name, at, self._rng.randrange(8))
         return True
 
     def fill(self, full: bool) -> None:

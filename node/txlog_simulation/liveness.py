@@ -25,7 +25,7 @@ waits its rank in round time-outs before it begins one, and gives one up that do
 SILENT_ROUNDS = 3
 """Of round time-outs, after which those with a majority go on."""
 REPEAT_MS = 330
-"""``runtime/repair.py`` asks the next master after 300 ms of a clock that may be slow."""
+"""``runtime/journal_repair.py`` asks the next master after 300 ms of a clock that may be slow."""
 
 
 def bound_ms(plan: Plan, chain: bool) -> int:
@@ -65,7 +65,7 @@ def mending_ms(world: World) -> int:
     the other, and what was mended is started once more."""
     if not any(machine.flipped for machine in world.machines):
         return 0
-    questions = 2 * max(1, *(len(m.repair.names) if m.repair else 1 for m in world.machines))
+    questions = 2 * max(1, *(len(m.repair.damage_names) if m.repair else 1 for m in world.machines))
     return world.plan.round_timeout_ms + questions * world.plan.masters * REPEAT_MS
 
 

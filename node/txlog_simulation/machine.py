@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from txlog.journal import Journal
-from txlog.journal.memory import Crashed
+from txlog.journal.memory_vfs import SimulatedCrash
 from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
 from txlog.model.errors import Conflict, PeerFault, Refused
 from txlog.model.hashes import content_hash
@@ -17,8 +17,8 @@ from txlog.model.records import Added, Held, Record, Recovered, Trimmed, ViewAcc
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
 from txlog.protocol.trimming import Place
-from txlog.runtime.executor import Executor, Sync
-from txlog.runtime.repair import Repair
+from txlog.runtime.executor import Executor, SyncTask
+from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire import messages as wire
 from txlog.wire.messages import Message, Post
 from txlog_simulation.change_faults import count_crash, judge_change
@@ -58,7 +58,7 @@ class Machine:
         self.state = DOWN
         self.life = 0
         self.executor: Executor | None = None
-        self.repair: Repair | None = None
+        self.repair: JournalRepair | None = None
         self.asked: Message | None = None
         self.known_elsewhere: list[tuple[Machine, dict[Origin, int]]] = []
         self.mirror = Mirror()
@@ -74,7 +74,7 @@ class Machine:
         self.offset_ms = world.plan.clock_offsets_ms[slot]
         self.rate = world.plan.clock_rates[slot]
         self.turn_at = -1
-        self.syncing: Sync | None = None
+        self.syncing: SyncTask | None = None
         self.last_seen = (0, 0)
         self.damaged = False
         self.flipped = False
@@ -172,7 +172,7 @@ class Machine:
                     self.world.met["crash while mending"] += 1
                 elif self.executor is None or self.executor.core.agreement is None:
                     self.world.met["crash while founding"] += 1
-                raise Crashed(name)
+                raise SimulatedCrash(name)
 
     def crash(self, why: str) -> None:
         """The process is gone at once, and with it what the disk had not synced."""
@@ -464,7 +464,7 @@ class Machine:
         if self.syncing is None:
             self.disk.idle()
 
-    def _run_sync(self, executor: Executor, sync: Sync) -> None:
+    def _run_sync(self, executor: Executor, sync: SyncTask) -> None:
         self.step("begin_sync")
         sync.run()
         if self.world.trace.wanted:

@@ -1,5 +1,5 @@
 """A start on a journal: it must hold what was durable; one that is damaged is mended from others, as
-``server/mending.py`` does it, or never passes for whole (rule 28)."""
+``server/journal_repair_mode.py`` does it, or never passes for whole (rule 28)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txlog.model.hashes import HASH_BYTES, content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import Held, Promised, Record, Recovered
 from txlog.protocol.events import Marks
-from txlog.runtime.repair import Repair
+from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchOrder, FetchRuns
 from txlog_simulation.mirror import Mirror, mirror_of, summary_of
@@ -34,8 +34,8 @@ def open_journal(machine: Machine) -> tuple[Journal, Recovered]:
 
 def mend(machine: Machine, journal: Journal, recovered: Recovered) -> None:
     """It begins to ask others for what the journal lost; often its process ends before it has it."""
-    machine.repair = Repair(machine.settings(), recovered, journal)
-    machine.world.note(machine.name, "damaged", f"{'; '.join(machine.repair.names)}")
+    machine.repair = JournalRepair(machine.settings(), recovered, journal)
+    machine.world.note(machine.name, "damaged", f"{'; '.join(machine.repair.damage_names)}")
     machine.world.met["damaged journal"] += 1
     machine.known_elsewhere = [(m, dict(m.mirror.held)) for m in machine.world.machines if m is not machine]
     if not machine.fuse and machine.rng.random() < 0.4 and not machine.world.healing:
@@ -43,7 +43,7 @@ def mend(machine: Machine, journal: Journal, recovered: Recovered) -> None:
     machine.turn_soon(machine.world.now_ms)
 
 
-def mending_turn(machine: Machine, repair: Repair, inbox: list[tuple[int, bytes]]) -> None:
+def mending_turn(machine: Machine, repair: JournalRepair, inbox: list[tuple[int, bytes]]) -> None:
     """One turn of a process that has no core yet."""
     world, now = machine.world, machine.now()
     try:
@@ -60,20 +60,20 @@ def mending_turn(machine: Machine, repair: Repair, inbox: list[tuple[int, bytes]
         world.note(machine.name, "ask", f"{peer} kind={message.__struct_config__.tag}")
         world.network.send(world.now_ms, machine.slot, world.slots[peer], wire.encode(message))
         machine.step("send")
-    if repair.finished:
+    if repair.is_finished:
         _mended(machine, repair)
     else:
         machine.turn_by(wake_mono_ms)
 
 
-def _mended(machine: Machine, repair: Repair) -> None:
+def _mended(machine: Machine, repair: JournalRepair) -> None:
     """What came is written; the journal is opened anew and must be what it was."""
     journal = machine.disk.journal
     assert journal is not None
     view = machine.mirror.accepted
-    if view is not None and not machine.mirror.stopped and any(mended.runs for _, mended in repair.mended):
+    if view is not None and not machine.mirror.stopped and any(mended.runs for _, mended in repair.repaired):
         machine.pending.append(Promised(view.epoch, view.ballot + 1, ""))  # where a stamp is not certain
-    for damage, mended in repair.mended:
+    for damage, mended in repair.repaired:
         journal.repair(damage, mended.runs, mended.contents, mended.added)
         machine.step("repair")
     journal.sync()
@@ -82,7 +82,7 @@ def _mended(machine: Machine, repair: Repair) -> None:
     journal, recovered = open_journal(machine)
     if recovered.damage:
         raise Fatal("Damaged", f"{recovered.damage[0].where}: it is damaged still, although it was mended")
-    machine.world.note(machine.name, "repaired", f"{len(repair.mended)} places")
+    machine.world.note(machine.name, "repaired", f"{len(repair.repaired)} places")
     machine.world.met["repaired"] += 1
     check_recovered(machine, recovered)
     check_readable(machine, journal)

@@ -232,7 +232,7 @@ def _take_found(world: World, machine: Machine, names: tuple[str, ...]) -> bool:
     assert executor is not None
     with machine.guard:
         try:
-            executor.found(list(names))
+            executor.bootstrap(list(names))
         except Conflict as refused:
             world.met["order to found refused"] += 1
             world.note(machine.name, "found refused", str(refused)[:100])

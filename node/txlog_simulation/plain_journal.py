@@ -102,11 +102,11 @@ class PlainJournal:
     def end_sync(self, sync: object) -> None:
         """Nothing to tidy up here."""
 
-    def frees(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+    def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int:
         """It has no files to free, so it is never trimmed."""
         return 0
 
-    def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]:
+    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]:
         """Asked for a trim only."""
         raise AssertionError("a plain journal is never trimmed")
 

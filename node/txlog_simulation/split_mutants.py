@@ -172,7 +172,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         True,
         (
             Edit(
-                "txlog/runtime/registry.py",
+                "txlog/runtime/worker_registry.py",
                 "return self._loop.position_at(position.index).hash.hex() == position.hash",
                 "return bool(position.hash)",
             ),
@@ -184,7 +184,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "pages-for-whoever-asks",
         "25",
         True,
-        (Edit("txlog/server/feed/pages.py", "if given is not None and given != mine and", "if False and"),),
+        (Edit("txlog/server/feed/log_pages.py", "if given is not None and given != mine and", "if False and"),),
         test="node/tests/runtime/test_a_log_that_is_cut.py::test_no_page_for_a_worker_whose_position_is_on_another_branch",
     ),
     # Workers that do not go back (``None``)

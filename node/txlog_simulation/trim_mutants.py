@@ -9,7 +9,7 @@ TRIMMING = "txlog/protocol/trimming.py"
 AGREEMENT = "txlog/protocol/agreement.py"
 FEET = "txlog/protocol/feet.py"
 EXECUTOR = "txlog/runtime/executor.py"
-JOURNAL_TRIM = "txlog/journal/trim.py"
+JOURNAL_TRIM = "txlog/journal/segment_gc.py"
 TEST = "node/tests/protocol/test_trimming.py::"
 JOURNAL_TEST = "node/tests/journal/test_journal_trim.py::"
 

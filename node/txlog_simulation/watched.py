@@ -5,12 +5,12 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING
 
+from txlog.journal import GroupCommit as JournalSync
 from txlog.journal import Journal
-from txlog.journal import Sync as JournalSync
-from txlog.journal.memory import Crashed
+from txlog.journal.memory_vfs import SimulatedCrash
 from txlog.model.errors import Fatal, JournalBroken, JournalDamaged, JournalFault, JournalFull
 from txlog.model.records import Held, Record
-from txlog.runtime.executor import Sync
+from txlog.runtime.executor import SyncTask
 from txlog_simulation.member_faults import is_removed
 from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
 
@@ -27,7 +27,7 @@ class WatchedSync:
         self.count = count
 
     def run(self) -> None:
-        """See ``Sync.run``."""
+        """See ``SyncTask.run``."""
         self.inner.run()
         self.journal.machine.durable(self.count)
 
@@ -39,8 +39,8 @@ class WatchedJournal:
         self.machine = machine
         self.inner = inner
         self.read = inner.read
-        self.frees = inner.frees
-        self.named = inner.named
+        self.segments_freed_by = inner.segments_freed_by
+        self.read_keyed = inner.read_keyed
         self.room = True
 
     @property
@@ -57,7 +57,7 @@ class WatchedJournal:
         """See the journal."""
         if isinstance(record, Held):
             self.machine.disk.lay_ahead(record)
-        used = self.inner.laid_used
+        used = self.inner.staged_used
         try:
             self.inner.append(record)
         except JournalFull as full:
@@ -66,7 +66,7 @@ class WatchedJournal:
             if not self.room:
                 world.findings.add(ACKNOWLEDGEMENT, "29", f"{self.machine.name} took what it cannot store: {full}")
             raise
-        self.machine.world.met["payload on the disk before its record"] += self.inner.laid_used - used
+        self.machine.world.met["payload on the disk before its record"] += self.inner.staged_used - used
         self.machine.appended(record)
         trap = self.machine.traps.pop(type(record).__name__, None)
         if trap is not None:
@@ -80,7 +80,7 @@ class WatchedJournal:
             return None
         return WatchedSync(self, inner, len(self.machine.pending))
 
-    def end_sync(self, sync: Sync) -> None:
+    def end_sync(self, sync: SyncTask) -> None:
         """See the journal."""
         assert isinstance(sync, WatchedSync)
         self.inner.end_sync(sync.inner)
@@ -101,7 +101,7 @@ class Guard:
         match wrong:
             case None:
                 return True
-            case Crashed():
+            case SimulatedCrash():
                 machine.crash(f"at step {wrong}")
                 back_ms = machine.down_ms or machine.rng.choice((5, 50, 300))
                 machine.down_ms = 0

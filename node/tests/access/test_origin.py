@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.access import is_foreign
+from txlog.auth import is_cross_site
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ from txlog.access import is_foreign
     ],
 )
 def test_who_asks(method: str, host: str | None, origin: str | None, fetch_site: str | None, foreign: bool) -> None:
-    assert is_foreign(method, host, origin, fetch_site) is foreign
+    assert is_cross_site(method, host, origin, fetch_site) is foreign

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.access import (
+from txlog.auth import (
     BadUsers,
     Role,
-    Users,
-    draw_token,
+    UserDatabase,
+    add_user,
+    generate_token,
     hash_password,
     hash_token,
-    hashing,
-    parse_users,
-    with_user,
-    without_user,
+    parse_users_file,
+    remove_user,
+    secret_hashes,
 )
-from txlog.access.hashing import Scrypt, parse_hash
+from txlog.auth.secret_hashes import ScryptHash, parse_hash
 from txlog.model.errors import NotFound
 
-TOKEN = draw_token()
+TOKEN = generate_token()
 QUICK = "$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$" + "A" * 43
 
 
@@ -28,23 +28,21 @@ def test_a_password_fits_its_hash_alone() -> None:
     assert made != hash_password("pässword one"), "the salt is drawn"
     assert made.startswith("$scrypt$ln=14,r=8,p=5$")
     found = parse_hash(made)
-    assert isinstance(found, Scrypt)
-    assert found.fits("pässword one".encode())
-    assert not found.fits(b"password one")
+    assert isinstance(found, ScryptHash)
+    assert found.matches("pässword one".encode())
+    assert not found.matches(b"password one")
 
 
 def test_users_by_token_and_password() -> None:
-    text = with_user(
-        with_user("", "ann", Role.WRITER, hash_token(TOKEN)), "ann", Role.WRITER, hash_password("secret 1")
-    )
-    users = Users(parse_users(text, "users"), own_token="own")
-    assert users.of_token(TOKEN) == ("ann", Role.WRITER)
-    assert users.of_token("own") == ("txlog", Role.ADMIN)
-    assert users.of_token("") is None
-    assert users.of_token(TOKEN[:-1]) is None
-    assert users.of_password("ann", b"secret 1") == ("ann", Role.WRITER)
-    assert users.of_password("ann", b"secret 2") is None
-    assert Users([]).of_token("") is None
+    text = add_user(add_user("", "ann", Role.WRITER, hash_token(TOKEN)), "ann", Role.WRITER, hash_password("secret 1"))
+    users = UserDatabase(parse_users_file(text, "users"), own_token="own")
+    assert users.authenticate_token(TOKEN) == ("ann", Role.WRITER)
+    assert users.authenticate_token("own") == ("txlog", Role.ADMIN)
+    assert users.authenticate_token("") is None
+    assert users.authenticate_token(TOKEN[:-1]) is None
+    assert users.authenticate_password("ann", b"secret 1") == ("ann", Role.WRITER)
+    assert users.authenticate_password("ann", b"secret 2") is None
+    assert UserDatabase([]).authenticate_token("") is None
 
 
 def test_a_name_that_is_not_there_costs_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,10 +52,10 @@ def test_a_name_that_is_not_there_costs_as_much(monkeypatch: pytest.MonkeyPatch)
         costs.append((log2_n, r, p))
         return bytes(32)
 
-    users = Users(parse_users(f"ann reader {hash_password('secret 1')}", "users"))
-    monkeypatch.setattr(hashing, "_scrypt", counted)
-    users.of_password("ann", b"guess")
-    assert users.of_password("nobody", b"guess") is None, "although it fits the hash of nobody"
+    users = UserDatabase(parse_users_file(f"ann reader {hash_password('secret 1')}", "users"))
+    monkeypatch.setattr(secret_hashes, "_derive_key", counted)
+    users.authenticate_password("ann", b"guess")
+    assert users.authenticate_password("nobody", b"guess") is None, "although it fits the hash of nobody"
     assert costs[0] == costs[1]
 
 
@@ -80,7 +78,7 @@ def test_a_name_that_is_not_there_costs_as_much(monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_is_wrong_is_named_by_its_line_and_not_repeated(line: str, said: str) -> None:
     with pytest.raises(BadUsers) as refused:
-        parse_users(f"# remark\n\n{line}\n", "the-file")
+        parse_users_file(f"# remark\n\n{line}\n", "the-file")
     assert f"the-file:{3 + line.count(chr(10))}: " in str(refused.value)
     assert said in str(refused.value)
     assert "plain-secret-1" not in str(refused.value)
@@ -88,11 +86,11 @@ def test_what_is_wrong_is_named_by_its_line_and_not_repeated(line: str, said: st
 
 
 def test_lines_come_and_go() -> None:
-    text = with_user("# ours\n", "ann", Role.ADMIN, QUICK)
-    text = with_user(text, "bob", Role.READER, QUICK)
+    text = add_user("# ours\n", "ann", Role.ADMIN, QUICK)
+    text = add_user(text, "bob", Role.READER, QUICK)
     assert text == f"# ours\nann admin {QUICK}\nbob reader {QUICK}\n"
-    assert without_user(text, "ann") == f"# ours\nbob reader {QUICK}\n"
+    assert remove_user(text, "ann") == f"# ours\nbob reader {QUICK}\n"
     with pytest.raises(NotFound):
-        without_user(text, "an")
+        remove_user(text, "an")
     with pytest.raises(BadUsers, match="the same role"):
-        with_user(text, "ann", Role.READER, QUICK)
+        add_user(text, "ann", Role.READER, QUICK)

@@ -8,8 +8,8 @@ from txlog.model.entry import KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Posi
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
+from txlog.workers.http_transport import HttpTransport
 
 ORIGIN = Origin("uk-1", 7)
 
@@ -114,10 +114,10 @@ class LossyTransport:
         self.updates += 1
         if self.updates in self.late:
             self.waiting.append(request)
-            raise Unreachable(self.url, "no answer", Fate.UNKNOWN)
+            raise Unreachable(self.url, "no answer", RequestOutcome.UNKNOWN)
         answer = self._http.send(request)
         if self.updates in self.answer_lost:
-            raise Unreachable(self.url, "no answer", Fate.UNKNOWN)
+            raise Unreachable(self.url, "no answer", RequestOutcome.UNKNOWN)
         return answer
 
     def settled(self) -> bool:

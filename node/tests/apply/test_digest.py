@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.apply import apply_up_to, digest, digest_of_worker
-from txlog.workers.base import UnexpectedAnswer, WorkerRequest
+from txlog.apply import apply_up_to, digest, digest_worker
+from txlog.workers.adapter import UnexpectedAnswer, WorkerRequest
 from txlog.workers.digest import DEFAULT_GRAPH
 
 LINES = [
@@ -74,12 +74,12 @@ def test_two_workers_with_the_same_log_in_other_pieces(worker: OxigraphProcess, 
         apply_up_to(ADAPTER, worker.transport, log, 400)
         for upto in (3, 77, 78, 200, 400):
             apply_up_to(ADAPTER, other.transport, log, upto, merge_max_transactions=7)
-        one, two = digest_of_worker(ADAPTER, worker.transport), digest_of_worker(ADAPTER, other.transport)
+        one, two = digest_worker(ADAPTER, worker.transport), digest_worker(ADAPTER, other.transport)
         assert one == two
         assert one.quads == len(worker.quads()) > 50
         log.add("<urn:s> <urn:p> <urn:o> <urn:g:3> .")
         apply_up_to(ADAPTER, other.transport, log, 401)
-        assert one.differs_from(digest_of_worker(ADAPTER, other.transport)) == ["urn:g:3"]
+        assert one.differs_from(digest_worker(ADAPTER, other.transport)) == ["urn:g:3"]
     finally:
         other.kill()
 
@@ -90,4 +90,4 @@ def test_an_error_is_not_a_digest(worker: OxigraphProcess) -> None:
             return WorkerRequest("GET", "/nothing/here")
 
     with pytest.raises(UnexpectedAnswer, match="404"):
-        digest_of_worker(Wrong(), worker.transport)
+        digest_worker(Wrong(), worker.transport)

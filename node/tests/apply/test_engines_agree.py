@@ -12,7 +12,7 @@ from oxigraph_process import ADAPTER as OXIGRAPH
 from oxigraph_process import OxigraphProcess
 from server_process import StoreProcess
 
-from txlog.apply import State, apply_up_to
+from txlog.apply import WorkerState, apply_up_to
 from txlog.sparql import fingerprint_query
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -73,7 +73,7 @@ def test_random_data_gives_the_digest_of_an_oxigraph(worker: StoreProcess, tmp_p
             merged = chance.choice([1, 7, 200])
             for adapter, transport in ((worker.adapter, worker.transport), (OXIGRAPH, other.transport)):
                 done = apply_up_to(adapter, transport, log, upto, budget_s=60, merge_max_transactions=merged)
-                assert (done.state, done.error) == (State.WORKING, None)
+                assert (done.state, done.error) == (WorkerState.WORKING, None)
             ours, theirs = worker.digest(), other.digest()
             assert ours.differs_from(theirs) == []
             assert ours == theirs

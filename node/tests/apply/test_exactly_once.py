@@ -15,12 +15,12 @@ from engines import ALL, LOCKING, SERIAL, stores_of
 from log_in_memory import COUNT, LossyTransport, ManualClock, MemoryLog
 from server_process import StoreProcess
 
-from txlog.apply import Held, Outcome, State, apply_up_to
+from txlog.apply import ApplyOutcome, ForeignLock, WorkerState, apply_up_to
 from txlog.apply.applier import YIELD_S
 from txlog.model.entry import LogEntry, Position
 from txlog.workers import OxigraphAdapter
-from txlog.workers.base import MarkerPosition, Unreachable
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import MarkerPosition, Unreachable
+from txlog.workers.http_transport import HttpTransport
 
 running, worker = stores_of(ALL)
 
@@ -54,11 +54,11 @@ def assert_at(worker: StoreProcess, log: MemoryLog, index: int) -> None:
 def test_from_nothing_to_the_end_and_again(worker: StoreProcess) -> None:
     log = counting_log(30)
     first = apply_up_to(worker.adapter, worker.transport, log, 31, epoch=3)
-    assert (first.state, first.applied, first.error) == (State.WORKING, 31, None)
+    assert (first.state, first.applied, first.error) == (WorkerState.WORKING, 31, None)
     assert first.position is not None
     assert first.position.position.epoch == 3
     again = apply_up_to(worker.adapter, worker.transport, log, 31)
-    assert (again.state, again.applied, again.position) == (State.WORKING, 0, first.position)
+    assert (again.state, again.applied, again.position) == (WorkerState.WORKING, 0, first.position)
     assert counter(worker) == ["30"]
     assert_at(worker, log, 31)
 
@@ -68,9 +68,9 @@ def test_a_replayed_batch_changes_nothing(worker: StoreProcess) -> None:
     old = apply_up_to(worker.adapter, worker.transport, log, 5).position
     apply_up_to(worker.adapter, worker.transport, log, 15)
     replayed = apply_up_to(worker.adapter, worker.transport, log, 15, cached=old)
-    assert (replayed.state, replayed.applied) == (State.WORKING, 0)
+    assert (replayed.state, replayed.applied) == (WorkerState.WORKING, 0)
     further = apply_up_to(worker.adapter, worker.transport, log, 21, cached=old)
-    assert (further.state, further.applied) == (State.WORKING, 6)
+    assert (further.state, further.applied) == (WorkerState.WORKING, 6)
     assert counter(worker) == ["20"]
     assert_at(worker, log, 21)
 
@@ -79,18 +79,18 @@ def test_a_wrong_cached_position_is_not_believed_even_with_nothing_to_do(worker:
     log = counting_log(5)
     apply_up_to(worker.adapter, worker.transport, log, 3)
     outcome = apply_up_to(worker.adapter, worker.transport, log, 6, cached=MarkerPosition(log.position(6), 0))
-    assert (outcome.state, outcome.applied) == (State.WORKING, 3)
+    assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 3)
     assert counter(worker) == ["5"]
 
 
 def test_two_appliers_at_once_on_one_worker(worker: StoreProcess) -> None:
     log = counting_log(600 // worker.slow)
-    faults: list[Outcome] = []
+    faults: list[ApplyOutcome] = []
     start = threading.Barrier(2)
 
     def applier(seed: int) -> None:
         chance = random.Random(seed)
-        held: Held | None = None
+        held: ForeignLock | None = None
         cached: MarkerPosition | None = None
         with HttpTransport(worker.url) as transport:
             start.wait()
@@ -105,8 +105,8 @@ def test_two_appliers_at_once_on_one_worker(worker: StoreProcess) -> None:
                     held=held,
                     merge_max_transactions=chance.randint(1, 7),
                 )
-                held, cached = outcome.held, outcome.position
-                if outcome.state is not State.WORKING:
+                held, cached = outcome.foreign_lock, outcome.position
+                if outcome.state is not WorkerState.WORKING:
                     faults.append(outcome)
                     return
 
@@ -124,9 +124,9 @@ def test_two_appliers_at_once_on_an_empty_worker(worker: StoreProcess) -> None:
     log = counting_log(3)
     for _ in range(-(-25 // worker.slow)):
         start = threading.Barrier(2)
-        outcomes: list[Outcome] = []
+        outcomes: list[ApplyOutcome] = []
 
-        def applier(upto: int, start: threading.Barrier = start, outcomes: list[Outcome] = outcomes) -> None:
+        def applier(upto: int, start: threading.Barrier = start, outcomes: list[ApplyOutcome] = outcomes) -> None:
             with HttpTransport(worker.url) as transport:
                 start.wait()
                 outcomes.append(apply_up_to(worker.adapter, transport, log, upto))
@@ -136,7 +136,7 @@ def test_two_appliers_at_once_on_an_empty_worker(worker: StoreProcess) -> None:
             thread.start()
         for thread in threads:
             thread.join(30)
-        assert [o.state for o in outcomes] == [State.WORKING] * 2
+        assert [o.state for o in outcomes] == [WorkerState.WORKING] * 2
         assert counter(worker) == ["3"]
         assert_at(worker, log, 4)
         worker.clear()
@@ -165,7 +165,7 @@ def test_who_meets_another_applier_lets_it_go_on_for_ever_longer(worker: StorePr
     began = clock.now()
     overtaken = Overtaken(log, worker, 3)
     outcome = apply_up_to(worker.adapter, worker.transport, overtaken, log.end, clock=clock, budget_s=60)
-    assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, log.end - 3)
+    assert (outcome.state, outcome.error, outcome.applied) == (WorkerState.WORKING, None, log.end - 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, log.end)
     first, _ = YIELD_S
@@ -181,7 +181,7 @@ def test_kill_9_of_the_worker_in_a_stream(worker: StoreProcess) -> None:
     log = MemoryLog()
     for n in range(20_000 // worker.slow):
         log.add(f"<urn:s:{n}> <urn:p> <urn:o> <urn:g:{n % 3}> .")
-    held: Held | None = None
+    held: ForeignLock | None = None
     for seed in range(6 if worker.slow == 1 else 2):
         chance = random.Random(seed)
         killer = threading.Timer(chance.uniform(0.02, 0.4), worker.process.kill)
@@ -198,17 +198,17 @@ def test_kill_9_of_the_worker_in_a_stream(worker: StoreProcess) -> None:
         killer.join()
         worker.kill()
         worker.start()
-        held = outcome.held
+        held = outcome.foreign_lock
         # The marker is the data, to the quad.
         markers = worker.system().markers
         index = markers[0].position.index if markers else 0
         assert len(markers) <= 1
         assert len(worker.data()) == index
-        if outcome.state is State.UNREACHABLE and worker.keeps_all:
+        if outcome.state is WorkerState.UNREACHABLE and worker.keeps_all:
             assert outcome.applied <= index
     # And the next one goes on at once: nobody else can have the lock that the killed request left.
     rest = apply_up_to(worker.adapter, worker.transport, log, log.end, budget_s=60, held=held)
-    assert rest.state is State.WORKING
+    assert rest.state is WorkerState.WORKING
     assert len(worker.data()) == log.end
     assert_at(worker, log, log.end)
 
@@ -226,7 +226,7 @@ def test_a_worker_restored_from_an_older_copy_of_its_folder(worker: StoreProcess
     shutil.copytree(tmp_path / "copy", worker.folder)
     worker.start()
     outcome = apply_up_to(worker.adapter, worker.transport, log, 51, cached=newest, budget_s=60)
-    assert (outcome.state, outcome.applied) == (State.WORKING, 31)
+    assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 31)
     assert counter(worker) == ["50"]
     assert_at(worker, log, 51)
 
@@ -238,14 +238,14 @@ def test_a_request_without_an_answer_that_was_carried_out(worker: StoreProcess) 
         outcome = apply_up_to(
             worker.adapter, transport, log, log.end, merge_max_transactions=10, takeover_s=0.05, clock=ManualClock()
         )
-        held = outcome.held
+        held = outcome.foreign_lock
         clock = ManualClock()
-        while outcome.state is State.UNREACHABLE or outcome.error:
+        while outcome.state is WorkerState.UNREACHABLE or outcome.error:
             outcome = apply_up_to(
                 worker.adapter, worker.transport, log, log.end, held=held, takeover_s=0.05, clock=clock
             )
-            held = outcome.held
-        assert outcome.state is State.WORKING
+            held = outcome.foreign_lock
+        assert outcome.state is WorkerState.WORKING
         assert counter(worker) == ["40"]
         assert_at(worker, log, log.end)
         worker.clear()
@@ -255,7 +255,7 @@ def test_a_request_without_an_answer_that_was_carried_out(worker: StoreProcess) 
 def test_a_request_that_comes_late_to_an_engine_without_locks(worker: StoreProcess) -> None:
     log = counting_log(12)
     transport = lossy(worker, late={1})
-    assert apply_up_to(worker.adapter, transport, log, 5).state is State.UNREACHABLE
+    assert apply_up_to(worker.adapter, transport, log, 5).state is WorkerState.UNREACHABLE
     assert apply_up_to(worker.adapter, worker.transport, log, 8).applied == 8
     assert transport.deliver() in ([500], [409]), "the guard refuses it"
     assert_at(worker, log, 8)
@@ -267,7 +267,7 @@ def test_an_update_that_it_refuses_alone_blocks_it_by_name(worker: StoreProcess)
     bad = log.update("LOAD <urn:nowhere>")
     log.update(COUNT)
     outcome = apply_up_to(worker.adapter, worker.transport, log, log.end)
-    assert (outcome.state, outcome.applied) == (State.BLOCKED, 3)
+    assert (outcome.state, outcome.applied) == (WorkerState.BLOCKED, 3)
     assert outcome.refused is not None
     assert outcome.refused.txid == bad.txid
     assert counter(worker) == ["2"]
@@ -281,16 +281,16 @@ def test_a_request_without_an_answer_that_is_still_under_way(worker: StoreProces
     clock = ManualClock()
     transport = lossy(worker, late={2})  # the claim passes, the batch hangs
     lost = apply_up_to(worker.adapter, transport, log, 8, clock=clock)
-    assert (lost.state, lost.position) == (State.UNREACHABLE, None)
+    assert (lost.state, lost.position) == (WorkerState.UNREACHABLE, None)
     # Whoever comes now with another batch waits: both together could not be told apart from one of them.
     waiting = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock)
-    assert waiting.state is State.WORKING
+    assert waiting.state is WorkerState.WORKING
     assert waiting.error is not None
     assert "another applier" in waiting.error
     assert waiting.applied == 0
     assert transport.deliver() == [204]
-    done = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock, held=waiting.held)
-    assert (done.state, done.error, done.applied) == (State.WORKING, None, 3)
+    done = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock, held=waiting.foreign_lock)
+    assert (done.state, done.error, done.applied) == (WorkerState.WORKING, None, 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
@@ -303,13 +303,13 @@ def test_our_own_request_that_takes_longer_than_any_takeover(worker: StoreProces
     transport = lossy(worker, late={2})
     outcome = apply_up_to(worker.adapter, transport, log, 8, clock=clock)
     for _ in range(10):  # the connection says that it is not over: no takeover, however long it lasts
-        outcome = apply_up_to(worker.adapter, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
-        assert (outcome.state, outcome.applied) == (State.WORKING, 0)
-        assert outcome.held is not None
-        assert outcome.held.ours
+        outcome = apply_up_to(worker.adapter, transport, log, 11, clock=clock, held=outcome.foreign_lock, takeover_s=1)
+        assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 0)
+        assert outcome.foreign_lock is not None
+        assert outcome.foreign_lock.is_ours
     assert transport.deliver() == [204]
-    outcome = apply_up_to(worker.adapter, transport, log, 11, clock=clock, held=outcome.held, takeover_s=1)
-    assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, 3)
+    outcome = apply_up_to(worker.adapter, transport, log, 11, clock=clock, held=outcome.foreign_lock, takeover_s=1)
+    assert (outcome.state, outcome.error, outcome.applied) == (WorkerState.WORKING, None, 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
@@ -320,8 +320,8 @@ def test_our_own_request_that_never_happened(worker: StoreProcess) -> None:
     transport = lossy(worker, late={2})
     lost = apply_up_to(worker.adapter, transport, log, 8)
     transport.waiting.clear()  # the worker died before it read it
-    outcome = apply_up_to(worker.adapter, transport, log, 11, held=lost.held)
-    assert (outcome.state, outcome.error, outcome.applied) == (State.WORKING, None, 11)
+    outcome = apply_up_to(worker.adapter, transport, log, 11, held=lost.foreign_lock)
+    assert (outcome.state, outcome.error, outcome.applied) == (WorkerState.WORKING, None, 11)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
@@ -333,14 +333,14 @@ def test_an_applier_that_died_is_taken_over_and_cannot_come_back(worker: StorePr
     clock = ManualClock()
     transport = lossy(worker, late={2})
     apply_up_to(worker.adapter, transport, log, 8, clock=clock)
-    held: Held | None = None
+    held: ForeignLock | None = None
     for _ in range(20):
         outcome = apply_up_to(worker.adapter, worker.transport, log, 11, clock=clock, held=held, takeover_s=5)
-        held = outcome.held
+        held = outcome.foreign_lock
         if outcome.error is None:
             break
     assert clock.now() >= 1005
-    assert (outcome.state, outcome.applied) == (State.WORKING, 6)
+    assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 6)
     assert outcome.position is not None
     assert outcome.position.fence == 1
     assert transport.deliver() in ([500], [409])
@@ -368,7 +368,7 @@ def test_a_takeover_that_came_too_early_steps_back(worker: StoreProcess) -> None
 
     together = Together(worker.url, update_path=worker.update_path)
     outcome = apply_up_to(worker.adapter, together, log, 11, takeover_s=0.0)
-    assert (outcome.state, outcome.applied) == (State.WORKING, 3)
+    assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 3)
     assert counter(worker) == ["10"]
     assert_at(worker, log, 11)
 
@@ -379,9 +379,9 @@ def test_a_worker_that_is_not_there(worker: StoreProcess) -> None:
     worker.settle()
     worker.kill()
     outcome = apply_up_to(worker.adapter, worker.transport, log, 4)
-    assert (outcome.state, outcome.position, outcome.applied) == (State.UNREACHABLE, None, 0)
+    assert (outcome.state, outcome.position, outcome.applied) == (WorkerState.UNREACHABLE, None, 0)
     worker.start()
-    assert apply_up_to(worker.adapter, worker.transport, log, 4, held=outcome.held).applied == 2
+    assert apply_up_to(worker.adapter, worker.transport, log, 4, held=outcome.foreign_lock).applied == 2
 
 
 def test_an_error_of_the_log_is_passed_on_and_leaves_no_lock(worker: StoreProcess) -> None:
@@ -409,8 +409,8 @@ def test_unreachable_is_an_outcome_never_an_error() -> None:
         url = "http://gone"
 
         def send(self, request):  # type: ignore[no-untyped-def]
-            from txlog.workers.base import Fate
+            from txlog.workers.adapter import RequestOutcome
 
-            raise Unreachable(self.url, "away", Fate.NOT_SENT)
+            raise Unreachable(self.url, "away", RequestOutcome.NOT_SENT)
 
-    assert apply_up_to(OxigraphAdapter(), Gone(), counting_log(1), 2).state is State.UNREACHABLE
+    assert apply_up_to(OxigraphAdapter(), Gone(), counting_log(1), 2).state is WorkerState.UNREACHABLE

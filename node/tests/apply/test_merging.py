@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.apply import State, apply_up_to
+from txlog.apply import WorkerState, apply_up_to
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import encode_quads
 
@@ -75,7 +75,7 @@ def test_merged_or_one_by_one(
         assert worker.update("DROP ALL").ok
         outcomes.append(apply_up_to(ADAPTER, worker.transport, log, log.end, merge_max_transactions=merge))
     single, many = outcomes
-    assert single.state in (State.WORKING, State.BLOCKED)
+    assert single.state in (WorkerState.WORKING, WorkerState.BLOCKED)
     assert (many.state, many.position, many.refused, many.applied) == (
         single.state,
         single.position,

@@ -7,11 +7,11 @@ from pathlib import Path
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.apply import Outcome, State, apply_up_to
+from txlog.apply import ApplyOutcome, WorkerState, apply_up_to
 from txlog.divergence.detector import DivergenceDetector, ObservedWorker
 
 
-def subject(name: str, outcome: Outcome) -> ObservedWorker:
+def subject(name: str, outcome: ApplyOutcome) -> ObservedWorker:
     """As a master hears of it."""
     assert outcome.position is not None
     refused = None if outcome.refused is None else str(outcome.refused.txid)
@@ -25,7 +25,7 @@ def test_the_store_that_refuses_stops_before_it_and_is_named(worker: OxigraphPro
         for n in range(1, 4):
             log.add(f"<urn:s:{n}> <urn:p> <urn:o> <urn:g> .")
         for each in (worker, other):
-            assert apply_up_to(ADAPTER, each.transport, log, 3).state is State.WORKING
+            assert apply_up_to(ADAPTER, each.transport, log, 3).state is WorkerState.WORKING
         # An empty graph that nobody but this store knows of: no count and no sum shows it.
         assert other.update("CREATE GRAPH <urn:only-here>").ok
         log.update("CREATE GRAPH <urn:only-here>")
@@ -33,8 +33,8 @@ def test_the_store_that_refuses_stops_before_it_and_is_named(worker: OxigraphPro
             log.add(f"<urn:s:{n}> <urn:p> <urn:o> <urn:g> .")
         went_on = apply_up_to(ADAPTER, worker.transport, log, 7)
         stopped = apply_up_to(ADAPTER, other.transport, log, 7)
-        assert (went_on.state, went_on.position and went_on.position.position.index) == (State.WORKING, 7)
-        assert stopped.state is State.BLOCKED
+        assert (went_on.state, went_on.position and went_on.position.position.index) == (WorkerState.WORKING, 7)
+        assert stopped.state is WorkerState.BLOCKED
         assert stopped.refused is not None
         assert (stopped.refused.index, stopped.refused.txid) == (4, log.entries[3].txid)
         assert len(other.quads()) == 3, "nothing behind it was executed"

@@ -6,11 +6,11 @@ import pytest
 from log_in_memory import COUNT, ManualClock, MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.apply import MasterLog, State, apply_up_to
+from txlog.apply import MasterLog, WorkerState, apply_up_to
 from txlog.client import MasterClient
 from txlog.model.entry import KIND_CONFIG, LogEntry, Position
-from txlog.wire.pages import LogPage, page_of
-from txlog.workers.base import MarkerPosition
+from txlog.wire.log_page import LogPage, make_page
+from txlog.workers.adapter import MarkerPosition
 
 
 def numbered(log: MemoryLog, first: int, last: int) -> None:
@@ -24,7 +24,7 @@ def test_a_poison_transaction_in_the_middle_of_a_merged_batch(worker: OxigraphPr
     poison = log.update("CREATE GRAPH <urn:g>")
     numbered(log, 9, 12)
     outcome = apply_up_to(ADAPTER, worker.transport, log, 12)
-    assert (outcome.state, outcome.applied) == (State.BLOCKED, 7)
+    assert (outcome.state, outcome.applied) == (WorkerState.BLOCKED, 7)
     assert outcome.position == MarkerPosition(log.position(7), 0)
     assert outcome.refused is not None
     assert (outcome.refused.index, outcome.refused.txid, outcome.refused.status) == (8, poison.txid, 500)
@@ -36,13 +36,13 @@ def test_a_poison_transaction_in_the_middle_of_a_merged_batch(worker: OxigraphPr
     assert not worker.system().claims
 
     again = apply_up_to(ADAPTER, worker.transport, log, 12, cached=outcome.position)
-    assert (again.state, again.applied, again.refused) == (State.BLOCKED, 0, outcome.refused)
+    assert (again.state, again.applied, again.refused) == (WorkerState.BLOCKED, 0, outcome.refused)
 
     # The skip is a later entry; pages then mark the poison as one to pass over.
     log.entries[7] = LogEntry(8, poison.hash, poison.txid, poison.stamp, poison.kind, poison.payload, "skip")
     log.skip(poison.txid)
     after = apply_up_to(ADAPTER, worker.transport, log, 13, cached=again.position)
-    assert (after.state, after.applied) == (State.WORKING, 6)
+    assert (after.state, after.applied) == (WorkerState.WORKING, 6)
     assert len(worker.quads()) == 11
 
 
@@ -56,7 +56,7 @@ def test_poison_is_found_wherever_it_stands(worker: OxigraphProcess, place: int)
             numbered(log, n, n)
     outcome = apply_up_to(ADAPTER, worker.transport, log, 5)
     assert outcome.refused is not None
-    assert (outcome.state, outcome.refused.index, len(worker.quads())) == (State.BLOCKED, place, place - 1)
+    assert (outcome.state, outcome.refused.index, len(worker.quads())) == (WorkerState.BLOCKED, place, place - 1)
     assert not worker.system().claims
 
 
@@ -66,7 +66,7 @@ def test_text_that_is_no_sparql_blocks_too(worker: OxigraphProcess) -> None:
     log.update("INSERT NONSENSE")
     outcome = apply_up_to(ADAPTER, worker.transport, log, 2)
     assert outcome.refused is not None
-    assert (outcome.state, outcome.refused.index, outcome.refused.status) == (State.BLOCKED, 2, 400)
+    assert (outcome.state, outcome.refused.index, outcome.refused.status) == (WorkerState.BLOCKED, 2, 400)
 
 
 @pytest.mark.parametrize("wipe", ["DROP ALL", "CLEAR ALL", "DROP NAMED", "CLEAR NAMED", "clear /* */ silent ALL"])
@@ -77,7 +77,7 @@ def test_a_client_may_wipe_everything_but_the_marker(worker: OxigraphProcess, wi
     log.update(wipe.replace("/* */ ", ""))
     numbered(log, 6, 8)
     outcome = apply_up_to(ADAPTER, worker.transport, log, 8, merge_max_transactions=merged)
-    assert (outcome.state, outcome.applied) == (State.WORKING, 8)
+    assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 8)
     assert len(worker.quads()) == 3
     assert worker.system().markers == (MarkerPosition(log.position(8), 0),)
     assert not worker.system().claims
@@ -104,7 +104,7 @@ def test_no_update_sees_copies_or_moves_anything_of_ours(
     log.add("<urn:s> <urn:p> <urn:o> <urn:g> .")
     log.update(text)
     outcome = apply_up_to(ADAPTER, worker.transport, log, 3, merge_max_transactions=merged)
-    assert outcome.state is State.WORKING
+    assert outcome.state is WorkerState.WORKING
     assert len(worker.quads()) == quads
     assert "txlog" not in "".join(worker.quads())
     assert worker.system().markers == (MarkerPosition(log.position(3), 0),)
@@ -136,7 +136,7 @@ def test_no_ops_and_skips_only_move_the_position(worker: OxigraphProcess) -> Non
     numbered(log, 5, 5)
     log.skip(log.entries[3].txid)
     outcome = apply_up_to(ADAPTER, worker.transport, log, 6)
-    assert (outcome.state, outcome.applied) == (State.WORKING, 6)
+    assert (outcome.state, outcome.applied) == (WorkerState.WORKING, 6)
     assert len(worker.quads()) == 3
     assert outcome.requests == 4  # marker, empty?, claim, everything
 
@@ -156,9 +156,9 @@ def test_hold_stops_a_worker_and_lifting_it_lets_it_go_on(worker: OxigraphProces
     numbered(log, 1, 20)
     held = apply_up_to(ADAPTER, worker.transport, log, 20, hold=8)
     assert held.position is not None
-    assert (held.state, held.position.position.index, len(worker.quads())) == (State.WORKING, 8, 8)
+    assert (held.state, held.position.position.index, len(worker.quads())) == (WorkerState.WORKING, 8, 8)
     below = apply_up_to(ADAPTER, worker.transport, log, 20, hold=3)
-    assert (below.state, below.position, below.applied) == (State.WORKING, held.position, 0)
+    assert (below.state, below.position, below.applied) == (WorkerState.WORKING, held.position, 0)
     assert apply_up_to(ADAPTER, worker.transport, log, 20).applied == 12
 
 
@@ -168,12 +168,12 @@ def test_foreign_data_is_never_written_to(worker: OxigraphProcess) -> None:
     for text in ("INSERT DATA { <urn:a> <urn:b> <urn:c> }", "INSERT DATA { GRAPH <urn:f> { <urn:a> <urn:b> 1 } }"):
         assert worker.update(f"DROP ALL ; {text}").ok
         outcome = apply_up_to(ADAPTER, worker.transport, log, 1)
-        assert (outcome.state, outcome.applied, outcome.position) == (State.REFUSED, 0, None)
+        assert (outcome.state, outcome.applied, outcome.position) == (WorkerState.REFUSED, 0, None)
         assert outcome.error is not None
         assert outcome.error.startswith("ForeignStore")
         assert len(worker.quads()) == 1
     assert worker.update("DROP ALL ; CREATE GRAPH <urn:empty>").ok
-    assert apply_up_to(ADAPTER, worker.transport, log, 1).state is State.REFUSED
+    assert apply_up_to(ADAPTER, worker.transport, log, 1).state is WorkerState.REFUSED
 
 
 def test_foreign_data_that_appears_at_the_last_moment(worker: OxigraphProcess) -> None:
@@ -185,7 +185,7 @@ def test_foreign_data_that_appears_at_the_last_moment(worker: OxigraphProcess) -
     log = Late()
     numbered(log, 1, 1)
     outcome = apply_up_to(ADAPTER, worker.transport, log, 1)
-    assert (outcome.state, worker.quads()) == (State.REFUSED, ["<urn:a> <urn:b> <urn:c> ."])
+    assert (outcome.state, worker.quads()) == (WorkerState.REFUSED, ["<urn:a> <urn:b> <urn:c> ."])
 
 
 def test_the_log_says_that_it_does_not_continue_here(worker: OxigraphProcess) -> None:
@@ -202,10 +202,10 @@ def test_the_log_says_that_it_does_not_continue_here(worker: OxigraphProcess) ->
     numbered(trimmed, 1, 9)
     trimmed.kept_from = 7
     for source, upto, state in (
-        (other, 9, State.DIVERGED),
-        (other, 5, State.DIVERGED),  # also with nothing behind it
-        (shorter, 3, State.AHEAD),
-        (trimmed, 9, State.NEEDS_RESTORE),
+        (other, 9, WorkerState.DIVERGED),
+        (other, 5, WorkerState.DIVERGED),  # also with nothing behind it
+        (shorter, 3, WorkerState.AHEAD),
+        (trimmed, 9, WorkerState.NEEDS_RESTORE),
     ):
         for cached in (None, at):
             outcome = apply_up_to(ADAPTER, worker.transport, source, upto, cached=cached)
@@ -222,7 +222,7 @@ def test_two_markers_are_named_and_nothing_is_applied(worker: OxigraphProcess) -
     second = ADAPTER.drop_marker(MarkerPosition(log.position(2), 0)).body.decode().replace("DROP", "CREATE")
     assert worker.update(second).ok
     outcome = apply_up_to(ADAPTER, worker.transport, log, 5)
-    assert (outcome.state, outcome.applied, outcome.position) == (State.DIVERGED, 0, None)
+    assert (outcome.state, outcome.applied, outcome.position) == (WorkerState.DIVERGED, 0, None)
     assert outcome.error is not None
     assert "rebuild" in outcome.error
     assert len(worker.quads()) == 3
@@ -235,7 +235,7 @@ def test_a_raised_fence_keeps_out_who_does_not_know_it(worker: OxigraphProcess) 
     at = apply_up_to(ADAPTER, worker.transport, log, 1).position
     assert at is not None
     assert worker.send(ADAPTER.take_over(at, 1)).ok
-    assert worker.send(ADAPTER.unclaim(1)).ok
+    assert worker.send(ADAPTER.release_claim(1)).ok
     raised = MarkerPosition(at.position, at.fence + 1)
     assert worker.system().markers == (raised,)
     assert worker.send(ADAPTER.apply([], at, MarkerPosition(log.position(2), 0))).status == 500
@@ -254,7 +254,7 @@ def test_the_budget_ends_a_call_and_the_lock_goes_with_it(worker: OxigraphProces
             return self.time
 
     outcome = apply_up_to(ADAPTER, worker.transport, log, 300, clock=Ticking(), budget_s=1.0, merge_max_transactions=10)
-    assert outcome.state is State.WORKING
+    assert outcome.state is WorkerState.WORKING
     assert 0 < outcome.applied < 300
     assert not worker.system().claims
     assert len(worker.quads()) == outcome.applied
@@ -280,11 +280,11 @@ def test_the_log_of_a_master(worker: OxigraphProcess, monkeypatch: pytest.Monkey
     ) -> LogPage:
         asked.append((after, at_hash))
         entries = log.page(log.position(after) if at_hash else None, upto, max_bytes)
-        return page_of(log.position(after), entries, log.position(log.end))
+        return make_page(log.position(after), entries, log.position(log.end))
 
     monkeypatch.setattr(MasterClient, "log_page", log_page)
     with MasterClient("http://127.0.0.1:1") as client:
         apply_up_to(ADAPTER, worker.transport, MasterLog(client), 4)
         outcome = apply_up_to(ADAPTER, worker.transport, MasterLog(client), 9)
-    assert (outcome.state, outcome.applied, len(worker.quads())) == (State.WORKING, 5, 9)
+    assert (outcome.state, outcome.applied, len(worker.quads())) == (WorkerState.WORKING, 5, 9)
     assert asked == [(0, None), (4, log.hashes[4])]

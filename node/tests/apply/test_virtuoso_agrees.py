@@ -16,8 +16,8 @@ from server_process import swift_folder
 from test_engines_agree import LITERALS
 from virtuoso_process import ADAPTER, VirtuosoProcess
 
-from txlog.apply import State, apply_up_to
-from txlog.workers.digest import statements
+from txlog.apply import WorkerState, apply_up_to
+from txlog.workers.digest import stream_statements
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 SHAPE = '"POINT(1 2)"^^<http://www.opengis.net/ont/geosparql#wktLiteral>'
@@ -73,7 +73,7 @@ def test_random_data_gives_the_digest_of_an_oxigraph(worker: VirtuosoProcess, ox
         merged = chance.choice([1, 7, 200])
         for adapter, transport in ((ADAPTER, worker.transport), (OXIGRAPH, oxigraph.transport)):
             done = apply_up_to(adapter, transport, log, upto, budget_s=60, merge_max_transactions=merged)
-            assert done.state is State.WORKING, done.error
+            assert done.state is WorkerState.WORKING, done.error
         ours, theirs = worker.digest(), oxigraph.digest()
         assert ours.differs_from(theirs) == []
         assert ours == theirs
@@ -90,15 +90,15 @@ def test_what_is_copied_from_one_to_another_is_the_same(worker: VirtuosoProcess)
     for at, literal in enumerate([*LITERALS, *MORE]):
         log.add(f"<urn:s> <urn:p{at}> {literal} .", f"<urn:s> <urn:p{at}> {literal} <urn:g{at % 3}> .")
     done = apply_up_to(ADAPTER, worker.transport, log, log.end, budget_s=60)
-    assert done.state is State.WORKING, done.error
-    with statements(ADAPTER, worker.transport) as chunks:
+    assert done.state is WorkerState.WORKING, done.error
+    with stream_statements(ADAPTER, worker.transport) as chunks:
         quads = b"".join(chunks)
     assert SHAPE.encode() in quads
     before = worker.digest()
     worker.clear()
     assert worker.send(ADAPTER.load(quads)).ok
     assert worker.digest() == before
-    assert worker.send(ADAPTER.erase(quads.splitlines(), [])).ok
+    assert worker.send(ADAPTER.delete_quads(quads.splitlines(), [])).ok
     assert worker.quads() == []
 
 
@@ -114,7 +114,7 @@ def test_of_literals_of_one_value_two_virtuosos_keep_the_same(worker: VirtuosoPr
         try:
             for store, merged in ((worker, 1), (other, 7)):
                 done = apply_up_to(ADAPTER, store.transport, log, log.end, budget_s=60, merge_max_transactions=merged)
-                assert done.state is State.WORKING, done.error
+                assert done.state is WorkerState.WORKING, done.error
             assert worker.data()
             assert worker.digest() == other.digest()
         finally:

@@ -18,25 +18,25 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from txlog.backup import (
-    Into,
-    Order,
-    Source,
-    create,
-    loading,
-    locking,
+    BackupRequest,
+    RestoreTarget,
+    SourceWorker,
+    dataset_load,
     open_target,
-    parts,
+    part_codec,
     rebuild_from_backup,
     rebuild_from_worker,
-    restore,
+    restore_backup,
+    take_backup,
+    worker_lock,
 )
-from txlog.backup.folder import FolderTarget
-from txlog.backup.progress import Progress
+from txlog.backup.folder_target import FolderTarget
+from txlog.backup.progress import BackupProgress
 from txlog.client import MasterClient
-from txlog.config.process import FolderConfig
+from txlog.config.process_config import FolderConfig
 from txlog.model.entry import Position
 from txlog.workers import OxigraphAdapter
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 WAYS: Final = ("create", "restore", "rebuild", "copy")
 TAKEOVER_S: Final = 0.05
@@ -117,31 +117,31 @@ def _on_chain(_: Position) -> None:
 
 def victim(step: Callable[[str], None], way: str, url: str, folder: str, name: str, source: str, master: str) -> None:
     """``url``: of the store; ``source``: of the one that is copied; ``master``: of a master."""
-    loading.BATCH_BYTES = 4000  # type: ignore[misc]  # several requests for little data
-    parts.GATHERED = 1000  # type: ignore[misc]  # and several pieces
-    locking.TAKEOVER_S = TAKEOVER_S  # type: ignore[misc]
+    dataset_load.BATCH_BYTES = 4000  # type: ignore[misc]  # several requests for little data
+    part_codec.COALESCE_BYTES = 1000  # type: ignore[misc]  # and several pieces
+    worker_lock.TAKEOVER_S = TAKEOVER_S  # type: ignore[misc]
     _watch(HttpTransport, ("send", "stream"), step)
     _watch(FolderTarget, ("write", "read", "objects", "delete"), step)
     _watch(MasterClient, ("put_hold", "lift_hold", "report_worker"), step)
     _watch(os, ("fsync", "rename"), step)
 
-    def told(progress: Progress) -> None:
+    def told(progress: BackupProgress) -> None:
         step(progress.phase)
 
     target = open_target(FolderConfig(folder=Path(folder)))
     masters = [MasterClient(master)] if master else []
     with HttpTransport(url) as transport, HttpTransport(source or url) as other:
-        into = Into("uk-worker-2", OxigraphAdapter(), transport)
+        into = RestoreTarget("uk-worker-2", OxigraphAdapter(), transport)
         cluster = "ab" * 16
         if way == "create":
-            order = Order(cluster, "uk", name=name, part_bytes=2000)
-            create(Source("uk-worker-1", OxigraphAdapter(), transport, masters), target, order, told)
+            order = BackupRequest(cluster, "uk", name=name, part_bytes=2000)
+            take_backup(SourceWorker("uk-worker-1", OxigraphAdapter(), transport, masters), target, order, told)
         elif way == "restore":
-            restore(target, name, into, cluster, _on_chain, told=told)
+            restore_backup(target, name, into, cluster, _on_chain, told=told)
         elif way == "rebuild":
             rebuild_from_backup(target, into, masters, cluster, _on_chain, name=name, told=told)
         else:
-            live = Source("uk-worker-1", OxigraphAdapter(), other, masters)
+            live = SourceWorker("uk-worker-1", OxigraphAdapter(), other, masters)
             rebuild_from_worker(live, into, masters, _on_chain, told=told)
 
 

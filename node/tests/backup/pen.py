@@ -7,12 +7,23 @@ from pathlib import Path
 from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.apply import State, apply_up_to
-from txlog.backup import Into, Manifest, OnChain, Order, Restored, Source, Target, create, open_target, restore
-from txlog.backup.faults import OffTheChain
-from txlog.config.process import FolderConfig, S3Config
+from txlog.apply import WorkerState, apply_up_to
+from txlog.backup import (
+    BackupManifest,
+    BackupRequest,
+    BackupTarget,
+    ChainCheck,
+    RestoreResult,
+    RestoreTarget,
+    SourceWorker,
+    open_target,
+    restore_backup,
+    take_backup,
+)
+from txlog.backup.backup_errors import OffTheChain
+from txlog.config.process_config import FolderConfig, S3Config
 from txlog.model.entry import Position
-from txlog.workers.base import TAKEOVER_S, WorkerRequest
+from txlog.workers.adapter import TAKEOVER_S, WorkerRequest
 
 CLUSTER = "ab" * 16
 LITERALS = ["plain", 'with \\"quotes\\" and <brackets> .', "two words  _:x y", "ünï", ""]
@@ -33,19 +44,19 @@ def filled_log(transactions: int, quads: int = 10) -> MemoryLog:
 def apply(worker: OxigraphProcess, log: MemoryLog, upto: int | None = None, takeover_s: float = TAKEOVER_S) -> None:
     upto = log.end if upto is None else upto
     outcome = apply_up_to(ADAPTER, worker.transport, log, upto, epoch=1, budget_s=60, takeover_s=takeover_s)
-    assert outcome.state is State.WORKING, outcome
+    assert outcome.state is WorkerState.WORKING, outcome
     assert outcome.error is None, outcome
 
 
-def source(worker: OxigraphProcess) -> Source:
-    return Source("uk-worker-1", ADAPTER, worker.transport)
+def source(worker: OxigraphProcess) -> SourceWorker:
+    return SourceWorker("uk-worker-1", ADAPTER, worker.transport)
 
 
-def into(worker: OxigraphProcess) -> Into:
-    return Into("uk-worker-2", ADAPTER, worker.transport)
+def into(worker: OxigraphProcess) -> RestoreTarget:
+    return RestoreTarget("uk-worker-2", ADAPTER, worker.transport)
 
 
-def chain_of(log: MemoryLog) -> OnChain:
+def chain_of(log: MemoryLog) -> ChainCheck:
     def on_chain(position: Position) -> None:
         if position.index > log.end or log.hashes[position.index] != position.hash:
             raise OffTheChain(f"{position} is not on this log")
@@ -53,28 +64,30 @@ def chain_of(log: MemoryLog) -> OnChain:
     return on_chain
 
 
-def folder_target(folder: Path) -> Target:
+def folder_target(folder: Path) -> BackupTarget:
     folder.mkdir(exist_ok=True)
     return open_target(FolderConfig(folder=folder))
 
 
-def s3_target(url: str, prefix: str, credentials: Path | None) -> Target:
+def s3_target(url: str, prefix: str, credentials: Path | None) -> BackupTarget:
     config = S3Config(
         bucket="backups", prefix=prefix, endpoint=url, credentials_folder=credentials, timeout_s=10, connect_s=1
     )
     return open_target(config)
 
 
-def order(part_bytes: int = 4000, **more: object) -> Order:
-    return Order(CLUSTER, "uk", part_bytes=part_bytes)._replace(**more)
+def order(part_bytes: int = 4000, **more: object) -> BackupRequest:
+    return BackupRequest(CLUSTER, "uk", part_bytes=part_bytes)._replace(**more)
 
 
-def back_up(worker: OxigraphProcess, target: Target, **more: object) -> Manifest:
-    return create(source(worker), target, order(**more))  # type: ignore[arg-type]
+def back_up(worker: OxigraphProcess, target: BackupTarget, **more: object) -> BackupManifest:
+    return take_backup(source(worker), target, order(**more))  # type: ignore[arg-type]
 
 
-def put_back(target: Target, name: str, worker: OxigraphProcess, log: MemoryLog, *, again: bool = False) -> Restored:
-    return restore(target, name, into(worker), CLUSTER, chain_of(log), again=again)
+def put_back(
+    target: BackupTarget, name: str, worker: OxigraphProcess, log: MemoryLog, *, again: bool = False
+) -> RestoreResult:
+    return restore_backup(target, name, into(worker), CLUSTER, chain_of(log), again=again)
 
 
 def everything(worker: OxigraphProcess) -> tuple[list[str], list[str]]:

@@ -11,13 +11,13 @@ from log_in_memory import MemoryLog
 from oxigraph_process import OxigraphProcess
 from pen import CLUSTER, apply, everything, filled_log, folder_target, put_back, source
 
-from txlog.backup import Order, adopt, catalogue, check
-from txlog.backup.faults import AlreadyAWorker
+from txlog.backup import BackupRequest, adopt, catalogue, check_backup
+from txlog.backup.backup_errors import AlreadyAWorker
 from txlog.model.entry import Position
 from txlog.model.errors import BadInput, SystemGraphNamed
 from txlog.sparql import skolemise_lines
 
-ORDER = Order(CLUSTER, "uk", part_bytes=2000)
+ORDER = BackupRequest(CLUSTER, "uk", part_bytes=2000)
 
 
 def beginning(log: MemoryLog) -> Position:
@@ -35,7 +35,7 @@ def test_an_adopted_store_is_what_the_log_begins_with(
     made = adopt(source(worker), target, ORDER, beginning(log))
     assert (made.position, made.quads, made.why) == (beginning(log), 102, "adopt")
     assert everything(worker) == before
-    assert check(target, made.name) == made
+    assert check_backup(target, made.name) == made
 
     put_back(target, made.name, empty, log)
     assert empty.system().markers[0].position == beginning(log)

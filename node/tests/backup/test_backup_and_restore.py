@@ -10,15 +10,15 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, back_up, filled_log, folder_target, order, put_back, s3_target, source
 
 from e2e.seaweed import ACCESS, SECRET, SeaweedProcess
-from txlog.backup import Target, catalogue, check, create
-from txlog.backup.faults import NameTaken, NotCanonical, NothingToBackUp, WorkerMoved
-from txlog.backup.manifest import MANIFEST
+from txlog.backup import BackupTarget, catalogue, check_backup, take_backup
+from txlog.backup.backup_errors import NameTaken, NotCanonical, NothingToBackUp, WorkerMoved
+from txlog.backup.backup_manifest import MANIFEST_NAME
 from txlog.model.errors import BadInput
-from txlog.workers.digest import digest_of_worker
+from txlog.workers.digest import digest_worker
 
 
 @pytest.fixture(params=["folder", "s3"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackupTarget]:
     if request.param == "folder":
         yield folder_target(tmp_path / "backups")
         return
@@ -31,7 +31,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
 
 
 def test_a_restored_worker_is_the_same_and_the_log_goes_on(
-    worker: OxigraphProcess, empty: OxigraphProcess, target: Target
+    worker: OxigraphProcess, empty: OxigraphProcess, target: BackupTarget
 ) -> None:
     log = filled_log(30)
     apply(worker, log, 20)
@@ -40,7 +40,7 @@ def test_a_restored_worker_is_the_same_and_the_log_goes_on(
     assert (made.quads, made.cluster, made.engine, made.why) == (200, CLUSTER, "oxigraph", "manual")
     assert len(made.parts) == 3
     assert all(part.plain <= 4000 for part in made.parts)
-    assert check(target, made.name) == made
+    assert check_backup(target, made.name) == made
 
     restored = put_back(target, made.name, empty, log)
     assert empty.quads() == worker.quads()
@@ -52,10 +52,10 @@ def test_a_restored_worker_is_the_same_and_the_log_goes_on(
     apply(empty, log)  # picks up from the marker: entry 21 needs it to be exactly there
     assert empty.quads() == worker.quads()
     assert len(empty.quads()) == 300
-    assert digest_of_worker(ADAPTER, empty.transport) == digest_of_worker(ADAPTER, worker.transport)
+    assert digest_worker(ADAPTER, empty.transport) == digest_worker(ADAPTER, worker.transport)
 
 
-def test_the_catalogue_is_ordered_by_position(worker: OxigraphProcess, target: Target) -> None:
+def test_the_catalogue_is_ordered_by_position(worker: OxigraphProcess, target: BackupTarget) -> None:
     log = filled_log(12, 2)
     made = []
     for index in (1, 9, 12):
@@ -70,23 +70,23 @@ def test_the_catalogue_is_ordered_by_position(worker: OxigraphProcess, target: T
     assert [each.bytes > 0 for each in found] == [True] * 4
 
 
-def test_a_name_is_never_used_twice(worker: OxigraphProcess, target: Target) -> None:
+def test_a_name_is_never_used_twice(worker: OxigraphProcess, target: BackupTarget) -> None:
     apply(worker, filled_log(1))
     made = back_up(worker, target, name="mine")
-    raw = target.read(f"mine/{MANIFEST}", 1 << 20)
+    raw = target.read(f"mine/{MANIFEST_NAME}", 1 << 20)
     with pytest.raises(NameTaken):
         back_up(worker, target, name="mine")
     with pytest.raises(NameTaken):
-        target.write(f"mine/{MANIFEST}", b"other")
-    assert target.read(f"mine/{MANIFEST}", 1 << 20) == raw
-    assert check(target, "mine") == made
+        target.write(f"mine/{MANIFEST_NAME}", b"other")
+    assert target.read(f"mine/{MANIFEST_NAME}", 1 << 20) == raw
+    assert check_backup(target, "mine") == made
     for bad in ("", "../x", "a/b", "A", "x" * 121):
         with pytest.raises(BadInput, match="lower-case"):
-            create(source(worker), target, order(name=bad or "/"))
+            take_backup(source(worker), target, order(name=bad or "/"))
 
 
 def test_an_empty_worker_at_a_position_is_restored_as_such(
-    worker: OxigraphProcess, empty: OxigraphProcess, target: Target
+    worker: OxigraphProcess, empty: OxigraphProcess, target: BackupTarget
 ) -> None:
     log = filled_log(1, 2)
     log.delete(*(line for line in worker_lines(log)))
@@ -112,7 +112,7 @@ def test_a_worker_without_a_position_is_not_backed_up(worker: OxigraphProcess, t
     worker.update("INSERT DATA { <urn:s> <urn:p> 1 }")
     with pytest.raises(NothingToBackUp):
         back_up(worker, target)
-    assert list(target.objects()) == []
+    assert list(target.list_objects()) == []
 
 
 def test_blank_nodes_are_named_and_nothing_is_left(worker: OxigraphProcess, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_blank_nodes_are_named_and_nothing_is_left(worker: OxigraphProcess, tmp_
             back_up(worker, target, name="none")
         worker.update("DELETE { ?s ?p ?o } WHERE { ?s ?p ?o FILTER(isBlank(?s) || isBlank(?o)) }")
         worker.update("DELETE { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o FILTER(isBlank(?o)) } }")
-    assert list(target.objects("none/")) == []
+    assert list(target.list_objects("none/")) == []
     back_up(worker, target)
 
 

@@ -22,15 +22,26 @@ from pen import (
     source,
 )
 
-from txlog.apply import State, apply_up_to
-from txlog.backup import Into, Order, Progress, Target, catalogue, check, create, leftovers, locking, restore
-from txlog.backup import loading as loading_room
-from txlog.backup.faults import Incomplete, LoadingLost, NoSuchBackup, RestoredDiffers, WorkerLoading
-from txlog.backup.loading import begin
-from txlog.backup.manifest import Manifest
+from txlog.apply import WorkerState, apply_up_to
+from txlog.backup import (
+    BackupProgress,
+    BackupRequest,
+    BackupTarget,
+    RestoreTarget,
+    catalogue,
+    check_backup,
+    delete_incomplete_backups,
+    restore_backup,
+    take_backup,
+    worker_lock,
+)
+from txlog.backup import dataset_load as loading_room
+from txlog.backup.backup_errors import Incomplete, LoadingLost, NoSuchBackup, RestoredDiffers, WorkerLoading
+from txlog.backup.backup_manifest import BackupManifest
+from txlog.backup.dataset_load import start_load
 from txlog.model.errors import Unavailable
 from txlog.workers import OxigraphAdapter
-from txlog.workers.base import MarkerPosition, Unreachable, WorkerRequest
+from txlog.workers.adapter import MarkerPosition, Unreachable, WorkerRequest
 
 QUADS = 2000
 
@@ -41,12 +52,12 @@ def log() -> MemoryLog:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Target:
+def target(tmp_path: Path) -> BackupTarget:
     return folder_target(tmp_path / "backups")
 
 
 @pytest.fixture
-def made(worker: OxigraphProcess, target: Target, log: MemoryLog) -> Manifest:
+def made(worker: OxigraphProcess, target: BackupTarget, log: MemoryLog) -> BackupManifest:
     apply(worker, log, 100)
     return back_up(worker, target, part_bytes=20_000)
 
@@ -54,25 +65,25 @@ def made(worker: OxigraphProcess, target: Target, log: MemoryLog) -> Manifest:
 def refuses_to_apply(worker: OxigraphProcess, log: MemoryLog, cached: MarkerPosition | None = None) -> None:
     before = everything(worker)
     outcome = apply_up_to(ADAPTER, worker.transport, log, log.end, budget_s=0.05, cached=cached)
-    assert outcome.state is State.REFUSED, outcome
+    assert outcome.state is WorkerState.REFUSED, outcome
     assert outcome.error is not None
     assert outcome.error.startswith("Loading: a data set is being loaded into")
     assert everything(worker) == before
 
 
 def test_a_backup_that_is_killed_at_any_step_never_counts(
-    worker: OxigraphProcess, empty: OxigraphProcess, target: Target, victims: Victims
+    worker: OxigraphProcess, empty: OxigraphProcess, target: BackupTarget, victims: Victims
 ) -> None:
     log = filled_log(21)
     apply(worker, log, 20)
     before = everything(worker)
     met: list[str] = []
     whole: list[str] = []
-    for step in victims.each("create", url=worker.url, folder=target.where, name="killed-NUMBER"):
+    for step in victims.each("create", url=worker.url, folder=target.location, name="killed-NUMBER"):
         met.append(step)
         name = f"killed-{len(met)}"
         try:
-            assert check(target, name).quads == 200
+            assert check_backup(target, name).quads == 200
         except (Incomplete, NoSuchBackup) as none:
             assert not whole, "once it is whole, no later step takes that back"
             with pytest.raises(type(none)):
@@ -87,24 +98,24 @@ def test_a_backup_that_is_killed_at_any_step_never_counts(
     left = [each for each in catalogue(target) if each.state != "complete"]
     assert {(each.state, each.manifest) for each in left} == {("incomplete", None)}
     assert 20 < len(left) <= broken
-    assert leftovers(target, 3600) == []
-    assert len(leftovers(target, 3600, now=max(each.touched for each in left) + 3601)) == len(left)
+    assert delete_incomplete_backups(target, 3600) == []
+    assert len(delete_incomplete_backups(target, 3600, now=max(each.touched for each in left) + 3601)) == len(left)
     assert {each.state for each in catalogue(target)} == {"complete"}
 
 
 def test_a_restore_that_is_killed_at_any_step_leaves_a_worker_that_says_so(
     worker: OxigraphProcess,
     empty: OxigraphProcess,
-    target: Target,
+    target: BackupTarget,
     victims: Victims,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(locking, "TAKEOVER_S", TAKEOVER_S)
+    monkeypatch.setattr(worker_lock, "TAKEOVER_S", TAKEOVER_S)
     log = filled_log(21)
     apply(worker, log, 20)
     made = back_up(worker, target, part_bytes=2000)
     states: list[tuple[str, str]] = []
-    for step in victims.each("restore", url=empty.url, folder=target.where, name=made.name):
+    for step in victims.each("restore", url=empty.url, folder=target.location, name=made.name):
         found = empty.system()
         if found.markers:
             state = "restored"
@@ -132,37 +143,37 @@ def test_a_restore_that_is_killed_at_any_step_leaves_a_worker_that_says_so(
     assert order == sorted(order, key=["untouched", "loading", "restored"].index), states
     assert {step for step, state in states if state == "loading"} >= {"loading", "comparing", "send"}, states
     assert {step for step, state in states if state == "untouched"} >= {"checking", "read", "write"}, states
-    assert check(target, made.name) == made
+    assert check_backup(target, made.name) == made
 
 
-def test_a_worker_that_ends_while_it_is_backed_up(worker: OxigraphProcess, target: Target) -> None:
+def test_a_worker_that_ends_while_it_is_backed_up(worker: OxigraphProcess, target: BackupTarget) -> None:
     apply(worker, filled_log(1))
     more = b"".join(b"<urn:more:%d> <urn:p> <urn:o> .\n" % n for n in range(200_000))
     assert worker.send(ADAPTER.load(more)).ok  # more than the sockets' buffers hold
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: BackupProgress) -> None:
         if progress.phase == "copying":
             worker.process.kill()
 
     with pytest.raises(Unreachable):
-        create(source(worker), target, Order(CLUSTER, "uk"), kill)
-    assert list(target.objects()) == []
+        take_backup(source(worker), target, BackupRequest(CLUSTER, "uk"), kill)
+    assert list(target.list_objects()) == []
 
 
 def test_a_worker_that_ends_while_it_is_restored(
-    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch
+    empty: OxigraphProcess, target: BackupTarget, log: MemoryLog, made: BackupManifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading_room, "BATCH_BYTES", 4000)
     loaded = 0
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: BackupProgress) -> None:
         nonlocal loaded
         loaded += progress.phase == "loading"
         if loaded == 3:
             empty.process.kill()
 
     with pytest.raises(Unreachable):
-        restore(target, made.name, into(empty), CLUSTER, chain_of(log), told=kill)
+        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), told=kill)
     empty.process.wait(30)
     empty.start()
     refuses_to_apply(empty, log)
@@ -172,18 +183,18 @@ def test_a_worker_that_ends_while_it_is_restored(
 
 
 def test_of_two_restores_at_once_the_later_counts(
-    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch
+    empty: OxigraphProcess, target: BackupTarget, log: MemoryLog, made: BackupManifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading_room, "BATCH_BYTES", 4000)
     later = []
 
-    def told(progress: Progress) -> None:
+    def told(progress: BackupProgress) -> None:
         if progress.phase == "loading" and not later:
             later.append(True)
             put_back(target, made.name, empty, log, again=True)
 
     with pytest.raises(LoadingLost):
-        restore(target, made.name, into(empty), CLUSTER, chain_of(log), told=told)
+        restore_backup(target, made.name, into(empty), CLUSTER, chain_of(log), told=told)
     assert [marker.position for marker in empty.system().markers] == [made.position]
     assert empty.system().loading == ()
     assert len(empty.quads()) == QUADS
@@ -191,14 +202,19 @@ def test_of_two_restores_at_once_the_later_counts(
 
 @pytest.mark.parametrize("token", [0, 0x5555, 0x1234])
 def test_a_restore_waits_for_the_applier_and_takes_over_from_one_that_is_gone(
-    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest, monkeypatch: pytest.MonkeyPatch, token: int
+    empty: OxigraphProcess,
+    target: BackupTarget,
+    log: MemoryLog,
+    made: BackupManifest,
+    monkeypatch: pytest.MonkeyPatch,
+    token: int,
 ) -> None:
     assert empty.send(ADAPTER.claim(token)).ok  # its owner never comes back
     before = everything(empty)
     with pytest.raises(Unavailable, match="another applier has the lock"):
-        begin(into(empty), made.position, emptying=False, lock_s=0.2)
+        start_load(into(empty), made.position, emptying=False, lock_s=0.2)
     assert everything(empty) == before
-    monkeypatch.setattr(locking, "TAKEOVER_S", 0.2)
+    monkeypatch.setattr(worker_lock, "TAKEOVER_S", 0.2)
     put_back(target, made.name, empty, log)
     assert empty.system().claims == frozenset()
     apply(empty, log)
@@ -206,15 +222,15 @@ def test_a_restore_waits_for_the_applier_and_takes_over_from_one_that_is_gone(
 
 
 def test_a_worker_that_gives_out_something_else_stays_marked(
-    empty: OxigraphProcess, target: Target, log: MemoryLog, made: Manifest
+    empty: OxigraphProcess, target: BackupTarget, log: MemoryLog, made: BackupManifest
 ) -> None:
     class Touched(OxigraphAdapter):
         def snapshot(self, accept: str = "application/n-quads") -> WorkerRequest:
             empty.update("INSERT DATA { <urn:not> <urn:of> <urn:it> }")
             return super().snapshot(accept)
 
-    into_touched = Into("uk-worker-2", Touched(), empty.transport)
+    into_touched = RestoreTarget("uk-worker-2", Touched(), empty.transport)
     with pytest.raises(RestoredDiffers, match="2,001 quads"):
-        restore(target, made.name, into_touched, CLUSTER, chain_of(log))
+        restore_backup(target, made.name, into_touched, CLUSTER, chain_of(log))
     assert [each.position for each in empty.system().loading] == [made.position]
     refuses_to_apply(empty, log)

@@ -14,14 +14,14 @@ from oxigraph_process import OxigraphProcess
 from pen import CLUSTER, apply, filled_log, folder_target
 from stub_master import StubMaster
 
-from txlog.backup import Target, catalogue, check
-from txlog.config.process import BackupJobConfig, FolderConfig
+from txlog.backup import BackupTarget, catalogue, check_backup
+from txlog.config.process_config import BackupJobConfig, FolderConfig
 
 
 class Job:
     def __init__(self, folder: Path, worker: OxigraphProcess) -> None:
         self.folder, self.worker = folder, worker
-        self.target: Target = folder_target(folder / "backups")
+        self.target: BackupTarget = folder_target(folder / "backups")
         self.master = StubMaster("uk-1")
         place = {"epoch": 1, "index": 3, "hash": "00" * 16, "fence": 0}
         known = {"name": "uk-worker-1", "url": worker.url, "engine": "oxigraph", "position": place, "state": "Working"}
@@ -71,7 +71,7 @@ def test_a_duty_is_done_once_however_often_it_is_asked_for(job: Job) -> None:
     assert job(**duty)["position"] == made["position"]
     (left,) = catalogue(job.target)
     assert left.held
-    assert check(job.target, left.name).why == "split"
+    assert check_backup(job.target, left.name).why == "split"
     for _ in range(2):
         job(keep=1)
     assert {each.held for each in catalogue(job.target)} == {True, False}
@@ -83,5 +83,5 @@ def test_what_cannot_be_done_is_said_by_name(job: Job) -> None:
     assert job(1, name="X")["error"] == "BadInput"
     job.master.workers = job.master.workers[:1]
     assert "no worker of this data centre works" in job(1)["message"]
-    assert list(job.target.objects()) == []
+    assert list(job.target.list_objects()) == []
     assert job.master.holds == {}

@@ -12,8 +12,16 @@ from log_in_memory import MemoryLog
 from oxigraph_process import OxigraphProcess
 from pen import CLUSTER, apply, back_up, chain_of, everything, filled_log, folder_target, into, put_back
 
-from txlog.backup import Into, Manifest, Target, catalogue, check, manifest_of, restore
-from txlog.backup.faults import (
+from txlog.backup import (
+    BackupManifest,
+    BackupTarget,
+    RestoreTarget,
+    catalogue,
+    check_backup,
+    read_manifest,
+    restore_backup,
+)
+from txlog.backup.backup_errors import (
     BackupFault,
     ContentDiffers,
     Incomplete,
@@ -29,8 +37,8 @@ from txlog.backup.faults import (
     WorkerLoading,
     WorkerNotEmpty,
 )
-from txlog.backup.loading import begin
-from txlog.backup.manifest import MANIFEST, encode_manifest
+from txlog.backup.backup_manifest import MANIFEST_NAME, encode_manifest
+from txlog.backup.dataset_load import start_load
 from txlog.model.errors import TxLogError
 from txlog.workers.oxigraph import OxigraphAdapter
 
@@ -40,9 +48,9 @@ class Case:
     """A backup in a folder that a test spoils."""
 
     folder: Path
-    target: Target
+    target: BackupTarget
     log: MemoryLog
-    made: Manifest
+    made: BackupManifest
 
     @property
     def parts(self) -> list[Path]:
@@ -50,7 +58,7 @@ class Case:
 
     @property
     def manifest(self) -> Path:
-        return self.folder / self.made.name / MANIFEST
+        return self.folder / self.made.name / MANIFEST_NAME
 
     def forge(self, **fields: object) -> None:
         """An intact manifest that says something else."""
@@ -117,12 +125,12 @@ def test_every_byte_of_a_backup_counts(case: Case) -> None:
         for at in range(len(whole)):
             flip(path, at, at % 8)
             with pytest.raises(BackupFault) as found:
-                check(case.target, case.made.name)
+                check_backup(case.target, case.made.name)
             assert found.value.name in faults, (path.name, at, str(found.value))
             seen.add(found.value.name)
             path.write_bytes(whole)
     assert seen == {"ManifestDamaged", "PartDamaged"}
-    assert check(case.target, case.made.name) == case.made
+    assert check_backup(case.target, case.made.name) == case.made
 
 
 def test_every_length_of_a_part_but_its_own_is_refused(case: Case) -> None:
@@ -131,7 +139,7 @@ def test_every_length_of_a_part_but_its_own_is_refused(case: Case) -> None:
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(PartTruncated):
-            check(case.target, case.made.name)
+            check_backup(case.target, case.made.name)
         assert catalogue(case.target)[0].state == "PartTruncated"
     path.write_bytes(whole)
     assert catalogue(case.target)[0].state == "complete"
@@ -167,15 +175,15 @@ def test_data_that_comes_at_the_last_moment_is_not_written_to(case: Case, empty:
             empty.update("INSERT DATA { <urn:s> <urn:p> 1 }")
             return super().begin_loading(*arguments, **named)  # type: ignore[arg-type]
 
-    late = Into("uk-worker-2", Late(), empty.transport)
+    late = RestoreTarget("uk-worker-2", Late(), empty.transport)
     with pytest.raises(WorkerNotEmpty):
-        restore(case.target, case.made.name, late, CLUSTER, chain_of(case.log))
+        restore_backup(case.target, case.made.name, late, CLUSTER, chain_of(case.log))
     assert len(empty.quads()) == 1
     assert empty.graphs() == []
 
 
 def test_a_worker_that_is_being_restored(case: Case, empty: OxigraphProcess) -> None:
-    begin(into(empty), case.made.position, emptying=False)
+    start_load(into(empty), case.made.position, emptying=False)
     refused(case, empty, WorkerLoading, "begin again: txlog restore --again")
     assert put_back(case.target, case.made.name, empty, case.log, again=True).quads == 200
 
@@ -191,4 +199,4 @@ def test_again_is_no_way_around_the_emptiness(case: Case, empty: OxigraphProcess
 @pytest.mark.parametrize("name", ["none", "", "..", "a/b", "../backups"])
 def test_names_that_are_none(case: Case, name: str) -> None:
     with pytest.raises(NoSuchBackup):
-        manifest_of(case.target, name)
+        read_manifest(case.target, name)

@@ -33,19 +33,19 @@ from typer.testing import CliRunner
 
 from e2e.seaweed import ACCESS, SECRET, SeaweedProcess, free_ports
 from txlog.backup import (
-    Progress,
-    Target,
+    BackupProgress,
+    BackupTarget,
     catalogue,
-    check,
-    create,
-    delete,
-    leftovers,
-    newest,
+    check_backup,
+    delete_backup,
+    delete_incomplete_backups,
+    newest_backups,
     open_target,
-    release,
-    restore,
+    release_backup,
+    restore_backup,
+    take_backup,
 )
-from txlog.backup.faults import (
+from txlog.backup.backup_errors import (
     BackupFault,
     BackupInUse,
     ContentDiffers,
@@ -60,11 +60,11 @@ from txlog.backup.faults import (
     TargetFull,
     TargetUnreachable,
 )
-from txlog.backup.lease import LEASE, LEASE_S
-from txlog.backup.parts import PartWriter
-from txlog.backup.retention import DAY_S, retain
+from txlog.backup.part_codec import PartWriter
+from txlog.backup.read_lease import LEASE_PREFIX, LEASE_TTL_S
+from txlog.backup.retention import DAY_S, apply_retention
 from txlog.cli.main import app
-from txlog.config.process import S3Config
+from txlog.config.process_config import S3Config
 from txlog.model.errors import BadInput
 
 
@@ -91,25 +91,25 @@ def test_a_full_disk_leaves_nothing_and_the_next_one_counts(worker: OxigraphProc
     target = folder_target(tmp_path / "backups")
     with files_of_at_most(200), pytest.raises(TargetFull, match="make room"):
         back_up(worker, target)
-    assert list(target.objects()) == []
+    assert list(target.list_objects()) == []
     with files_of_at_most(700), pytest.raises(TargetFull):  # the parts fit, the manifest does not
         back_up(worker, target)
-    assert list(target.objects()) == []
-    assert check(target, back_up(worker, target).name).quads == 200
+    assert list(target.list_objects()) == []
+    assert check_backup(target, back_up(worker, target).name).quads == 200
 
 
 @pytest.mark.usefixtures("filled")
 def test_what_the_target_does_not_give_back_never_counts(worker: OxigraphProcess, tmp_path: Path) -> None:
     target = folder_target(tmp_path / "backups")
 
-    def spoil(progress: Progress) -> None:
+    def spoil(progress: BackupProgress) -> None:
         if progress.phase == "reading back":  # the first part was read, the last one was not
             path = max((tmp_path / "backups" / "mine").iterdir())
             path.write_bytes(path.read_bytes()[:-1] + b"?")
 
     with pytest.raises(PartDamaged):
-        create(source(worker), target, order(name="mine"), spoil)
-    assert list(target.objects()) == []
+        take_backup(source(worker), target, order(name="mine"), spoil)
+    assert list(target.list_objects()) == []
 
 
 @pytest.mark.usefixtures("filled")
@@ -121,21 +121,21 @@ def test_a_fault_of_the_writer_itself_is_found_when_it_is_read_back(
     monkeypatch.setattr(PartWriter, "_add", lambda self, data: right(self, data.replace(b"urn:s:7:0", b"urn:s:7:X")))
     with pytest.raises(ContentDiffers):
         back_up(worker, target)
-    assert list(target.objects()) == []
+    assert list(target.list_objects()) == []
 
 
 @pytest.mark.usefixtures("filled")
 def test_a_folder_that_is_not_there_is_not_made(worker: OxigraphProcess, tmp_path: Path) -> None:
     target = folder_target(tmp_path / "backups")
     (tmp_path / "backups").rmdir()  # a volume that is not mounted
-    for ask in (lambda: back_up(worker, target), lambda: catalogue(target), lambda: check(target, "x")):
+    for ask in (lambda: back_up(worker, target), lambda: catalogue(target), lambda: check_backup(target, "x")):
         with pytest.raises(TargetUnreachable, match="no folder; make it, or mount it"):
             ask()
     assert not (tmp_path / "backups").exists()
 
 
 @pytest.fixture
-def s3(seaweed: SeaweedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+def s3(seaweed: SeaweedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackupTarget:
     """With credentials from the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
@@ -146,7 +146,7 @@ def test_a_spoilt_backup_on_s3(
     worker: OxigraphProcess,
     empty: OxigraphProcess,
     filled: MemoryLog,
-    s3: Target,
+    s3: BackupTarget,
     seaweed: SeaweedProcess,
     tmp_path: Path,
 ) -> None:
@@ -171,7 +171,7 @@ def test_a_spoilt_backup_on_s3(
     obstore.put(store, key, whole)
     foreign = "cd" * 16
     with pytest.raises(OtherCluster, match=foreign):
-        restore(s3, made.name, into(empty), foreign, chain_of(filled))
+        restore_backup(s3, made.name, into(empty), foreign, chain_of(filled))
     for other in (filled_log(30, 2), filled_log(3)):  # another branch; one that ends before it
         with pytest.raises(OffTheChain):
             put_back(s3, made.name, empty, other)
@@ -182,7 +182,7 @@ def test_a_spoilt_backup_on_s3(
 
 @pytest.mark.usefixtures("filled")
 def test_the_commands_know_s3_by_its_address(
-    worker: OxigraphProcess, s3: Target, seaweed: SeaweedProcess, tmp_path: Path
+    worker: OxigraphProcess, s3: BackupTarget, seaweed: SeaweedProcess, tmp_path: Path
 ) -> None:
     made = back_up(worker, s3)
     where = ["--target", f"s3://backups/{tmp_path.name}", "--endpoint", seaweed.url, "--json"]
@@ -206,15 +206,15 @@ def test_credentials_that_are_not_known(seaweed: SeaweedProcess, tmp_path: Path)
     (folder / "AWS_ACCESS_KEY_ID").write_text(ACCESS)
     (folder / "AWS_SECRET_ACCESS_KEY").write_text("another")
     target = s3_target(seaweed.url, "x", folder)
-    for ask in (lambda: target.write("a/b", b"c"), lambda: target.read("a/b", 9), lambda: list(target.objects())):
+    for ask in (lambda: target.write("a/b", b"c"), lambda: target.read("a/b", 9), lambda: list(target.list_objects())):
         with pytest.raises(TargetDenied, match="credentials"):
             ask()
 
 
-def test_a_server_that_is_not_there(worker: OxigraphProcess, filled: MemoryLog, s3: Target) -> None:
+def test_a_server_that_is_not_there(worker: OxigraphProcess, filled: MemoryLog, s3: BackupTarget) -> None:
     (port,) = free_ports(1)
     gone = s3_target(f"http://127.0.0.1:{port}", "x", None)
-    for ask in (lambda: back_up(worker, gone), lambda: catalogue(gone), lambda: check(gone, "x")):
+    for ask in (lambda: back_up(worker, gone), lambda: catalogue(gone), lambda: check_backup(gone, "x")):
         with pytest.raises(TargetUnreachable):
             ask()
     assert worker.system().claims == frozenset()
@@ -236,13 +236,13 @@ def test_a_server_that_ends_or_hangs_in_the_middle(
         config = S3Config(bucket="backups", prefix="x", endpoint=server.url, timeout_s=0.5, connect_s=0.5)
         target = open_target(config)
 
-        def end(progress: Progress) -> None:
+        def end(progress: BackupProgress) -> None:
             if progress.phase == "reading back":
                 server.process.send_signal(number)
 
         with pytest.raises(TargetUnreachable):
             # Of several parts, so that some are still to be read back, and no manifest is on its way.
-            create(source(worker), target, order(part_bytes=400), end)
+            take_backup(source(worker), target, order(part_bytes=400), end)
         if number is signal.SIGSTOP:
             server.process.send_signal(signal.SIGCONT)
             (left,) = catalogue(open_target(config.model_copy(update={"timeout_s": 30.0})))
@@ -275,22 +275,22 @@ def test_retention_keeps_the_newest_and_what_is_held(worker: OxigraphProcess, tm
     one, split, three, elsewhere, five, six = made
     target.write("leftover/part-00001.nq.zst", b"x")
 
-    assert retain(target, "another cluster", "uk", 1) == []
-    assert set(retain(target, CLUSTER, "uk", 1, keep_days=1)) == set()
-    tomorrow = newest(target, CLUSTER)[0].touched + DAY_S + 60
-    assert set(retain(target, CLUSTER, "uk", 2, keep_days=1, now=tomorrow)) == {three}
-    assert {each.name for each in newest(target, CLUSTER)} == {one, split, elsewhere, five, six}
-    assert retain(target, CLUSTER, "uk", 1) == [five]
-    assert retain(target, CLUSTER, "uk", 1) == []
+    assert apply_retention(target, "another cluster", "uk", 1) == []
+    assert set(apply_retention(target, CLUSTER, "uk", 1, keep_days=1)) == set()
+    tomorrow = newest_backups(target, CLUSTER)[0].touched + DAY_S + 60
+    assert set(apply_retention(target, CLUSTER, "uk", 2, keep_days=1, now=tomorrow)) == {three}
+    assert {each.name for each in newest_backups(target, CLUSTER)} == {one, split, elsewhere, five, six}
+    assert apply_retention(target, CLUSTER, "uk", 1) == [five]
+    assert apply_retention(target, CLUSTER, "uk", 1) == []
 
     with pytest.raises(HeldBackup, match="is held"):
-        delete(target, split)
-    assert check(target, split).why == "split"
-    release(target, split)
-    release(target, split)
+        delete_backup(target, split)
+    assert check_backup(target, split).why == "split"
+    release_backup(target, split)
+    release_backup(target, split)
     assert [each.held for each in catalogue(target) if each.name == split] == [False]
-    assert retain(target, CLUSTER, "uk", 1) == [split]
-    assert {each.name for each in newest(target, CLUSTER)} == {one, elsewhere, six}
+    assert apply_retention(target, CLUSTER, "uk", 1) == [split]
+    assert {each.name for each in newest_backups(target, CLUSTER)} == {one, elsewhere, six}
     assert catalogue(target)[0].name == "leftover"
 
 
@@ -301,17 +301,17 @@ def test_what_is_being_restored_from_is_not_deleted(
     old, new = (back_up(worker, target, why="schedule").name for _ in range(2))
     seen: list[str] = []
 
-    def told(progress: Progress) -> None:
+    def told(progress: BackupProgress) -> None:
         if progress.phase == "loading" and not seen:
             seen.append(progress.phase)
-            assert retain(target, CLUSTER, "uk", 1) == []
+            assert apply_retention(target, CLUSTER, "uk", 1) == []
             with pytest.raises(BackupInUse):
-                delete(target, old)
+                delete_backup(target, old)
 
-    restore(target, old, into(empty), CLUSTER, chain_of(filled), told=told)
+    restore_backup(target, old, into(empty), CLUSTER, chain_of(filled), told=told)
     assert seen == ["loading"]
     assert empty.quads() == worker.quads()
-    assert retain(target, CLUSTER, "uk", 1) == [old]
+    assert apply_retention(target, CLUSTER, "uk", 1) == [old]
     assert [each.name for each in catalogue(target)] == [new]
 
 
@@ -319,12 +319,12 @@ def test_who_was_killed_while_restoring_keeps_a_backup_for_a_day(worker: Oxigrap
     target = folder_target(tmp_path / "backups")
     apply(worker, filled_log(1))
     old, _ = (back_up(worker, target, why="schedule").name for _ in range(2))
-    target.write(f"{old}/{LEASE}0123.json", b"{}")
+    target.write(f"{old}/{LEASE_PREFIX}0123.json", b"{}")
     leased = next(each.leased for each in catalogue(target) if each.name == old)
-    assert retain(target, CLUSTER, "uk", 1, now=leased + LEASE_S - 1) == []
-    lease = tmp_path / "backups" / old / f"{LEASE}0123.json"
-    os.utime(lease, (leased - LEASE_S - 1, leased - LEASE_S - 1))
-    assert retain(target, CLUSTER, "uk", 1) == [old]
+    assert apply_retention(target, CLUSTER, "uk", 1, now=leased + LEASE_TTL_S - 1) == []
+    lease = tmp_path / "backups" / old / f"{LEASE_PREFIX}0123.json"
+    os.utime(lease, (leased - LEASE_TTL_S - 1, leased - LEASE_TTL_S - 1))
+    assert apply_retention(target, CLUSTER, "uk", 1) == [old]
     assert not lease.parent.exists()
 
 
@@ -333,9 +333,9 @@ def test_a_damaged_backup_is_not_counted_among_those_kept(worker: OxigraphProces
     apply(worker, filled_log(1))
     good, bad = (back_up(worker, target, why="schedule").name for _ in range(2))
     (tmp_path / "backups" / bad / "part-00001.nq.zst").write_bytes(b"")
-    assert retain(target, CLUSTER, "uk", 1) == []
-    assert check(target, good).name == good
-    delete(target, bad)
+    assert apply_retention(target, CLUSTER, "uk", 1) == []
+    assert check_backup(target, good).name == good
+    delete_backup(target, bad)
     assert [each.name for each in catalogue(target)] == [good]
 
 
@@ -344,12 +344,12 @@ def test_deleting_what_is_not_there_and_what_is_of_others(tmp_path: Path) -> Non
     target = folder_target(folder)
     for name in ("none", "", "..", "a/b"):
         with pytest.raises(NoSuchBackup):
-            delete(target, name)
+            delete_backup(target, name)
     (folder / "README").write_text("of others")
     (folder / "Photos").mkdir()
     (folder / "Photos" / "a.jpg").write_text("of others")
     assert catalogue(target) == []
-    assert leftovers(target, 0.0) == []
+    assert delete_incomplete_backups(target, 0.0) == []
     assert (folder / "Photos" / "a.jpg").exists()
 
 
@@ -358,11 +358,11 @@ def test_a_backup_under_way_is_no_leftover(worker: OxigraphProcess, tmp_path: Pa
     target = folder_target(tmp_path / "backups")
     seen: list[str] = []
 
-    def told(progress: Progress) -> None:
+    def told(progress: BackupProgress) -> None:
         if progress.phase == "reading back" and not seen:
             seen.extend(each.state for each in catalogue(target))
-            assert leftovers(target) == []
+            assert delete_incomplete_backups(target) == []
 
-    made = create(source(worker), target, order(), told)
+    made = take_backup(source(worker), target, order(), told)
     assert seen == ["incomplete"]
-    assert check(target, made.name) == made
+    assert check_backup(target, made.name) == made

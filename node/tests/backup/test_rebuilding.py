@@ -16,25 +16,25 @@ from stub_master import StubMaster
 
 from txlog.apply import apply_up_to
 from txlog.backup import (
-    Into,
-    Progress,
-    Source,
-    check,
-    create,
-    locking,
+    BackupProgress,
+    RestoreTarget,
+    SourceWorker,
+    check_backup,
     rebuild_from_backup,
     rebuild_from_worker,
-    restore,
+    restore_backup,
+    take_backup,
+    worker_lock,
 )
-from txlog.backup.creating import Order
-from txlog.backup.faults import NoSuchBackup, OffTheChain
+from txlog.backup.backup_errors import NoSuchBackup, OffTheChain
+from txlog.backup.backup_writer import BackupRequest
 from txlog.client import MasterClient
 from txlog.model.entry import Position
 from txlog.model.errors import Unavailable
 from txlog.workers import OxigraphAdapter
-from txlog.workers.base import Loading, MarkerPosition, SystemGraphs, WorkerRequest
-from txlog.workers.digest import digest_of_worker
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import LoadMarker, MarkerPosition, SystemGraphs, WorkerRequest
+from txlog.workers.digest import digest_worker
+from txlog.workers.http_transport import HttpTransport
 
 DEADLINE_S = 90.0
 
@@ -95,17 +95,17 @@ def test_a_busy_worker_is_backed_up_at_exactly_one_position(
     target = folder_target(tmp_path / "backups")
     with Lane("uk-worker-1", worker, log, master) as lane:
         eventually(lambda: lane.upto > 50)
-        source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
-        made = create(source, target, Order(CLUSTER, "uk"))
+        source = SourceWorker("uk-worker-1", ADAPTER, worker.transport, masters)
+        made = take_backup(source, target, BackupRequest(CLUSTER, "uk"))
         assert master.holds == {}
         assert made.position.index < log.end, "the worker was done before: nothing was tried"
         moved = lane.upto
         eventually(lambda: lane.upto > moved or lane.upto == log.end)
     assert made.quads == 3 * made.position.index
-    restore(target, made.name, Into("uk-worker-2", ADAPTER, empty.transport), CLUSTER, chain_of(log))
+    restore_backup(target, made.name, RestoreTarget("uk-worker-2", ADAPTER, empty.transport), CLUSTER, chain_of(log))
     apply(empty, log)
     apply(worker, log)
-    assert digest_of_worker(ADAPTER, empty.transport) == digest_of_worker(ADAPTER, worker.transport)
+    assert digest_worker(ADAPTER, empty.transport) == digest_worker(ADAPTER, worker.transport)
 
 
 @pytest.mark.parametrize("way", ["backup", "live"])
@@ -124,14 +124,14 @@ def test_a_worker_is_rebuilt_under_its_pipeline_while_the_other_goes_on(
     target = folder_target(tmp_path / "backups")
     apply(worker, log, 300)
     back_up(worker, target)
-    into = Into("uk-worker-2", ADAPTER, empty.transport)
+    into = RestoreTarget("uk-worker-2", ADAPTER, empty.transport)
     with Lane("uk-worker-1", worker, log, master) as live, Lane("uk-worker-2", empty, log, master) as lane:
         eventually(lambda: lane.upto > 500 and live.upto > 300)
         if way == "backup":
             manifest, restored = rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log))
             assert (manifest.position.index, restored.marker.position) == (300, manifest.position)
         else:
-            source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
+            source = SourceWorker("uk-worker-1", ADAPTER, worker.transport, masters)
             restored = rebuild_from_worker(source, into, masters, chain_of(log))
             assert restored.marker.position.index > 300
         assert restored.marker.fence > fence
@@ -139,7 +139,7 @@ def test_a_worker_is_rebuilt_under_its_pipeline_while_the_other_goes_on(
         eventually(lambda: lane.upto == log.end and live.upto == log.end)
     assert "Refused" in lane.states
     assert set(live.states) == {"Working"}
-    assert digest_of_worker(ADAPTER, empty.transport) == digest_of_worker(ADAPTER, worker.transport)
+    assert digest_worker(ADAPTER, empty.transport) == digest_worker(ADAPTER, worker.transport)
 
 
 def test_the_newest_sound_backup_on_the_chain_is_taken(
@@ -153,7 +153,7 @@ def test_the_newest_sound_backup_on_the_chain_is_taken(
         made.append(back_up(worker, target).name)
     part = tmp_path / "backups" / made[2] / "part-00001.nq.zst"
     part.write_bytes(bytes(len(part.read_bytes())))
-    into = Into("uk-worker-2", ADAPTER, empty.transport)
+    into = RestoreTarget("uk-worker-2", ADAPTER, empty.transport)
     manifest, _ = rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log))
     assert manifest.name == made[1]
     apply(empty, log, 30)
@@ -171,24 +171,24 @@ def test_nothing_is_emptied_for_what_cannot_be_restored(
     apply(worker, log, 5)
     apply(empty, log, 4)
     before = everything(empty)
-    into = Into("uk-worker-2", ADAPTER, empty.transport)
+    into = RestoreTarget("uk-worker-2", ADAPTER, empty.transport)
     target = folder_target(tmp_path / "backups")
     with pytest.raises(NoSuchBackup, match="there is none"):
         rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log))
-    source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
+    source = SourceWorker("uk-worker-1", ADAPTER, worker.transport, masters)
     with pytest.raises(OffTheChain):
         rebuild_from_worker(source, into, masters, chain_of(other))
     for name in ("../x", "", "none"):
         with pytest.raises(NoSuchBackup):
             rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log), name=name)
-    assert list(target.objects()) == []
+    assert list(target.list_objects()) == []
     assert not (tmp_path / "x").exists()
     made = back_up(worker, target)
     gone = [MasterClient("http://127.0.0.1:9", connect_s=0.2)]
     with pytest.raises(Unavailable, match="no master takes the hold"):
         rebuild_from_backup(target, into, gone, CLUSTER, chain_of(log), name=made.name)
     assert everything(empty) == before
-    assert check(target, made.name) == made
+    assert check_backup(target, made.name) == made
 
 
 def test_a_rebuild_that_breaks_off_is_named_and_can_be_repeated(
@@ -197,10 +197,10 @@ def test_a_rebuild_that_breaks_off_is_named_and_can_be_repeated(
     log = filled_log(30)
     apply(worker, log, 20)
     apply(empty, log, 10)
-    source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
-    into = Into("uk-worker-2", ADAPTER, empty.transport)
+    source = SourceWorker("uk-worker-1", ADAPTER, worker.transport, masters)
+    into = RestoreTarget("uk-worker-2", ADAPTER, empty.transport)
 
-    def fail(progress: Progress) -> None:
+    def fail(progress: BackupProgress) -> None:
         if progress.phase == "comparing":
             raise InterruptedError
 
@@ -226,19 +226,19 @@ class Interrupting(OxigraphAdapter):
             self._at = ""
             self._act()
 
-    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
+    def mark_unusable(self, found: SystemGraphs, loading: LoadMarker, token: int) -> WorkerRequest:
         self._meet("condemn")
-        return super().condemn(found, loading, token)
+        return super().mark_unusable(found, loading, token)
 
-    def empty(self) -> WorkerRequest:
+    def clear(self) -> WorkerRequest:
         self._meet("empty")
-        return super().empty()
+        return super().clear()
 
-    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
+    def begin_loading(self, loading: LoadMarker, token: int) -> WorkerRequest:
         self._meet("begin")
         return super().begin_loading(loading, token)
 
-    def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
+    def end_loading(self, loading: LoadMarker, new: MarkerPosition) -> WorkerRequest:
         self._meet("end")
         return super().end_loading(loading, new)
 
@@ -255,8 +255,8 @@ def test_whatever_a_rebuild_ends_before_the_worker_never_looks_like_another(
     apply(worker, log, 20)
     apply(empty, log, 10)
     before = everything(empty)
-    source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
-    into = Into("uk-worker-2", Interrupting(step, crash), empty.transport)
+    source = SourceWorker("uk-worker-1", ADAPTER, worker.transport, masters)
+    into = RestoreTarget("uk-worker-2", Interrupting(step, crash), empty.transport)
     with pytest.raises(InterruptedError):
         rebuild_from_worker(source, into, masters, chain_of(log))
     found = empty.system()
@@ -269,7 +269,7 @@ def test_whatever_a_rebuild_ends_before_the_worker_never_looks_like_another(
         assert [each.position.index for each in found.loading] == [20]
     for claim in found.claims:
         empty.update(f"DROP SILENT GRAPH <{claim}>")
-    rebuild_from_worker(source, Into("uk-worker-2", ADAPTER, empty.transport), masters, chain_of(log))
+    rebuild_from_worker(source, RestoreTarget("uk-worker-2", ADAPTER, empty.transport), masters, chain_of(log))
     apply(empty, log)
     apply(worker, log)
     assert empty.quads() == worker.quads()
@@ -286,13 +286,13 @@ def test_a_rebuild_that_is_killed_at_any_step_leaves_the_old_worker_or_one_that_
     victims: Victims,
     way: str,
 ) -> None:
-    monkeypatch.setattr(locking, "TAKEOVER_S", TAKEOVER_S)
+    monkeypatch.setattr(worker_lock, "TAKEOVER_S", TAKEOVER_S)
     log = filled_log(21)
     target = folder_target(tmp_path / "backups")
     apply(worker, log, 20)
     made = back_up(worker, target, part_bytes=2000)
     right = worker.quads()
-    told = {"url": empty.url, "folder": target.where, "name": made.name, "source": worker.url, "master": master.url}
+    told = {"url": empty.url, "folder": target.location, "name": made.name, "source": worker.url, "master": master.url}
     apply(empty, log, 20)
     states: list[tuple[str, str]] = []
     wrong = "DELETE WHERE { <urn:s:7:0> ?p ?o }"  # what nobody should have done
@@ -314,7 +314,7 @@ def test_a_rebuild_that_is_killed_at_any_step_leaves_the_old_worker_or_one_that_
             state = "empty"
             assert quads == []
         states.append((step, state))
-        into = Into("uk-worker-2", ADAPTER, empty.transport)
+        into = RestoreTarget("uk-worker-2", ADAPTER, empty.transport)
         rebuild_from_backup(target, into, masters, CLUSTER, chain_of(log), name=made.name)
         assert master.holds.get("uk-worker-2") is None
         assert empty.quads() == right
@@ -347,8 +347,8 @@ def test_a_pipeline_that_begins_between_two_steps_is_emptied_once_more(
         apply(empty, log, 3, takeover_s=0.2)  # the rebuild has claimed
         met.append(len(empty.quads()))
 
-    source = Source("uk-worker-1", ADAPTER, worker.transport, masters)
-    into = Into("uk-worker-2", Interrupting("begin", begin), empty.transport)
+    source = SourceWorker("uk-worker-1", ADAPTER, worker.transport, masters)
+    into = RestoreTarget("uk-worker-2", Interrupting("begin", begin), empty.transport)
     restored = rebuild_from_worker(source, into, masters, chain_of(log))
     assert met == [30]
     assert restored.marker.position.index == 20

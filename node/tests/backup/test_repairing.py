@@ -10,11 +10,11 @@ from log_in_memory import MemoryLog
 from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import apply, chain_of, everything, filled_log
 
-from txlog.apply import State, apply_up_to
-from txlog.backup import Source, repair
-from txlog.backup.faults import TooMuchDiffers, WorkerMoved
-from txlog.workers.base import Fate, StreamedResponse, Unreachable, WorkerRequest, WorkerResponse
-from txlog.workers.transport import HttpTransport
+from txlog.apply import WorkerState, apply_up_to
+from txlog.backup import SourceWorker, repair_graphs
+from txlog.backup.backup_errors import TooMuchDiffers, WorkerMoved
+from txlog.workers.adapter import RequestOutcome, StreamedResponse, Unreachable, WorkerRequest, WorkerResponse
+from txlog.workers.http_transport import HttpTransport
 
 PLANTED = "INSERT DATA { GRAPH <urn:g:1> { <urn:planted> <urn:p> 1 } }"
 
@@ -28,8 +28,8 @@ def pair(worker: OxigraphProcess, empty: OxigraphProcess) -> tuple[OxigraphProce
     return worker, empty, log
 
 
-def of(worker: OxigraphProcess) -> Source:
-    return Source(str(worker.port), ADAPTER, worker.transport)
+def of(worker: OxigraphProcess) -> SourceWorker:
+    return SourceWorker(str(worker.port), ADAPTER, worker.transport)
 
 
 def test_only_what_differs_is_copied_and_the_log_goes_on(
@@ -42,7 +42,7 @@ def test_only_what_differs_is_copied_and_the_log_goes_on(
         'INSERT DATA { <urn:default> <urn:p> _:blank . GRAPH <urn:g:new> { _:b <urn:p> "x" } }'
     ).ok
     before = wrong.system().markers[0]
-    done = repair(of(right), of(wrong), chain_of(log))
+    done = repair_graphs(of(right), of(wrong), chain_of(log))
     assert done.graphs == ["", "urn:g:1", "urn:g:2", "urn:g:new"]
     assert (done.added, done.removed) == (1, 3)
     assert wrong.quads() == right.quads() == held
@@ -52,7 +52,7 @@ def test_only_what_differs_is_copied_and_the_log_goes_on(
     outcome = apply_up_to(
         ADAPTER, wrong.transport, log, log.end, epoch=1, cached=before
     )  # the pipeline knew the old one
-    assert outcome.state is State.WORKING
+    assert outcome.state is WorkerState.WORKING
     apply(right, log)
     assert wrong.quads() == right.quads()
 
@@ -60,7 +60,7 @@ def test_only_what_differs_is_copied_and_the_log_goes_on(
 def test_graphs_that_are_not_named_stay_as_they_are(pair: tuple[OxigraphProcess, OxigraphProcess, MemoryLog]) -> None:
     right, wrong, log = pair
     assert wrong.update(PLANTED + " ; INSERT DATA { <urn:default> <urn:p> 1 }").ok
-    done = repair(of(right), of(wrong), chain_of(log), graphs=["urn:g:1", "urn:g:2"])
+    done = repair_graphs(of(right), of(wrong), chain_of(log), graphs=["urn:g:1", "urn:g:2"])
     assert done.graphs == ["urn:g:1"]
     assert set(wrong.quads()) - set(right.quads()) == {
         '<urn:default> <urn:p> "1"^^<http://www.w3.org/2001/XMLSchema#integer> .'
@@ -70,7 +70,7 @@ def test_graphs_that_are_not_named_stay_as_they_are(pair: tuple[OxigraphProcess,
 def test_nothing_is_written_where_nothing_differs(pair: tuple[OxigraphProcess, OxigraphProcess, MemoryLog]) -> None:
     right, wrong, log = pair
     before = everything(wrong)
-    done = repair(of(right), of(wrong), chain_of(log))
+    done = repair_graphs(of(right), of(wrong), chain_of(log))
     assert (done.graphs, done.marker) == ([], wrong.system().markers[0])
     assert everything(wrong) == before
 
@@ -80,7 +80,7 @@ def test_too_much_is_refused_and_nothing_is_touched(pair: tuple[OxigraphProcess,
     assert wrong.update(PLANTED + " ; INSERT DATA { <urn:default> <urn:p> 1 }").ok
     before = everything(wrong)
     with pytest.raises(TooMuchDiffers, match="rebuild"):
-        repair(of(right), of(wrong), chain_of(log), lines_max=1)
+        repair_graphs(of(right), of(wrong), chain_of(log), lines_max=1)
     assert everything(wrong) == before
 
 
@@ -90,10 +90,10 @@ def test_workers_that_do_not_stand_at_one_index_are_not_compared(
     right, wrong, log = pair
     log.add("<urn:after> <urn:p> <urn:o> <urn:g:1> .")
     apply(right, log)
-    monkeypatch.setattr("txlog.backup.repairing.MEET_S", 0.2)
+    monkeypatch.setattr("txlog.backup.graph_repair.ALIGN_TIMEOUT_S", 0.2)
     before = everything(wrong)
     with pytest.raises(WorkerMoved, match="did not come to one index"):
-        repair(of(right), of(wrong), chain_of(log))
+        repair_graphs(of(right), of(wrong), chain_of(log))
     assert everything(wrong) == before
 
 
@@ -109,14 +109,14 @@ class Dying:
         if self._left < 0:
             if self._left == -1 and not self._heard:
                 self._transport.send(request)
-            raise Unreachable(self.url, "killed", Fate.UNKNOWN)
+            raise Unreachable(self.url, "killed", RequestOutcome.UNKNOWN)
         return self._transport.send(request)
 
     @contextmanager
     def stream(self, request: WorkerRequest) -> Iterator[StreamedResponse]:
         self._left -= 1
         if self._left < 0:
-            raise Unreachable(self.url, "killed", Fate.UNKNOWN)
+            raise Unreachable(self.url, "killed", RequestOutcome.UNKNOWN)
         with self._transport.stream(request) as answer:
             yield answer
 
@@ -138,7 +138,7 @@ def test_whatever_request_it_ends_at_the_worker_is_the_old_one_or_the_repaired_o
             dying = Dying(wrong.transport, at, heard)
             ended = True
             try:
-                repair(of(right), Source("dying", ADAPTER, dying), chain_of(log))
+                repair_graphs(of(right), SourceWorker("dying", ADAPTER, dying), chain_of(log))
             except Unreachable:
                 ended = False
             (marker,) = wrong.system().markers

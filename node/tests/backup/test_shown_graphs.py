@@ -16,9 +16,9 @@ from stub_master import StubMaster
 from test_rebuilding import Lane
 
 from txlog.apply import apply_up_to
-from txlog.backup import Into, Source, rebuild_from_backup
-from txlog.backup.shown import Shown, last_rejoin
-from txlog.backup.sums import differing, write_sums
+from txlog.backup import RestoreTarget, SourceWorker, rebuild_from_backup
+from txlog.backup.digest_file import differing_graphs, write_digests
+from txlog.backup.rejoin_diff import RejoinDiff, find_last_rejoin
 from txlog.client import MasterClient
 from txlog.workers.digest import digest
 
@@ -109,12 +109,12 @@ def test_the_graphs_that_are_not_what_was_shown_are_named_exactly(
     on_branch(empty, lost)
     record = rejoin_record(merged=merged, base=brought if merged else base, brought=brought)
     master.more["/txlog/splits"] = {"records": [record]}
-    shown = Shown(tmp_path / "shown", Source("us-worker-1", ADAPTER, empty.transport, masters))
-    shown.remember()
-    assert shown.onward == (brought if merged else base)
-    into = Into("us-worker-1", ADAPTER, empty.transport)
+    shown = RejoinDiff(tmp_path / "shown", SourceWorker("us-worker-1", ADAPTER, empty.transport, masters))
+    shown.record_before_restore()
+    assert shown.resume_limit == (brought if merged else base)
+    into = RestoreTarget("us-worker-1", ADAPTER, empty.transport)
     with Lane("us-worker-1", empty, final, master) as lane:
-        made, restored = rebuild_from_backup(target, into, masters, CLUSTER, chain_of(final), onward=shown.onward)
+        made, restored = rebuild_from_backup(target, into, masters, CLUSTER, chain_of(final), onward=shown.resume_limit)
         told = shown.compare(restored.marker.position.index)
         assert made.position.index == 3
         while lane.upto < final.end:
@@ -133,9 +133,9 @@ def test_the_graphs_that_are_not_what_was_shown_are_named_exactly(
         assert names(theirs) == ["urn:g:both-0", "urn:g:clash", "urn:g:us-1", "urn:g:us-2"]
     left = [path.name for path in (tmp_path / "shown").iterdir()]
     assert sorted(left) == sorted(Path(side["file"]).name for side in told["sides"])
-    again = Shown(tmp_path / "shown", Source("us-worker-2", ADAPTER, worker.transport, masters))
-    again.remember()
-    assert again.onward is None, "one worker of a data centre is compared for a view"
+    again = RejoinDiff(tmp_path / "shown", SourceWorker("us-worker-2", ADAPTER, worker.transport, masters))
+    again.record_before_restore()
+    assert again.resume_limit is None, "one worker of a data centre is compared for a view"
     assert "another worker" in again.compare(0)["notTold"]
 
 
@@ -145,22 +145,24 @@ def test_what_cannot_be_told_is_said_and_keeps_nobody(
     lost, final = lost_branch(), final_log()
     base, brought = SHARED + KEPT, SHARED + KEPT + MOVED
     on_branch(empty, lost)
-    shown = Shown(tmp_path / "shown", Source("us-worker-1", ADAPTER, empty.transport, masters))
-    shown.remember()
-    assert shown.onward is None
+    shown = RejoinDiff(tmp_path / "shown", SourceWorker("us-worker-1", ADAPTER, empty.transport, masters))
+    shown.record_before_restore()
+    assert shown.resume_limit is None
     assert "no rejoin is known" in shown.compare(0)["notTold"]
 
     master.more["/txlog/splits"] = {"records": [rejoin_record(merged=False, base=base, brought=brought)]}
-    nothing = Shown(tmp_path / "shown", Source("us-worker-1", ADAPTER, worker.transport, masters))
-    nothing.remember()
+    nothing = RejoinDiff(tmp_path / "shown", SourceWorker("us-worker-1", ADAPTER, worker.transport, masters))
+    nothing.record_before_restore()
     assert "could not be read" in nothing.compare(0)["notTold"]
 
     # a split that waits for its backup goes first
-    shown.remember()
-    assert shown.onward == base
+    shown.record_before_restore()
+    assert shown.resume_limit == base
     master.more["/txlog/duties"] = {"duties": [{"id": "b", "kind": "backup"}]}
     apply(worker, final, 2)
-    shown._source = Source("us-worker-1", ADAPTER, worker.transport, masters)  # it has gone back and does not move
+    shown._source = SourceWorker(
+        "us-worker-1", ADAPTER, worker.transport, masters
+    )  # it has gone back and does not move
     told = shown.compare(2)
     assert told["endedBy"] == "4.1.uk-1"
     assert "backup" in told["notTold"]
@@ -168,10 +170,10 @@ def test_what_cannot_be_told_is_said_and_keeps_nobody(
 
     # what it began from is newer than what is looked for
     master.more["/txlog/duties"] = {"duties": []}
-    shown._source = Source("us-worker-1", ADAPTER, empty.transport, masters)
-    shown.remember()
+    shown._source = SourceWorker("us-worker-1", ADAPTER, empty.transport, masters)
+    shown.record_before_restore()
     apply(worker, final, brought + 1)
-    shown._source = Source("us-worker-1", ADAPTER, worker.transport, masters)
+    shown._source = SourceWorker("us-worker-1", ADAPTER, worker.transport, masters)
     assert "above" in shown.compare(brought + 1)["notTold"]
     assert list((tmp_path / "shown").iterdir()) == []
 
@@ -181,13 +183,13 @@ def test_a_comparison_that_broke_off_lets_the_worker_go(
 ) -> None:
     apply(worker, lost_branch())
     master.more["/txlog/splits"] = {"records": [rejoin_record(merged=False, base=11, brought=15)]}
-    source = Source("us-worker-1", ADAPTER, worker.transport, masters)
-    Shown(tmp_path / "shown", source).remember()
+    source = SourceWorker("us-worker-1", ADAPTER, worker.transport, masters)
+    RejoinDiff(tmp_path / "shown", source).record_before_restore()
     master.holds["us-worker-1"] = 11
-    Shown(tmp_path / "shown", source).abandon()
+    RejoinDiff(tmp_path / "shown", source).abandon()
     assert master.holds == {}
     master.holds["us-worker-1"] = 11
-    Shown(tmp_path / "shown", source).abandon()
+    RejoinDiff(tmp_path / "shown", source).abandon()
     assert master.holds == {"us-worker-1": 11}, "a hold of somebody else"
 
 
@@ -200,9 +202,9 @@ def test_the_latest_rejoin_counts(master: StubMaster, masters: list[MasterClient
     }
     earlier = {**one, "view": {**one["view"], "number": "3.9.uk-1", "brought": 99}}
     master.more["/txlog/splits"] = {"records": [{"at": 1, "state": "Joined"}, one, alone, old, earlier]}
-    found = last_rejoin(masters)
+    found = find_last_rejoin(masters)
     assert found is not None
-    assert (found.view, found.epoch, found.base, found.brought) == ("4.1.uk-1", 4, 11, 15)
+    assert (found.view, found.epoch, found.surviving_index, found.merged_index) == ("4.1.uk-1", 4, 11, 15)
 
 
 def test_sums_are_those_of_the_digest_whatever_the_memory_and_the_order(tmp_path: Path) -> None:
@@ -211,21 +213,21 @@ def test_sums_are_those_of_the_digest_whatever_the_memory_and_the_order(tmp_path
     text = b"".join([*lines, system])
     pieces = [text[at : at + 777] for at in range(0, len(text), 777)]
     wanted = digest(pieces).graphs
-    assert write_sums(iter(pieces), tmp_path / "all") == len(wanted) == 38
-    assert write_sums(iter([*lines[::-1], system]), tmp_path / "few", graphs_max=3) == 38
+    assert write_digests(iter(pieces), tmp_path / "all") == len(wanted) == 38
+    assert write_digests(iter([*lines[::-1], system]), tmp_path / "few", graphs_max=3) == 38
     assert (tmp_path / "all").read_bytes() == (tmp_path / "few").read_bytes()
     found = {}
     for line in (tmp_path / "all").read_bytes().splitlines():
         graph, quads, total = line.split(b"\t")
         found[graph[1:-1].decode()] = (int(quads), int(total, 16))
     assert found == wanted
-    assert list(differing(tmp_path / "all", tmp_path / "few")) == []
-    write_sums(iter([*lines[3:], b"<urn:a> <urn:b> <urn:c> <urn:g:new> ."]), tmp_path / "other")
-    assert list(differing(tmp_path / "all", tmp_path / "other")) == [
+    assert list(differing_graphs(tmp_path / "all", tmp_path / "few")) == []
+    write_digests(iter([*lines[3:], b"<urn:a> <urn:b> <urn:c> <urn:g:new> ."]), tmp_path / "other")
+    assert list(differing_graphs(tmp_path / "all", tmp_path / "other")) == [
         ("", wanted[""][0], wanted[""][0] - 1),
         ("urn:g:1", wanted["urn:g:1"][0], wanted["urn:g:1"][0] - 1),
         ("urn:g:2", wanted["urn:g:2"][0], wanted["urn:g:2"][0] - 1),
         ("urn:g:new", 0, 1),
     ]
-    write_sums(iter([]), tmp_path / "none")
-    assert [name for name, _, now in differing(tmp_path / "all", tmp_path / "none") if now] == []
+    write_digests(iter([]), tmp_path / "none")
+    assert [name for name, _, now in differing_graphs(tmp_path / "all", tmp_path / "none") if now] == []

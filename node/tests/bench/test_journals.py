@@ -9,7 +9,7 @@ from bench.load import Load, Requests
 from bench.masters import REPOSITORY, CannotMeasure, stop, three_masters
 from bench.readback import same_log
 from bench.restart import come_to_rest
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.quads import decode_quads
 
@@ -34,7 +34,7 @@ def test_masters_go_on_from_a_log_that_was_written_for_them(tmp_path: Path) -> N
             assert len(entry.payload) == len(b"A \n") + 200 - 1
             assert [add for add, _ in decode_quads(entry.payload)] == [True]
         with MasterClient(masters.urls[1], 30) as master:
-            [answer] = master.submit([Write(quads="<urn:a> <urn:b> <urn:c> .\n")], Durability.SYNCED, wait_s=30)
+            [answer] = master.submit([WriteRequest(quads="<urn:a> <urn:b> <urn:c> .\n")], Durability.SYNCED, wait_s=30)
             assert answer.error is None
         come_to_rest(masters)
         agree, lengths = same_log(masters.urls)

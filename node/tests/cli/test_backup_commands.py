@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from txlog.backup.manifest import Place, decode_manifest, encode_manifest
+from txlog.backup.backup_manifest import ManifestPosition, decode_manifest, encode_manifest
 from txlog.local.run import find_oxigraph
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -224,8 +224,8 @@ def test_a_position_off_the_log_is_refused_before_anything_is_touched(cluster: C
     there = made.place
     before = cluster.workers()["uk-worker-2"]["position"]
     for forged, said in (
-        ({"place": Place(1, there.index, "ab" * 16)}, "another branch"),
-        ({"place": Place(1, there.index + 1, there.hash)}, "above this master's stable index"),
+        ({"place": ManifestPosition(1, there.index, "ab" * 16)}, "another branch"),
+        ({"place": ManifestPosition(1, there.index + 1, there.hash)}, "above this master's stable index"),
         ({"cluster": "cd" * 16}, "take a backup of this cluster"),
     ):
         file.write_bytes(encode_manifest(msgspec.structs.replace(made, **forged)))

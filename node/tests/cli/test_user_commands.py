@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from txlog.access import Role, Users, parse_users
+from txlog.auth import Role, UserDatabase, parse_users_file
 from txlog.cli.main import app
 from txlog.local.state import StateFolder
 
@@ -26,9 +26,9 @@ def test_users_come_and_go(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     code, token = run("add", "loader", "--role", "writer", "--token", *state)
     assert code == 0, token
-    users = Users(parse_users(file.read_text(), "users"))
-    assert users.of_token(token.strip()) == ("loader", Role.WRITER)
-    assert users.of_password("ann", b"correct horse") == ("ann", Role.ADMIN)
+    users = UserDatabase(parse_users_file(file.read_text(), "users"))
+    assert users.authenticate_token(token.strip()) == ("loader", Role.WRITER)
+    assert users.authenticate_password("ann", b"correct horse") == ("ann", Role.ADMIN)
     assert "correct horse" not in file.read_text()
     assert token.strip() not in file.read_text()
     found = json.loads(run("list", "--json", *state)[1])

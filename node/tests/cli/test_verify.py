@@ -18,8 +18,8 @@ from txlog.cli.main import app
 from txlog.cli.verifying import NotHeld, verify
 from txlog.local.run import find_oxigraph
 from txlog.model.entry import Position
-from txlog.workers.base import MarkerPosition
-from txlog.workers.naming import marker_name
+from txlog.workers.adapter import MarkerPosition
+from txlog.workers.marker_names import marker_name
 
 DEADLINE = 20.0
 

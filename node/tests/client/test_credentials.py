@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from scripted_master import Handler, ScriptedMaster, scripted_master
 
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.client.credentials import TOKEN_FILE, Credentials
-from txlog.client.faults import error_of
+from txlog.client.errors import parse_error
 from txlog.model.errors import Forbidden, Unauthorized
 
 
@@ -53,7 +53,7 @@ def test_the_token_of_the_file_and_the_next_one(
     monkeypatch.setenv(TOKEN_FILE, str(file))
     with MasterClient(master.url, 5) as client:
         client.metrics()
-        list(client.submit([Write(update="x")]))
+        list(client.submit([WriteRequest(update="x")]))
         file.write_text("the second one".replace(" ", "-"))
         client.metrics()
     assert shown == ["Bearer first", "Bearer first", "Bearer the-second-one"]
@@ -70,6 +70,6 @@ def test_a_file_without_a_token_is_said_before_anything_is_sent(tmp_path: Path, 
 
 
 def test_refusals_are_told_apart() -> None:
-    assert type(error_of("u", 401, {}, b"wrong\n")) is Unauthorized
-    assert type(error_of("u", 403, {}, b'{"error":"Forbidden","message":"needs admin"}')) is Forbidden
-    assert type(error_of("u", 403, {}, b"needs admin\n")) is Forbidden
+    assert type(parse_error("u", 401, {}, b"wrong\n")) is Unauthorized
+    assert type(parse_error("u", 403, {}, b'{"error":"Forbidden","message":"needs admin"}')) is Forbidden
+    assert type(parse_error("u", 403, {}, b"needs admin\n")) is Forbidden

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from scripted_master import Handler, ScriptedMaster, scripted_master
 
-from txlog.client import MasterClient, Masters, MasterUnreachable, WorkerPlace, WorkerReport, Write
-from txlog.client.connection import Connection
-from txlog.client.faults import error_of
+from txlog.client import FailoverClient, JsonMarker, MasterClient, MasterUnreachable, WorkerReport, WriteRequest
+from txlog.client.connection import MasterConnection
+from txlog.client.errors import parse_error
 from txlog.model import errors
 from txlog.model.durability import Durability
 from txlog.model.entry import Position
-from txlog.wire.pages import LogPage, encode_page
+from txlog.wire.log_page import LogPage, encode_page
 
 HASH = "ab" * 16
 PLACE = {"epoch": 1, "index": 9, "hash": HASH}
@@ -49,7 +49,7 @@ def test_status_reads_the_documented_answer_and_ignores_what_it_does_not_know(
     status = client.status()
     assert status.stable.position == Position(1, 9, bytes.fromhex(HASH))
     assert status.cluster_id == "c"
-    assert status.workers[0].position == WorkerPlace(1, 9, HASH, 3)
+    assert status.workers[0].position == JsonMarker(1, 9, HASH, 3)
 
 
 def test_calls_share_one_connection(master: ScriptedMaster, client: MasterClient) -> None:
@@ -83,7 +83,7 @@ def test_a_connection_that_ended_while_idle_is_not_used_for_what_may_not_be_repe
         handler.close_connection = True
 
     master.answers["POST", "/write"] = close_after
-    connection = Connection(master.url, timeout_s=5)
+    connection = MasterConnection(master.url, timeout_s=5)
     assert connection.request("POST", "/write", repeatable=False).body == b"taken"
     kept = connection._http.sock
     assert kept is not None
@@ -140,11 +140,11 @@ def test_an_answer_that_is_no_page_is_malformed(master: ScriptedMaster, client: 
     ],
 )
 def test_error_bodies_become_the_errors_they_name(status: int, body: bytes, kind: type[Exception]) -> None:
-    assert type(error_of("http://m", status, {}, body)) is kind
+    assert type(parse_error("http://m", status, {}, body)) is kind
 
 
 def test_retry_after_travels() -> None:
-    full = error_of(
+    full = parse_error(
         "http://m", 503, {"Retry-After": "7"}, b'{"error":"Unavailable","reason":"QueueFull","message":"m"}'
     )
     assert isinstance(full, errors.Unavailable)
@@ -171,7 +171,7 @@ def test_a_silent_master_is_unreachable_when_the_time_is_over(master: ScriptedMa
 
 def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMaster, client: MasterClient) -> None:
     master.answers["POST", "/txlog/workers/w1"] = (200, {"hold": 40})
-    report = WorkerReport(WorkerPlace(1, 9, HASH, 3), "Blocked", "refused", 400, "bad", "uk-1.00c0ffee00c0ffee.42", 1.5)
+    report = WorkerReport(JsonMarker(1, 9, HASH, 3), "Blocked", "refused", 400, "bad", "uk-1.00c0ffee00c0ffee.42", 1.5)
     assert client.report_worker("w1", report) == 40
     assert json.loads(master.asked[0][2]) == {
         "position": PLACE | {"fence": 3, "unordered": []},
@@ -192,8 +192,8 @@ def test_holds_skip_health_peers_and_workers(master: ScriptedMaster, client: Mas
     master.answers["GET", "/health/live"] = (200, {})
     master.answers["GET", "/txlog/peers"] = (200, [{"node": "uk-1"}])
     master.answers["GET", "/txlog/workers"] = (200, {"workers": [{"name": "w1", "state": "Unknown"}]})
-    client.put_hold("w1", 7)
-    client.lift_hold("w1")
+    client.pause_worker("w1", 7)
+    client.resume_worker("w1")
     assert client.skip("uk-1.00c0ffee00c0ffee.42") == {"txid": "x"}
     assert not client.health("ready")
     assert client.health("live")
@@ -236,10 +236,10 @@ def test_submit_answers_while_lines_are_still_being_made(master: ScriptedMaster,
     master.answers["POST", "/txlog/transactions"] = echo
     answered = threading.Event()
 
-    def lines() -> Iterator[Write]:
-        yield Write(quads="<urn:s> <urn:p> <urn:o> .", key="k")
+    def lines() -> Iterator[WriteRequest]:
+        yield WriteRequest(quads="<urn:s> <urn:p> <urn:o> .", key="k")
         assert answered.wait(10), "the first answer did not come before the second line"
-        yield Write(update="nonsense")
+        yield WriteRequest(update="nonsense")
 
     answers = client.submit(lines(), Durability.APPLIED, batch_bytes=0)
     first = next(answers)
@@ -255,7 +255,7 @@ def test_submit_answers_while_lines_are_still_being_made(master: ScriptedMaster,
 def test_submit_of_more_than_any_buffer_holds_does_not_lock(master: ScriptedMaster, client: MasterClient) -> None:
     master.answers["POST", "/txlog/transactions"] = echo
     count = 40_000
-    assert sum(a.txid is not None for a in client.submit(Write(quads="q" * 200) for _ in range(count))) == count
+    assert sum(a.txid is not None for a in client.submit(WriteRequest(quads="q" * 200) for _ in range(count))) == count
 
 
 def test_submit_answered_in_one_piece(master: ScriptedMaster, client: MasterClient) -> None:
@@ -263,7 +263,7 @@ def test_submit_answered_in_one_piece(master: ScriptedMaster, client: MasterClie
         handler.answer(200, b"".join(b'{"txid":"t%d"}\n' % i for i, _ in enumerate(handler.lines_in())))
 
     master.answers["POST", "/txlog/transactions"] = whole
-    assert [a.txid for a in client.submit([Write(quads="q")] * 3)] == ["t0", "t1", "t2"]
+    assert [a.txid for a in client.submit([WriteRequest(quads="q")] * 3)] == ["t0", "t1", "t2"]
     master.answers["GET", "/metrics"] = (200, b"")
     client.metrics()
     assert master.connections == 1
@@ -280,14 +280,14 @@ def test_submit_cut_in_an_answer_of_known_length_is_unreachable(master: Scripted
 
     master.answers["POST", "/txlog/transactions"] = cut
     with pytest.raises(MasterUnreachable):
-        list(client.submit([Write(quads="q")]))
+        list(client.submit([WriteRequest(quads="q")]))
 
 
 def test_submit_raises_what_the_producer_raised(master: ScriptedMaster, client: MasterClient) -> None:
     master.answers["POST", "/txlog/transactions"] = echo
 
-    def lines() -> Iterator[Write]:
-        yield Write(quads="q")
+    def lines() -> Iterator[WriteRequest]:
+        yield WriteRequest(quads="q")
         raise ValueError("out of lines")
 
     with pytest.raises(ValueError, match="out of lines"):
@@ -301,7 +301,7 @@ def test_submit_refused_as_a_whole_is_the_master_s_error(master: ScriptedMaster,
 
     master.answers["POST", "/txlog/transactions"] = refuse
     with pytest.raises(errors.Unavailable) as full:
-        list(client.submit([Write(quads="q")]))
+        list(client.submit([WriteRequest(quads="q")]))
     assert full.value.reason == "DiskFull"
 
 
@@ -312,10 +312,10 @@ def test_what_is_left_of_a_refused_submit_goes_nowhere(master: ScriptedMaster, c
         handler.answer(401, {"error": "Unauthorized", "message": "who are you"})
         handler.close_connection = True
 
-    def lines() -> Iterator[Write]:
-        yield Write(quads="q")
+    def lines() -> Iterator[WriteRequest]:
+        yield WriteRequest(quads="q")
         assert refused.wait(20)
-        yield from [Write(quads="q")] * 100
+        yield from [WriteRequest(quads="q")] * 100
 
     master.answers["POST", "/txlog/transactions"] = refuse
     master.answers["GET", "/metrics"] = (200, b"as ever")
@@ -339,7 +339,7 @@ def test_submit_cut_in_the_middle_is_unreachable(master: ScriptedMaster, client:
         handler.connection.shutdown(socket.SHUT_RDWR)
 
     master.answers["POST", "/txlog/transactions"] = cut
-    answers = client.submit([Write(quads="q")] * 3)
+    answers = client.submit([WriteRequest(quads="q")] * 3)
     assert next(answers).txid == "t0"
     with pytest.raises(MasterUnreachable):
         list(answers)
@@ -353,7 +353,7 @@ class TestFailOver:
         with scripted_master() as far:
             far.answers["GET", "/txlog/status"] = self.STATUS
             master.answers["GET", "/txlog/status"] = (503, {"error": "Unavailable", "reason": "Starting"})
-            masters = Masters([master.url, far.url], clock=lambda: now[0])
+            masters = FailoverClient([master.url, far.url], clock=lambda: now[0])
             for _ in range(3):
                 masters.status()
             assert (len(master.asked), len(far.asked)) == (1, 3)
@@ -377,15 +377,15 @@ class TestFailOver:
             page = LogPage(Position(1, 0, b"h" * 16), [], Position(1, 9, b"h" * 16))
             master.answers["GET", "/txlog/log"] = (200, b"\x02later")
             far.answers["GET", "/txlog/log"] = (200, encode_page(page))
-            assert Masters([master.url, far.url]).log_page(0) == page
+            assert FailoverClient([master.url, far.url]).log_page(0) == page
 
     def test_a_refusal_is_an_answer(self, master: ScriptedMaster) -> None:
         with scripted_master() as far:
             master.answers["GET", "/txlog/log"] = (409, {"error": "Refused", "reason": "Diverged"})
             with pytest.raises(errors.LogDiverged):
-                Masters([master.url, far.url]).log_page(1, b"h" * 16)
+                FailoverClient([master.url, far.url]).log_page(1, b"h" * 16)
             assert not far.asked
 
     def test_when_none_answers_the_last_error_says_so(self) -> None:
         with pytest.raises(MasterUnreachable):
-            Masters([unused_url(), unused_url()]).status()
+            FailoverClient([unused_url(), unused_url()]).status()

@@ -14,8 +14,8 @@ from certifying import Authority
 from scripted_master import Handler, ScriptedMaster, scripted_master
 from test_master_client import echo
 
-from txlog.client import MasterClient, MasterUnreachable, Write
-from txlog.client.both_ways import PIECE, TlsSocket
+from txlog.client import MasterClient, MasterUnreachable, WriteRequest
+from txlog.client.full_duplex_tls import RECV_BYTES, FullDuplexTlsSocket
 from txlog.model import errors
 
 NAME = "uk-1.masters.graphs.svc"
@@ -66,28 +66,28 @@ def test_a_refusal_that_comes_while_the_request_is_being_sent_is_read_as_one(
     master.answers[LINES] = refuse
     for _ in range(100):
         with client() as asking, pytest.raises(errors.Unauthorized, match="who are you"):
-            list(asking.submit([Write(quads="q")]))
+            list(asking.submit([WriteRequest(quads="q")]))
 
 
 def test_lines_go_both_ways_over_one_connection_that_is_kept(master: ScriptedMaster, client: Client) -> None:
     master.answers[LINES] = echo
-    master.answers["GET", "/metrics"] = (200, b"m" * (3 * PIECE))
+    master.answers["GET", "/metrics"] = (200, b"m" * (3 * RECV_BYTES))
     answered = threading.Event()
 
-    def lines() -> Iterator[Write]:
-        yield Write(quads="q")
+    def lines() -> Iterator[WriteRequest]:
+        yield WriteRequest(quads="q")
         assert answered.wait(20), "the first answer did not come before the second line"
-        yield Write(quads="q")
+        yield WriteRequest(quads="q")
 
     with client() as asking:
         answers = asking.submit(lines(), batch_bytes=0)
         assert next(answers).txid == "t0"
         answered.set()
         assert [each.txid for each in answers] == ["t1"]
-        assert len(asking.metrics()) == 3 * PIECE
-        assert sum(each.txid is not None for each in asking.submit(Write(quads="q" * 200) for _ in range(20_000))) == (
-            20_000
-        )
+        assert len(asking.metrics()) == 3 * RECV_BYTES
+        assert sum(
+            each.txid is not None for each in asking.submit(WriteRequest(quads="q" * 200) for _ in range(20_000))
+        ) == (20_000)
     assert master.connections == 1
 
 
@@ -99,7 +99,7 @@ def test_an_answer_that_is_cut_is_no_whole_one(master: ScriptedMaster, client: C
 
     master.answers[LINES] = cut
     with client() as asking:
-        answers = asking.submit([Write(quads="q")] * 3)
+        answers = asking.submit([WriteRequest(quads="q")] * 3)
         assert next(answers).txid == "t0"
         with pytest.raises(MasterUnreachable):
             list(answers)
@@ -130,7 +130,7 @@ def test_who_speaks_plainly_and_who_says_nothing(trusts: ssl.SSLContext) -> None
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connected = socket.create_connection(silent.getsockname(), 0.2)
         with pytest.raises(TimeoutError):
-            TlsSocket(connected, trusts, NAME)
+            FullDuplexTlsSocket(connected, trusts, NAME)
         assert connected.fileno() < 0, "it was let go of"
 
 
@@ -144,7 +144,9 @@ def test_it_waits_no_longer_than_it_was_told(speaks: ssl.SSLContext, trusts: ssl
 
         thread = threading.Thread(target=take)
         thread.start()
-        with closing(TlsSocket(socket.create_connection(listening.getsockname(), 20), trusts, NAME)) as asking:
+        with closing(
+            FullDuplexTlsSocket(socket.create_connection(listening.getsockname(), 20), trusts, NAME)
+        ) as asking:
             thread.join()
             asking.settimeout(0.1)
             with pytest.raises(TimeoutError):

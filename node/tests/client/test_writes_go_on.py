@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from scripted_master import Handler, ScriptedMaster, scripted_master
 
-from txlog.client import Masters, MasterUnreachable, Patience, Place, Written
+from txlog.client import FailoverClient, JsonPosition, MasterUnreachable, RetryPolicy, WriteResult
 from txlog.model import errors
 from txlog.model.durability import Durability
 
 STATEMENTS = ("POST", "/repositories/demo/statements")
-PLACE = Place(3, 7, "ab" * 16)
+PLACE = JsonPosition(3, 7, "ab" * 16)
 UPDATE = "INSERT DATA { <urn:s> <urn:p> 1 }"
 KEYLESS = "INSERT { ?s <urn:id> ?u } WHERE { ?s ?p ?o BIND(UUID() AS ?u) }"
 
@@ -114,9 +114,9 @@ def far() -> Iterator[Asked]:
         yield Asked(master)
 
 
-def masters(*asked: Asked, time: Time | None = None, **more: Any) -> Masters:
+def masters(*asked: Asked, time: Time | None = None, **more: Any) -> FailoverClient:
     time = time or Time()
-    return Masters([one.master.url for one in asked], clock=time, sleep=time.sleep, **more)
+    return FailoverClient([one.master.url for one in asked], clock=time, sleep=time.sleep, **more)
 
 
 def test_a_key_is_drawn_for_each_write_and_the_answer_is_typed(near: Asked, far: Asked) -> None:
@@ -125,7 +125,7 @@ def test_a_key_is_drawn_for_each_write_and_the_answer_is_typed(near: Asked, far:
         told = both.update(UPDATE, durability=Durability.SYNCED, wait_s=3)
         both.upload(b"<urn:s> <urn:p> 2 .", "text/turtle", graphs=["urn:g", "urn:h"])
         both.update(UPDATE, key="mine")
-    assert told == Written("n.1.5", PLACE, "synced")
+    assert told == WriteResult("n.1.5", PLACE, "synced")
     first, second, third = near.keys
     assert first != second
     assert len(first or "") == len(second or "") == 32
@@ -176,7 +176,7 @@ def test_tries_are_bounded_and_wait_as_long_as_they_are_told(near: Asked, far: A
     time = Time()
     near.answers(503, "full\n", Retry_After="10", TxLog_Error="DiskFull")
     far.answers(503, "full\n", Retry_After="4", TxLog_Error="QueueFull")
-    with masters(near, far, time=time, patience=Patience(5, 60)) as both, pytest.raises(errors.Unavailable) as last:
+    with masters(near, far, time=time, patience=RetryPolicy(5, 60)) as both, pytest.raises(errors.Unavailable) as last:
         both.update(UPDATE)
     assert last.value.reason == "DiskFull"
     assert (len(near.keys), len(far.keys)) == (3, 2)
@@ -187,7 +187,7 @@ def test_tries_are_bounded_and_wait_as_long_as_they_are_told(near: Asked, far: A
 def test_time_is_bounded(near: Asked) -> None:
     time = Time()
     near.answers(503, "full\n", Retry_After="7", TxLog_Error="QueueFull")
-    with masters(near, time=time, patience=Patience(100, 10)) as one, pytest.raises(errors.Unavailable):
+    with masters(near, time=time, patience=RetryPolicy(100, 10)) as one, pytest.raises(errors.Unavailable):
         one.update(UPDATE)
     assert time.slept == [7, 3]
     assert len(near.keys) == 3
@@ -195,12 +195,12 @@ def test_time_is_bounded(near: Asked) -> None:
 
 def test_who_gives_up_says_whether_it_may_have_been_taken(near: Asked) -> None:
     near.breaks_off()
-    with masters(near, patience=Patience(2, 60)) as one, pytest.raises(MasterUnreachable) as last:
+    with masters(near, patience=RetryPolicy(2, 60)) as one, pytest.raises(MasterUnreachable) as last:
         one.update(UPDATE)
     assert last.value.sent
     assert str(near.keys[0]) in str(last.value)
     near.answers(503, "Starting\n", Retry_After="1", TxLog_Error="Starting")
-    with masters(near, patience=Patience(2, 60)) as one, pytest.raises(errors.Unavailable) as sure:
+    with masters(near, patience=RetryPolicy(2, 60)) as one, pytest.raises(errors.Unavailable) as sure:
         one.update(UPDATE)
     assert sure.value.reason == "Starting"
 
@@ -253,7 +253,7 @@ def test_another_body_under_a_drawn_key_is_an_earlier_try_of_this_one(near: Aske
     what = {"txid": "n.1.9", "state": "applied", "durability": "applied", "position": PLACE_JSON}
     far.master.answers["GET", "/txlog/transactions/n.1.9"] = (200, what)
     with masters(near, far) as both:
-        assert both.update(UPDATE) == Written("n.1.9", PLACE, "applied")
+        assert both.update(UPDATE) == WriteResult("n.1.9", PLACE, "applied")
         with pytest.raises(errors.KeyTaken) as taken:
             both.update(UPDATE, key="mine")
         assert taken.value.txid == "n.1.9"

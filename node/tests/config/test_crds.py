@@ -6,8 +6,8 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from txlog.config.cluster import ClusterSpec
-from txlog.config.conditions import ClusterStatus
-from txlog.config.crds import DEFINITIONS, definition_object, structural, texts
+from txlog.config.cluster_status import ClusterStatus
+from txlog.config.crds import DEFINITIONS, custom_resource_definition, render_files, structural_schema
 
 CRDS = Path(__file__).parents[3] / "crds"
 
@@ -15,7 +15,7 @@ CRDS = Path(__file__).parents[3] / "crds"
 def test_the_committed_files_are_what_the_models_say() -> None:
     """``make crds`` writes them anew."""
     for folder in (CRDS, CRDS.parent / "charts" / "txlog-operator" / "crds-of-txlog"):
-        assert {file.name: file.read_text() for file in folder.iterdir()} == texts(), folder
+        assert {file.name: file.read_text() for file in folder.iterdir()} == render_files(), folder
 
 
 def schema_of(file: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_what_the_api_server_fills_in_is_what_the_model_takes() -> None:
                 found[name] = [filled(one, each["items"]) for one in found[name]]
         return found
 
-    schema = structural(ClusterSpec)
+    schema = structural_schema(ClusterSpec)
     peers = [{"name": "uk", "masters": 2, "address": "uk-{index}.example.net"}]
     for workers in ({}, {"external": [{"url": "http://store:7878"}]}, {"replicas": 3}):
         spec = {"dataCenter": "uk", "peers": peers, "workers": workers}
@@ -68,15 +68,15 @@ def test_what_the_api_server_fills_in_is_what_the_model_takes() -> None:
 
 def test_names_that_yaml_reads_as_something_else_are_no_fields() -> None:
     for definition in DEFINITIONS:
-        for each in nodes(definition_object(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
+        for each in nodes(custom_resource_definition(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
             assert not {"n", "y", "on", "off", "yes", "no"} & set(each.get("properties", {}))
 
 
 def test_a_status_is_told_whole_by_the_operator() -> None:
     for definition in DEFINITIONS:
-        status = definition_object(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][
-            "status"
-        ]
+        status = custom_resource_definition(definition)["spec"]["versions"][0]["schema"]["openAPIV3Schema"][
+            "properties"
+        ]["status"]
         assert not [each for each in nodes(status) if "default" in each]
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.manifest import BadManifest, load_manifests
+from txlog.config.manifest_reader import BadManifest, load_manifests
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput
 

@@ -8,9 +8,24 @@ from typing import Any
 
 import pytest
 
-from txlog.config.live import FILE, BadSettings, applied, changed, of_manifest, read_live, write_live
-from txlog.config.preferences import KEYS, checked, property_name, read_changes, read_properties, texts_of
-from txlog.config.process import NodeConfig
+from txlog.config.live_settings import (
+    SETTINGS_FILE,
+    BadSettings,
+    manifest_values,
+    read_effective_settings,
+    with_changes,
+    with_preferences,
+    write_settings_file,
+)
+from txlog.config.preferences import (
+    KEYS,
+    format_preferences,
+    property_name,
+    read_changes,
+    read_properties,
+    validate_preferences,
+)
+from txlog.config.process_config import NodeConfig
 from txlog.model.errors import BadInput
 
 
@@ -45,17 +60,17 @@ def test_every_key_has_its_properties_spelling() -> None:
         "leave-timeout",
         "worker-repair",
     ]
-    assert texts_of(checked({}))["roundTimeout"] == "2s"
+    assert format_preferences(validate_preferences({}))["roundTimeout"] == "2s"
 
 
 @pytest.mark.parametrize("value", ["Simple", "simple", "SIMPLE", "sImPlE"])
 def test_a_strategy_in_any_letter_case(value: str) -> None:
-    assert checked({"splitRecovery": value}).split_recovery == "Simple"
+    assert validate_preferences({"splitRecovery": value}).split_recovery == "Simple"
 
 
 @pytest.mark.parametrize("value", ["Manual", "manual", "MANUAL"])
 def test_by_whom_a_worker_is_repaired_in_any_letter_case(value: str) -> None:
-    assert checked({"workerRepair": value}).worker_repair == "manual"
+    assert validate_preferences({"workerRepair": value}).worker_repair == "manual"
 
 
 @pytest.mark.parametrize(
@@ -106,9 +121,9 @@ def test_names_that_are_none_are_refused_with_those_there_are(changes: dict[str,
 def test_values_that_are_none_or_do_not_fit_are_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     config = master(tmp_path)
     with pytest.raises(BadInput) as caught:
-        changed(config, read_live(config), read_changes(changes), 1.0)
+        with_changes(config, read_effective_settings(config), read_changes(changes), 1.0)
     assert said in str(caught.value)
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / SETTINGS_FILE).exists()
 
 
 def test_a_properties_file_is_read_as_java_reads_it() -> None:
@@ -148,35 +163,37 @@ def test_a_properties_file_with_a_mistake_is_refused_with_its_line(text: str, sa
 
 def test_a_live_setting_holds_until_the_manifest_says_something_else(tmp_path: Path) -> None:
     config = master(tmp_path, max_peer_lag_ms=60_000)
-    live = changed(config, read_live(config), {"maxPeerLag": "30s", "splitRecovery": "simple"}, 5.0)
-    write_live(tmp_path, live.settings)
-    again = read_live(config)
+    live = with_changes(config, read_effective_settings(config), {"maxPeerLag": "30s", "splitRecovery": "simple"}, 5.0)
+    write_settings_file(tmp_path, live.settings)
+    again = read_effective_settings(config)
     assert again == live
-    assert applied(config, again.preferences).max_peer_lag_ms == 30_000
-    assert applied(config, again.preferences).split_recovery == "Simple"
+    assert with_preferences(config, again.preferences).max_peer_lag_ms == 30_000
+    assert with_preferences(config, again.preferences).split_recovery == "Simple"
 
     other = master(tmp_path, max_peer_lag_ms=90_000)
-    after = read_live(other)
-    assert (after.preferences.max_peer_lag, after.dropped) == (90_000, ["maxPeerLag"])
+    after = read_effective_settings(other)
+    assert (after.preferences.max_peer_lag, after.superseded) == (90_000, ["maxPeerLag"])
     assert after.preferences.split_recovery == "Simple", "the other key's value is the same in the manifest"
 
 
 def test_what_the_manifest_says_is_no_live_setting(tmp_path: Path) -> None:
     config = master(tmp_path)
-    live = changed(config, read_live(config), {"maxPeerLag": "30s", "leaveTimeout": "1s"}, 5.0)
+    live = with_changes(config, read_effective_settings(config), {"maxPeerLag": "30s", "leaveTimeout": "1s"}, 5.0)
     assert list(live.settings) == ["maxPeerLag", "leaveTimeout"]
-    back = changed(config, live, {"maxPeerLag": "1m", "leaveTimeout": None}, 6.0)
+    back = with_changes(config, live, {"maxPeerLag": "1m", "leaveTimeout": None}, 6.0)
     assert back.settings == {}
-    assert texts_of(back.preferences) == of_manifest(config)
+    assert format_preferences(back.preferences) == manifest_values(config)
 
 
 def test_live_times_that_no_longer_fit_the_manifest_are_dropped(tmp_path: Path) -> None:
     config = master(tmp_path)
-    write_live(tmp_path, changed(config, read_live(config), {"idleInterval": "1900ms"}, 5.0).settings)
+    write_settings_file(
+        tmp_path, with_changes(config, read_effective_settings(config), {"idleInterval": "1900ms"}, 5.0).settings
+    )
     other = master(tmp_path, round_timeout_ms=1500)
-    found = read_live(other)
+    found = read_effective_settings(other)
     assert (found.preferences.idle_interval, found.preferences.round_timeout) == (1000, 1500)
-    assert found.dropped == ["idleInterval"]
+    assert found.superseded == ["idleInterval"]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +210,6 @@ def test_live_times_that_no_longer_fit_the_manifest_are_dropped(tmp_path: Path) 
     ],
 )
 def test_a_file_that_cannot_be_read_is_no_reason_to_guess(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / SETTINGS_FILE).write_text(text)
     with pytest.raises(BadSettings, match="remove it to go back to what the manifest says"):
-        read_live(master(tmp_path))
+        read_effective_settings(master(tmp_path))

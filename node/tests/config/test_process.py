@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from txlog.config.process import NodeConfig
+from txlog.config.process_config import NodeConfig
 
 MASTER = {
     "node": "uk-1",

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from txlog.config.live import BadSettings, changed, keep, read_live
-from txlog.config.preferences import KEYS, is_placed, key_of, property_name, read_changes
-from txlog.config.properties import (
+from txlog.config.cluster_properties import (
+    GRAPHDB_ONLY_NAMES,
     NAMES,
-    PREDECESSORS,
     BadProperties,
-    canonical,
+    canonical_name,
     read_cluster_properties,
     write_masters,
 )
+from txlog.config.live_settings import BadSettings, read_effective_settings, save_settings, with_changes
+from txlog.config.preferences import KEYS, is_manifest_only, preference_key, property_name, read_changes
 from txlog.model.configuration import Configuration, Master
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput
@@ -63,7 +63,7 @@ def test_two_lines_are_a_master(tmp_path: Path) -> None:
     assert [peer.node for peer in config.peers] == ["uk-2"]
     assert config.journal_folder == tmp_path / "journal"
     assert config.peer_token_file == tmp_path / "peer-token"
-    assert found.pipeline(tmp_path) is None
+    assert found.pipeline_config(tmp_path) is None
     assert (config.split_recovery, config.max_peer_lag_ms, config.split_mode) == ("Smart", 60_000, "Continue")
 
 
@@ -87,13 +87,15 @@ def test_all_that_it_can_say(tmp_path: Path) -> None:
     assert config.load is not None
     assert config.load.sources == ["https://data.example.net/dumps/", "http://10.1.0.7/one.ttl"]
     assert config.load.networks == ["10.1.0.0/16"]
-    assert found.passed_over == ["protect-single-worker"]
-    assert found.same_center == ["http://uk-2.example.net:7300", "http://uk-1.example.net:7300"]
-    assert found.elsewhere == [["http://us.example.net"]]
+    assert found.ignored_names == ["protect-single-worker"]
+    assert found.local_masters == ["http://uk-2.example.net:7300", "http://uk-1.example.net:7300"]
+    assert found.remote_masters == [["http://us.example.net"]]
     assert not found.runs_pipeline, "the first master of a data centre does"
-    here = read_cluster_properties(written(tmp_path, WHOLE + "run-pipeline=true\n")).pipeline(tmp_path / "scratch")
+    here = read_cluster_properties(written(tmp_path, WHOLE + "run-pipeline=true\n")).pipeline_config(
+        tmp_path / "scratch"
+    )
     assert here is not None
-    assert (here.data_center, here.masters, len(here.workers)) == ("uk", found.same_center, 2)
+    assert (here.data_center, here.masters, len(here.workers)) == ("uk", found.local_masters, 2)
 
 
 def test_three_files_agree_on_who_is_there_and_in_which_order(tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_masters_with_certificates_meet_at_their_own_ports(tmp_path: Path) -> No
     found = read_cluster_properties(written(tmp_path, text))
     assert [peer.url for peer in found.node.peers[1:]] == ["http://b.example.net:7400", "http://c.example.net:7500"]
     assert (found.node.tls_folder, found.node.peer_port) == (tmp_path / "tls", 7400)
-    assert found.same_center == ["https://a.example.net:7300", "https://b.example.net:7300", "https://c.example.net"]
+    assert found.local_masters == ["https://a.example.net:7300", "https://b.example.net:7300", "https://c.example.net"]
 
 
 PEER = "peer.1.id=uk-1\npeer.1.url=http://uk-1.example.net/repositories/demo\n"
@@ -215,32 +217,34 @@ def test_settings_are_written_back_between_what_people_wrote(tmp_path: Path) -> 
     path = written(tmp_path, text)
     path.chmod(0o640)
     config = read_cluster_properties(path).node
-    new = changed(config, read_live(config), read_changes({"splitRecovery": "simple", "leave-timeout": None}), 1.0)
-    keep(config, new)
+    new = with_changes(
+        config, read_effective_settings(config), read_changes({"splitRecovery": "simple", "leave-timeout": None}), 1.0
+    )
+    save_settings(config, new)
     assert path.read_bytes().decode() == (
         "# ours\r\n" + LEAST + "  MaxPeerLag : \\\n   60000ms  \n\n! times\nround-timeout=3s\nsplit-recovery=Simple\n"
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert not (config.journal_folder).exists(), "nothing is kept in two places"
-    again = read_live(config)
+    again = read_effective_settings(config)
     assert (again.preferences, set(again.settings)) == (new.preferences, {"splitRecovery", "roundTimeout"})
-    keep(config, changed(config, again, read_changes({"max-peer-lag": "90s", "roundTimeout": "4s"}), 1.0))
+    save_settings(config, with_changes(config, again, read_changes({"max-peer-lag": "90s", "roundTimeout": "4s"}), 1.0))
     assert path.read_text().endswith("MaxPeerLag=90s\n\n! times\nround-timeout=4s\nsplit-recovery=Simple\n")
     before = path.stat().st_mtime_ns, path.stat().st_ino
-    keep(config, read_live(config))
+    save_settings(config, read_effective_settings(config))
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == before, "nothing changed, nothing is written"
 
 
 def test_a_file_that_was_broken_meanwhile_is_not_written_over(tmp_path: Path) -> None:
     path = written(tmp_path, LEAST)
     config = read_cluster_properties(path).node
-    live = read_live(config)
+    live = read_effective_settings(config)
     path.write_text(LEAST + "max-peer-lag=never\n")
     with pytest.raises(BadInput, match="maxPeerLag is 'never'"):
-        keep(config, changed(config, live, read_changes({"leaveTimeout": "1s"}), 1.0))
+        save_settings(config, with_changes(config, live, read_changes({"leaveTimeout": "1s"}), 1.0))
     assert path.read_text() == LEAST + "max-peer-lag=never\n"
     with pytest.raises(BadSettings, match=f"{path}:3: max-peer-lag"):
-        read_live(config)
+        read_effective_settings(config)
 
 
 def test_masters_that_come_and_go_are_written_back(tmp_path: Path) -> None:
@@ -269,18 +273,18 @@ def test_masters_that_come_and_go_are_written_back(tmp_path: Path) -> None:
 def test_a_folder_that_takes_no_file_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path, LEAST)
     config = read_cluster_properties(path).node
-    live = read_live(config)
+    live = read_effective_settings(config)
     (tmp_path / f"{path.name}.new").mkdir()  # refused to root, too
     with pytest.raises(IsADirectoryError):
-        keep(config, changed(config, live, read_changes({"leaveTimeout": "1s"}), 1.0))
+        save_settings(config, with_changes(config, live, read_changes({"leaveTimeout": "1s"}), 1.0))
     assert path.read_text() == LEAST
 
 
 def test_names_are_known_in_each_spelling_and_to_whoever_sets_them_live() -> None:
-    for name in (*NAMES, *PREDECESSORS):
+    for name in (*NAMES, *GRAPHDB_ONLY_NAMES):
         camel = "".join(part.capitalize() for part in name.split("-"))
-        assert canonical(name) == canonical(camel) == canonical(camel[0].lower() + camel[1:]) == name
+        assert canonical_name(name) == canonical_name(camel) == canonical_name(camel[0].lower() + camel[1:]) == name
         if name in map(property_name, KEYS):
-            assert property_name(key_of(name)) == name
+            assert property_name(preference_key(name)) == name
         else:
-            assert is_placed(name), "txlog set -f passes over it"
+            assert is_manifest_only(name), "txlog set -f passes over it"

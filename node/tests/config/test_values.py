@@ -1,6 +1,6 @@
 import pytest
 
-from txlog.config.values import duration_text, parse_duration, parse_quantity, quantity_text
+from txlog.config.units import format_duration, format_quantity, parse_duration, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
 
 @pytest.mark.parametrize("milliseconds", [0, 1, 999, 1000, 60_000, 90_000, 86_400_000, 604_800_000])
 def test_a_duration_survives_being_written(milliseconds: int) -> None:
-    assert parse_duration(duration_text(milliseconds)) == milliseconds
+    assert parse_duration(format_duration(milliseconds)) == milliseconds
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_what_is_no_quantity_is_refused(text: object) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 1024, 20 << 30, 10**10])
 def test_a_quantity_survives_being_written(size: int) -> None:
-    assert parse_quantity(quantity_text(size)) == size
+    assert parse_quantity(format_quantity(size)) == size

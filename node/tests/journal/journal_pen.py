@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from txlog.journal import Journal, MemoryFiles
+from txlog.journal import Journal, MemoryVfs
 from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
@@ -173,7 +173,7 @@ def founding() -> list[Record]:
     return [ViewAccepted(view(1)), ViewInstalled(1, 1, "a")]
 
 
-def open_journal(files: MemoryFiles, **options: int) -> tuple[Journal, Recovered]:
+def open_journal(files: MemoryVfs, **options: int) -> tuple[Journal, Recovered]:
     return Journal.open(files, node="a", draw_birth=lambda: 0xA, **{"segment_bytes": SEGMENT_BYTES, **options})
 
 

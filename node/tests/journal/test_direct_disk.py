@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txlog.journal import direct
-from txlog.journal import files as files_module
-from txlog.journal.direct import BLOCK, BUFFER, LOOK, DirectWriter
-from txlog.journal.files import RealFile, RealFiles
+from txlog.journal import direct_io
+from txlog.journal import vfs as files_module
+from txlog.journal.direct_io import BLOCK_BYTES, BUFFER_BYTES, ZERO_CHECK_BYTES, DirectWriter
+from txlog.journal.vfs import OsFile, OsVfs
 
-SIZE = 64 * BLOCK
+SIZE = 64 * BLOCK_BYTES
 
 
 def of_size(folder: Path, size: int) -> Path:
@@ -24,7 +24,7 @@ def of_size(folder: Path, size: int) -> Path:
     return path
 
 
-def is_direct(file: RealFile) -> bool:
+def is_direct(file: OsFile) -> bool:
     file.pwrite(0, b"")
     return file._writer is not None
 
@@ -41,20 +41,22 @@ class RealFileOf:
     """Closed in any case."""
 
     def __init__(self, path: Path) -> None:
-        self.file = RealFile(path)
+        self.file = OsFile(path)
 
-    def __enter__(self) -> RealFile:
+    def __enter__(self) -> OsFile:
         return self.file
 
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
 
-ANYWHERE = st.tuples(st.integers(0, SIZE - 1), st.integers(1, 3 * BLOCK), st.booleans())
+ANYWHERE = st.tuples(st.integers(0, SIZE - 1), st.integers(1, 3 * BLOCK_BYTES), st.booleans())
 
 
 @given(
-    writes=st.lists(ANYWHERE, max_size=12), row=st.lists(st.integers(1, 2 * BLOCK), max_size=12), fresh=st.booleans()
+    writes=st.lists(ANYWHERE, max_size=12),
+    row=st.lists(st.integers(1, 2 * BLOCK_BYTES), max_size=12),
+    fresh=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
 def test_what_is_written_is_there_and_nothing_else(
@@ -67,8 +69,8 @@ def test_what_is_written_is_there_and_nothing_else(
     if not fresh:
         expected[:] = os.urandom(SIZE)
         path.write_bytes(expected)
-    file, reader = RealFile(path, zeros=fresh), RealFile(path, os.O_RDONLY)
-    end, steps = BLOCK + 7, []
+    file, reader = OsFile(path, zeros=fresh), OsFile(path, os.O_RDONLY)
+    end, steps = BLOCK_BYTES + 7, []
     for length in row:
         steps.append((end, length, False))
         end += length
@@ -79,7 +81,7 @@ def test_what_is_written_is_there_and_nothing_else(
         assert reader.pread(0, SIZE) == expected
         if again:
             file.close()
-            file = RealFile(path)
+            file = OsFile(path)
     file.fdatasync()
     assert file.pread(0, SIZE) == expected
     assert path.stat().st_size == SIZE
@@ -88,12 +90,12 @@ def test_what_is_written_is_there_and_nothing_else(
 
 
 def test_more_than_its_buffer(folder: Path) -> None:
-    data = os.urandom(3 * BUFFER + 12345)
-    path = of_size(folder, 4 * BUFFER)
+    data = os.urandom(3 * BUFFER_BYTES + 12345)
+    path = of_size(folder, 4 * BUFFER_BYTES)
     with RealFileOf(path) as file:
         file.pwrite(100, data)
         assert is_direct(file)
-    assert path.read_bytes() == bytes(100) + data + bytes(BUFFER - 12345 - 100)
+    assert path.read_bytes() == bytes(100) + data + bytes(BUFFER_BYTES - 12345 - 100)
 
 
 def test_it_stays_the_same_file_when_its_name_changes(folder: Path) -> None:
@@ -117,7 +119,7 @@ def test_where_it_is_not_possible_the_page_cache_is_used(
         return real(path, flags, *more)
 
     if why == "no such flag":
-        monkeypatch.setattr(direct, "_FLAG", 0)
+        monkeypatch.setattr(direct_io, "_O_DIRECT", 0)
     if why == "refused":
         monkeypatch.setattr(os, "open", refusing)
     with RealFileOf(path) as file:
@@ -129,10 +131,10 @@ def test_where_it_is_not_possible_the_page_cache_is_used(
 
 def test_a_device_that_takes_less_is_asked_for_the_rest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwritev
-    data = os.urandom(5 * BLOCK)
+    data = os.urandom(5 * BLOCK_BYTES)
     with RealFileOf(of_size(folder, SIZE)) as file:
         is_direct(file)
-        monkeypatch.setattr(os, "pwritev", lambda fd, views, at: real(fd, [views[0][:BLOCK]], at))
+        monkeypatch.setattr(os, "pwritev", lambda fd, views, at: real(fd, [views[0][:BLOCK_BYTES]], at))
         file.pwrite(3, data)
         monkeypatch.setattr(os, "pwritev", lambda fd, views, at: 0)
         with pytest.raises(OSError, match="less than a block"):
@@ -152,7 +154,7 @@ def test_a_file_that_became_shorter_is_named(folder: Path) -> None:
 def test_behind_what_is_no_zeros_only_a_block_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head in front of a payload that is there: the payload is not read for it."""
     path = of_size(folder, 1 << 20)
-    path.write_bytes(bytes(BLOCK) + b"p" * ((1 << 20) - BLOCK))
+    path.write_bytes(bytes(BLOCK_BYTES) + b"p" * ((1 << 20) - BLOCK_BYTES))
     real, read = os.pread, []
 
     def counted(fd: int, count: int, at: int) -> bytes:
@@ -162,15 +164,15 @@ def test_behind_what_is_no_zeros_only_a_block_is_read(folder: Path, monkeypatch:
     with RealFileOf(path) as file:
         is_direct(file)
         monkeypatch.setattr(os, "pread", counted)
-        file.pwrite(BLOCK - 100, b"h" * 200)
+        file.pwrite(BLOCK_BYTES - 100, b"h" * 200)
         monkeypatch.undo()
-    assert sum(read) <= 2 * BLOCK + LOOK
-    assert path.read_bytes()[BLOCK - 101 : BLOCK + 101] == b"\0" + b"h" * 200 + b"p"
+    assert sum(read) <= 2 * BLOCK_BYTES + ZERO_CHECK_BYTES
+    assert path.read_bytes()[BLOCK_BYTES - 101 : BLOCK_BYTES + 101] == b"\0" + b"h" * 200 + b"p"
 
 
 def test_in_a_file_that_was_just_made_nothing_is_looked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its zeros went past the page cache, so a look would wait for the disk."""
-    files = RealFiles(folder / "made")
+    files = OsVfs(folder / "made")
     files.create("making", 1 << 20)
     files.rename("making", "spare")
     read: list[int] = []
@@ -184,7 +186,7 @@ def test_in_a_file_that_was_just_made_nothing_is_looked_for(folder: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", counted)
         file.pwrite(5, b"header")
-        for at in range(BLOCK, 10 * BLOCK, 1000):
+        for at in range(BLOCK_BYTES, 10 * BLOCK_BYTES, 1000):
             file.pwrite(at, b"r" * 1000)
         assert read == []
     file.close()
@@ -203,10 +205,10 @@ def test_zeros_are_zeros_however_they_are_written(
     folder: Path, monkeypatch: pytest.MonkeyPatch, gently: bool, past: bool
 ) -> None:
     if not past:
-        monkeypatch.setattr(direct, "_FLAG", 0)
-    monkeypatch.setattr(files_module, "GIVE_WAY_S", 0.0)
-    files = RealFiles(folder / "made")
-    size = 5 * (1 << 20) + 3 * BLOCK
+        monkeypatch.setattr(direct_io, "_O_DIRECT", 0)
+    monkeypatch.setattr(files_module, "YIELD_S", 0.0)
+    files = OsVfs(folder / "made")
+    size = 5 * (1 << 20) + 3 * BLOCK_BYTES
     files.create("zeros", size, gently=gently)
     assert (folder / "made" / "zeros").read_bytes() == bytes(size)
     assert (folder / "made" / "zeros").stat().st_blocks * 512 >= size, "they have their room"
@@ -227,13 +229,13 @@ def test_a_disk_that_fills_up_among_the_zeros_leaves_nothing_behind(
             return 512
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    files = RealFiles(folder / "made", bytes_max=8 << 20)
-    monkeypatch.setattr(files_module, "GIVE_WAY_S", 0.0)
+    files = OsVfs(folder / "made", bytes_max=8 << 20)
+    monkeypatch.setattr(files_module, "YIELD_S", 0.0)
     monkeypatch.setattr(os, "pwritev", filling)
     with pytest.raises(OSError) as caught:
         files.create("zeros", 4 << 20, gently=gently)
     assert caught.value.errno == errno.ENOSPC
-    assert (files.list(), files.free()) == ([], 8 << 20)
+    assert (files.list(), files.free_bytes()) == ([], 8 << 20)
 
 
 def test_an_error_of_the_device_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +266,6 @@ def test_behind_a_row_nothing_is_read_twice(folder: Path, monkeypatch: pytest.Mo
     while at < 3 << 20:
         writer.pwrite(at, b"r" * 700)
         at += 700
-    assert len(reads) <= 2 * (3 << 20) // LOOK + 4
+    assert len(reads) <= 2 * (3 << 20) // ZERO_CHECK_BYTES + 4
     writer.close()
     os.close(fd)

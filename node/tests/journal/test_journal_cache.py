@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from txlog.journal.cache import AT_ONCE, ITEM_BYTES, Recent
+from txlog.journal.recent_cache import EVICTIONS_MAX, ITEM_BYTES, RecentCache
 from txlog.model.entry import Item, Run
 
 SIZE = ITEM_BYTES + 100
 
 
-def put(recent: Recent, seq: int, payload_bytes: int = 100) -> None:
+def put(recent: RecentCache, seq: int, payload_bytes: int = 100) -> None:
     recent.put(0, seq, Run("a", 1, seq, [Item(seq, 1, "", b"x")]), payload_bytes)
 
 
-def kept(recent: Recent, upto: int) -> list[int]:
+def kept(recent: RecentCache, upto: int) -> list[int]:
     return [seq for seq in range(1, upto + 1) if recent.get(0, seq) is not None]
 
 
 def test_the_oldest_go_first_and_only_what_is_synced() -> None:
-    recent = Recent(10 * SIZE)
+    recent = RecentCache(10 * SIZE)
     for seq in range(1, 31):
         put(recent, seq)
     recent.shrink(5)
@@ -29,24 +29,24 @@ def test_the_oldest_go_first_and_only_what_is_synced() -> None:
 
 
 def test_behind_a_large_one_the_small_ones_go_a_few_at_a_time() -> None:
-    recent = Recent(5000 * SIZE)
+    recent = RecentCache(5000 * SIZE)
     for seq in range(1, 5001):
         put(recent, seq)
     recent.shrink(5000)
     assert len(kept(recent, 5000)) == 5000
     put(recent, 5001, 4000 * SIZE)
     recent.shrink(5001)
-    assert kept(recent, 5000)[0] == AT_ONCE + 3
+    assert kept(recent, 5000)[0] == EVICTIONS_MAX + 3
     turns = 0
     while len(kept(recent, 5000)) > 1000:
         recent.shrink(5001)
         turns += 1
-        assert turns < 5000 // AT_ONCE
+        assert turns < 5000 // EVICTIONS_MAX
     assert recent.get(0, 5001) is not None
 
 
 def test_as_many_go_as_come() -> None:
-    recent = Recent(0)
+    recent = RecentCache(0)
     for first in range(1, 5001, 500):
         for seq in range(first, first + 500):
             put(recent, seq)
@@ -55,7 +55,7 @@ def test_as_many_go_as_come() -> None:
 
 
 def test_one_that_comes_again_counts_once() -> None:
-    recent = Recent(2 * SIZE)
+    recent = RecentCache(2 * SIZE)
     for _ in range(5):
         put(recent, 1)
     put(recent, 2)

@@ -11,7 +11,7 @@ import pytest
 from journal_life import check_read, told, twin
 from journal_pen import Pen, open_journal, stamped
 
-from txlog.journal import Crashed, MemoryFiles
+from txlog.journal import MemoryVfs, SimulatedCrash
 from txlog.model.records import Ceiling, Left, Promised, Record, Recovered, Stable
 
 SEGMENT_BYTES = 2560
@@ -49,7 +49,7 @@ class Follower:
     appended = acknowledged = 0
 
 
-def live(files: MemoryFiles, follower: Follower) -> None:
+def live(files: MemoryVfs, follower: Follower) -> None:
     """One process from its start to its end, however it comes."""
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     for batch in life():
@@ -62,10 +62,10 @@ def live(files: MemoryFiles, follower: Follower) -> None:
         follower.acknowledged = follower.appended
         journal.end_sync(sync)
         journal.seal()
-        prepare = journal.begin_prepare()
+        prepare = journal.begin_preallocation()
         if prepare is not None:
             prepare.run()
-            journal.end_prepare(prepare)
+            journal.end_preallocation(prepare)
 
 
 def crash_after(operations: int) -> Callable[[str, str], None]:
@@ -75,13 +75,13 @@ def crash_after(operations: int) -> Callable[[str, str], None]:
         nonlocal left
         left -= 1
         if left < 0:
-            raise Crashed
+            raise SimulatedCrash
 
     return hook
 
 
 def count_operations() -> int:
-    files = MemoryFiles(trace=True)
+    files = MemoryVfs(trace=True)
     live(files, Follower())
     return len(files.operations)
 
@@ -103,8 +103,8 @@ def test_crash_at_every_operation(rest: str) -> None:
 def crash_at(rest: str, points: Iterable[int]) -> None:
     choose = choosers()[rest]
     for point in points:
-        files, follower = MemoryFiles(hook=crash_after(point)), Follower()
-        with pytest.raises(Crashed):
+        files, follower = MemoryVfs(hook=crash_after(point)), Follower()
+        with pytest.raises(SimulatedCrash):
             live(files, follower)
         files.crash(choose)
         files.hook = None
@@ -115,13 +115,13 @@ def crash_at(rest: str, points: Iterable[int]) -> None:
 def test_crash_between_the_writes_of_one_batch(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large payloads are written by themselves: here every part of a record that is longer than a few bytes."""
     together = count_operations()
-    monkeypatch.setattr("txlog.journal.batch.APART_BYTES", 64)
+    monkeypatch.setattr("txlog.journal.group_commit.SEPARATE_WRITE_BYTES", 64)
     apart = count_operations()
     assert apart > together + 20
     crash_at(rest, random.Random(rest).sample(range(apart), 40))
 
 
-def check_after(files: MemoryFiles, follower: Follower) -> None:
+def check_after(files: MemoryVfs, follower: Follower) -> None:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert found.damage == []
     possible = range(follower.acknowledged, follower.appended + 1)
@@ -144,15 +144,15 @@ def test_crash_while_recovering_from_a_crash(seed: int) -> None:
         return rng.randrange(options)
 
     for point in range(10 + seed, count_operations(), 7):
-        files, follower = MemoryFiles(hook=crash_after(point)), Follower()
-        with pytest.raises(Crashed):
+        files, follower = MemoryVfs(hook=crash_after(point)), Follower()
+        with pytest.raises(SimulatedCrash):
             live(files, follower)
         files.crash(choose)
         for second in range(12):
             files.hook = crash_after(second)
             try:
                 open_journal(files, segment_bytes=SEGMENT_BYTES)
-            except Crashed:
+            except SimulatedCrash:
                 files.crash(choose)
             else:
                 files.kill()
@@ -161,12 +161,12 @@ def test_crash_while_recovering_from_a_crash(seed: int) -> None:
 
 
 def test_a_start_number_is_never_given_twice() -> None:
-    files, starts = MemoryFiles(), [0]
+    files, starts = MemoryVfs(), [0]
     for point in range(40):
         files.hook = crash_after(point % 9)
         try:
             starts.append(open_journal(files, segment_bytes=SEGMENT_BYTES)[1].start)
-        except Crashed:
+        except SimulatedCrash:
             files.crash(lambda what, options: options - 1)
         else:
             files.kill()

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from txlog.journal import Crashed, Files, MemoryFiles, RealFiles
+from txlog.journal import MemoryVfs, OsVfs, SimulatedCrash, Vfs
 
 
 @pytest.fixture(params=["memory", "real"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Files]:
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Vfs]:
     if request.param == "memory":
-        return lambda limit: MemoryFiles(limit)
-    return lambda limit: RealFiles(tmp_path / "folder", bytes_max=limit)
+        return lambda limit: MemoryVfs(limit)
+    return lambda limit: OsVfs(tmp_path / "folder", bytes_max=limit)
 
 
-def test_a_folder_of_files(make: Callable[[int], Files]) -> None:
+def test_a_folder_of_files(make: Callable[[int], Vfs]) -> None:
     files = make(10_000)
     files.lock()
     files.create("b", 1000)
     files.create("a", 3000)
     assert files.list() == ["a", "b"]
-    assert (files.size("a"), files.size("b"), files.free()) == (3000, 1000, 6000)
+    assert (files.size("a"), files.size("b"), files.free_bytes()) == (3000, 1000, 6000)
     file = files.open("b")
     assert file.pread(0, 2000) == bytes(1000)
     file.pwrite(10, b"hello")
@@ -36,23 +36,23 @@ def test_a_folder_of_files(make: Callable[[int], Files]) -> None:
     file.close()
     files.remove("a")
     files.sync_folder()
-    assert (files.list(), files.free()) == (["c"], 9000)
+    assert (files.list(), files.free_bytes()) == (["c"], 9000)
     with pytest.raises(FileNotFoundError):
         files.size("a")
     files.close()
 
 
-def test_a_full_disk_leaves_nothing_behind(make: Callable[[int], Files]) -> None:
+def test_a_full_disk_leaves_nothing_behind(make: Callable[[int], Vfs]) -> None:
     files = make(1000)
     with pytest.raises(OSError) as caught:
         files.create("big", 1001)
     assert caught.value.errno == errno.ENOSPC
     assert files.list() == []
     files.create("exact", 1000)
-    assert files.free() == 0
+    assert files.free_bytes() == 0
 
 
-def test_a_lock_is_exclusive_and_given_back(make: Callable[[int], Files]) -> None:
+def test_a_lock_is_exclusive_and_given_back(make: Callable[[int], Vfs]) -> None:
     files = make(1000)
     files.lock()
     with pytest.raises(BlockingIOError):
@@ -66,8 +66,8 @@ def chooser(**fates: int) -> Callable[[str, int], int]:
     return lambda what, options: fates.get(what.split()[0], 0)
 
 
-def written() -> MemoryFiles:
-    files = MemoryFiles()
+def written() -> MemoryVfs:
+    files = MemoryVfs()
     files.create("f", 2048)
     file = files.open("f")
     file.pwrite(0, b"a" * 600)
@@ -109,7 +109,7 @@ def test_synced_bytes_survive_any_crash() -> None:
 
 @pytest.mark.parametrize(("lost", "names"), [(0, ["g", "new"]), (1, ["f", "g"]), (2, ["f", "old"])])
 def test_a_crash_takes_folder_changes_from_the_end(lost: int, names: list[str]) -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     files.create("f", 1)
     files.create("old", 1)
     files.rename("old", "g")
@@ -126,23 +126,23 @@ def test_a_kill_takes_nothing() -> None:
 
 
 def test_a_hook_may_fail_or_end_any_operation() -> None:
-    files = MemoryFiles(trace=True)
+    files = MemoryVfs(trace=True)
     files.create("f", 10)
 
     def end(operation: str, name: str) -> None:
         if operation == "pwrite":
-            raise Crashed
+            raise SimulatedCrash
 
     files.hook = end
-    with pytest.raises(Crashed):
+    with pytest.raises(SimulatedCrash):
         files.open("f").pwrite(0, b"x")
     assert files.operations == ["create f 10", "sync_folder .", "pwrite f 0 1"]
     assert files.open("f").pread(0, 1) == b"\0"
 
 
 def test_harm_at_rest() -> None:
-    files = MemoryFiles.load({"f": b"\x01\x02\x03"})
-    files.flip("f", 1, 7)
+    files = MemoryVfs.load({"f": b"\x01\x02\x03"})
+    files.flip_bit("f", 1, 7)
     files.truncate("f", 2)
     assert files.dump() == {"f": b"\x01\x82"}
     files.erase("f")

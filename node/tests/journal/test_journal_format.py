@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from journal_pen import Pen, check_content, founding, held_of, open_journal, stamped, view
 
-from txlog.journal import MemoryFiles, check, show
+from txlog.journal import MemoryVfs, check_journal, dump_journal
 from txlog.journal import format as fmt
-from txlog.journal.vitals import Vitals
+from txlog.journal.state_header import StateHeader
 from txlog.model.entry import KIND_UPDATE, Item, Run
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import content_hash
@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def golden_journal() -> dict[str, bytes]:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files)
     journal.append([*founding(), Ceiling(5000), pen.held("a", 14), pen.held("b", 2)])
     journal.sync()
@@ -64,7 +64,7 @@ def test_version_1_is_written_as_ever() -> None:
 
 
 def test_version_1_is_read_back() -> None:
-    files = MemoryFiles.load(from_text((GOLDEN / "version-1.hex").read_text()))
+    files = MemoryVfs.load(from_text((GOLDEN / "version-1.hex").read_text()))
     journal, found = open_journal(files)
     assert (found.start, found.ceiling, found.stable, found.damage) == (2, 5000, 15, [])
     assert found.accepted == found.installed
@@ -94,12 +94,12 @@ def test_an_unknown_version_is_refused_by_name() -> None:
     for at in (12, 12 + int.from_bytes(data[16:20], "little")):
         newer[at] = 2
     with pytest.raises(JournalDamaged, match=r"segment-0000000001 has UnknownFormat: format version 2; .* version 1"):
-        open_journal(MemoryFiles.load({**files, name: bytes(newer)}))
-    assert next(show(MemoryFiles.load({**files, name: bytes(newer)}))).startswith(f"{name}: format version 2;")
+        open_journal(MemoryVfs.load({**files, name: bytes(newer)}))
+    assert next(dump_journal(MemoryVfs.load({**files, name: bytes(newer)}))).startswith(f"{name}: format version 2;")
 
 
 def test_vitals_are_right_in_place_and_anew() -> None:
-    vitals = Vitals(Origin("a", 1))
+    vitals = StateHeader(Origin("a", 1))
     empty = vitals.encoded
     vitals.set_held(Origin("b", 2), 7)
     vitals.set_held(Origin("a", 1), 9)
@@ -112,20 +112,20 @@ def test_vitals_are_right_in_place_and_anew() -> None:
     vitals.set_ceiling(1 << 63)
     vitals.set_start(4)
     vitals.set_held(Origin("b", 2), 8)
-    again = Vitals.parse(vitals.encoded)
+    again = StateHeader.parse(vitals.encoded)
     assert again.encoded == vitals.encoded != empty
     assert again.held == {Origin("a", 1): 9, Origin("b", 2): 8}
     assert (again.log_end, again.log_hash, again.stable, again.ceiling, again.start) == (3, b"h" * 16, 2, 1 << 63, 4)
     assert (again.accepted, again.installed) == ((2, 1, "bb"), (1, 5, "ccc"))
     assert (again.promised, again.left, again.changes) == ((2, 7, "dddd"), (2, 1, "bb"), 0)
     vitals.set_change(view(2), 1, b"")
-    again = Vitals.parse(vitals.encoded)
+    again = StateHeader.parse(vitals.encoded)
     assert (again.log_end, again.log_hash, again.stable, again.changes) == (1, view(2).base_hash, 1, 1)
     assert len(vitals.encoded) % 8 == 0
 
 
 def test_a_record_of_another_place_never_fits() -> None:
-    body = fmt.Body(5, 0, 77, 0, b"", b"")
+    body = fmt.RecordBody(5, 0, 77, 0, b"", b"")
     length = fmt.record_length(body, 8)
     data = b"".join(fmt.encode_record(body, length, 1, 0, bytes(16), bytes(8), fmt.segment_seed(1, 1)))
     assert len(data) == length
@@ -135,7 +135,7 @@ def test_a_record_of_another_place_never_fits() -> None:
 
 
 def test_texts_of_any_kind_come_back() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = open_journal(files)
     payloads = [b"", b"x", bytes(300), fmt.RECORD_MARK * 50]
     keys = ["", "ключ", "k" * 500, ""]
@@ -157,28 +157,28 @@ def test_a_look_from_outside_changes_nothing(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     (tmp_path / "notes.txt").write_text("of the operator")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    report = check(tmp_path)
+    report = check_journal(tmp_path)
     assert report.ok
     assert (report.start, report.log_end, report.stable) == (1, 15, 15)
     assert report.accepted == report.installed == report.left == "(2, 1, 'a')"
     assert report.promised == "(2, 5, 'b')"
     assert report.held == {"a.000000000000000a": 34, "b.000000000000000b": 2}
-    lines = list(show(tmp_path))
+    lines = list(dump_journal(tmp_path))
     assert lines[0] == "notes.txt: not a file of the journal"
     assert len([line for line in lines if "Held" in line]) == 3
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert check(tmp_path / "notes").notes == ["no journal: the folder is missing"]
+    assert check_journal(tmp_path / "notes").notes == ["no journal: the folder is missing"]
 
 
 def test_check_says_what_it_finds() -> None:
-    assert check(MemoryFiles()).notes == ["no journal: the folder holds no segment"]
-    files = MemoryFiles.load(golden_journal())
-    files.flip("segment-0000000001", 2300, 1)
-    report = check(files)
+    assert check_journal(MemoryVfs()).notes == ["no journal: the folder holds no segment"]
+    files = MemoryVfs.load(golden_journal())
+    files.flip_bit("segment-0000000001", 2300, 1)
+    report = check_journal(files)
     assert not report.ok
     assert [damage.first for damage in report.damage] == [6]
     for name in files.list():
-        files.flip(name, 20, 1)
-        files.flip(name, 20 + fmt.SECTOR, 1)
-    assert "who this master is cannot be known" in check(files).refused
-    assert any("its header cannot be read" in line for line in show(files))
+        files.flip_bit(name, 20, 1)
+        files.flip_bit(name, 20 + fmt.SECTOR, 1)
+    assert "who this master is cannot be known" in check_journal(files).refused
+    assert any("its header cannot be read" in line for line in dump_journal(files))

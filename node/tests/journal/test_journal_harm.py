@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from journal_pen import BIRTHS, Pen, founding, held_of, item, open_journal
 
-from txlog.journal import MemoryFiles
+from txlog.journal import MemoryVfs
 from txlog.model.errors import JournalDamaged
 from txlog.model.records import Ceiling, Recovered, Stable
 
@@ -19,7 +19,7 @@ NAMES = ["segment-0000000001", "segment-0000000002"]
 @cache
 def disk(*, sealed: bool) -> dict[str, bytes]:
     """Two segments of every kind of record; the last batch has two."""
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), Ceiling(5000)])
     journal.sync()
@@ -39,7 +39,7 @@ def disk(*, sealed: bool) -> dict[str, bytes]:
 
 @cache
 def whole() -> Recovered:
-    _, recovered = open_journal(MemoryFiles.load(disk(sealed=True)), segment_bytes=SEGMENT_BYTES)
+    _, recovered = open_journal(MemoryVfs.load(disk(sealed=True)), segment_bytes=SEGMENT_BYTES)
     assert not recovered.damage
     return recovered
 
@@ -49,7 +49,7 @@ def without_last_batch() -> dict[str, int]:
     return {**held_of(whole()), "a": held_of(whole())["a"] - 2}
 
 
-def judge(files: MemoryFiles, *, sealed: bool) -> str:
+def judge(files: MemoryVfs, *, sealed: bool) -> str:
     """What became of it; fails where something is lost in silence or wrong."""
     try:
         journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
@@ -105,8 +105,8 @@ def _order_right_or_named(found: Recovered, right: Recovered) -> None:
 def test_every_byte_flipped_in_a_sealed_journal(name: str) -> None:
     seen = set()
     for offset in range(len(disk(sealed=True)[name])):
-        files = MemoryFiles.load(disk(sealed=True))
-        files.flip(name, offset, offset % 8)
+        files = MemoryVfs.load(disk(sealed=True))
+        files.flip_bit(name, offset, offset % 8)
         seen.add(judge(files, sealed=True))
     assert seen == {"complete", "damage"}
 
@@ -114,8 +114,8 @@ def test_every_byte_flipped_in_a_sealed_journal(name: str) -> None:
 def test_every_byte_flipped_behind_the_last_promise_cuts_the_last_batch_only() -> None:
     seen = set()
     for offset in range(1000, len(disk(sealed=False)[NAMES[-1]])):
-        files = MemoryFiles.load(disk(sealed=False))
-        files.flip(NAMES[-1], offset, offset % 8)
+        files = MemoryVfs.load(disk(sealed=False))
+        files.flip_bit(NAMES[-1], offset, offset % 8)
         seen.add(judge(files, sealed=False))
     assert seen == {"complete", "damage", "cut"}
 
@@ -124,7 +124,7 @@ def test_every_byte_flipped_behind_the_last_promise_cuts_the_last_batch_only() -
 def test_every_length(name: str) -> None:
     seen = set()
     for length in range(0, SEGMENT_BYTES, 4):
-        files = MemoryFiles.load(disk(sealed=True))
+        files = MemoryVfs.load(disk(sealed=True))
         files.truncate(name, length)
         seen.add(judge(files, sealed=True))
     assert seen == ({"complete", "refused"} if name == NAMES[-1] else {"complete", "damage"})
@@ -137,5 +137,5 @@ def test_every_sector_zeroed() -> None:
         for sector in range(SEGMENT_BYTES // 512):
             damaged = {other: bytearray(data) for other, data in disk(sealed=True).items()}
             damaged[name][sector * 512 : sector * 512 + 512] = bytes(512)
-            seen.add(judge(MemoryFiles.load({n: bytes(d) for n, d in damaged.items()}), sealed=True))
+            seen.add(judge(MemoryVfs.load({n: bytes(d) for n, d in damaged.items()}), sealed=True))
     assert seen == {"complete", "damage"}

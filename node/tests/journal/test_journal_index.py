@@ -16,11 +16,11 @@ from journal_pen import (
     stamped,
 )
 
-from txlog.journal import Crashed, Journal, MemoryFiles, check
+from txlog.journal import Journal, MemoryVfs, SimulatedCrash, check_journal
 from txlog.journal import format as fmt
-from txlog.journal.scan import Scan, scan
-from txlog.journal.sealed import Block, decode_index, encode_index, index_name
-from txlog.journal.survey import PIECE_BYTES, RECORD_BYTES
+from txlog.journal.scan import JournalScan, scan_journal
+from txlog.journal.scrubber import RECORD_OVERHEAD_BYTES, SCRUB_CHUNK_BYTES
+from txlog.journal.segment_index import IndexBlock, decode_index, encode_index, index_name
 from txlog.model.errors import JournalBroken, JournalDamaged
 from txlog.model.records import Foot, Left, Promised, Recovered, Stable, Trimmed
 
@@ -28,9 +28,9 @@ from txlog.model.records import Foot, Left, Promised, Recovered, Stable, Trimmed
 def survey_all(journal: Journal) -> int:
     """As the loop does it, until nothing is left; how many segments were read."""
     count = 0
-    while (survey := journal.begin_survey()) is not None:
+    while (survey := journal.begin_scrub()) is not None:
         survey.run()
-        journal.end_survey(survey)
+        journal.end_scrub(survey)
         count += survey.done
     return count
 
@@ -58,8 +58,8 @@ def write(journal: Journal, pen: Pen, rounds: int, *, surveys: bool = True) -> N
             survey_all(journal)
 
 
-def grown(rounds: int = 24, *, surveys: bool = True) -> tuple[MemoryFiles, Pen]:
-    files, pen = MemoryFiles(), Pen()
+def grown(rounds: int = 24, *, surveys: bool = True) -> tuple[MemoryVfs, Pen]:
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files)
     pen.number = 1
     journal.append(founding())
@@ -69,32 +69,32 @@ def grown(rounds: int = 24, *, surveys: bool = True) -> tuple[MemoryFiles, Pen]:
     return files, pen
 
 
-def indexes(files: MemoryFiles) -> list[str]:
+def indexes(files: MemoryVfs) -> list[str]:
     return [name for name in files.list() if name.startswith("index")]
 
 
-def segments(files: MemoryFiles) -> list[str]:
+def segments(files: MemoryVfs) -> list[str]:
     return [name for name in files.list() if name.startswith("segment")]
 
 
-def told(files: MemoryFiles) -> Recovered:
+def told(files: MemoryVfs) -> Recovered:
     """What a start tells, on a copy."""
-    copy = MemoryFiles.load(files.dump())
+    copy = MemoryVfs.load(files.dump())
     journal, recovered = open_journal(copy)
     journal.close()
     return recovered
 
 
-def told_without(files: MemoryFiles) -> Recovered:
-    return told(MemoryFiles.load({name: data for name, data in files.dump().items() if not name.startswith("index")}))
+def told_without(files: MemoryVfs) -> Recovered:
+    return told(MemoryVfs.load({name: data for name, data in files.dump().items() if not name.startswith("index")}))
 
 
 def same(one: Recovered, other: Recovered) -> bool:
     return msgspec.structs.asdict(one) == msgspec.structs.asdict(other)
 
 
-def scanned(files: MemoryFiles) -> Scan:
-    found = scan(files, SEGMENT_BYTES)
+def scanned(files: MemoryVfs) -> JournalScan:
+    found = scan_journal(files, SEGMENT_BYTES)
     assert found is not None
     return found
 
@@ -103,14 +103,14 @@ def test_a_start_by_indexes_tells_what_a_start_that_reads_all_tells() -> None:
     files, pen = grown()
     assert len(indexes(files)) == len(segments(files)) - 1 > 5
     found = scanned(files)
-    assert found.indexed == [fmt.parse_name(name)[1] for name in segments(files)[:-1]]  # type: ignore[index]
+    assert found.indexed_segments == [fmt.parse_name(name)[1] for name in segments(files)[:-1]]  # type: ignore[index]
     recovered = told(files)
     assert same(recovered, told_without(files))
     assert recovered.keys
     journal, _ = open_journal(files)
     for node, last in pen.seqs.items():
         check_content(journal, node, 1, last, pen=pen)
-        assert journal.named(node, BIRTHS[node], 1, last)
+        assert journal.read_keyed(node, BIRTHS[node], 1, last)
     write(journal, pen, 3)
     journal.close()
     assert same(told(files), told_without(files))
@@ -158,12 +158,12 @@ def test_every_byte_of_an_index_flipped_and_every_length_of_it() -> None:
     for at in range(len(dump[name])):
         data = bytearray(dump[name])
         data[at] ^= 1 << at % 8
-        harmed = MemoryFiles.load(dump | {name: bytes(data)})
+        harmed = MemoryVfs.load(dump | {name: bytes(data)})
         assert any(note.startswith(name) for note in scanned(harmed).notes), at
         assert same(told(harmed), wanted), at
     for length in range(len(dump[name])):
-        harmed = MemoryFiles.load(dump | {name: dump[name][:length]})
-        assert fmt.parse_name(name)[1] not in scanned(harmed).indexed  # type: ignore[index]
+        harmed = MemoryVfs.load(dump | {name: dump[name][:length]})
+        assert fmt.parse_name(name)[1] not in scanned(harmed).indexed_segments  # type: ignore[index]
         assert same(told(harmed), wanted), length
 
 
@@ -171,7 +171,7 @@ def test_a_broken_index_is_made_anew() -> None:
     files, _ = grown(8)
     name = indexes(files)[0]
     whole = files.dump()[name]
-    files.flip(name, 200, 3)
+    files.flip_bit(name, 200, 3)
     journal, _ = open_journal(files)
     survey_all(journal)
     journal.close()
@@ -182,7 +182,7 @@ def test_a_broken_index_is_made_anew() -> None:
 def test_the_index_of_another_segment_or_of_another_journal_is_passed_over() -> None:
     files, _ = grown(10)
     _other, _ = grown(10)
-    journal, recovered = Journal.open(MemoryFiles(), node="a", draw_birth=lambda: 0xA1, segment_bytes=SEGMENT_BYTES)
+    journal, recovered = Journal.open(MemoryVfs(), node="a", draw_birth=lambda: 0xA1, segment_bytes=SEGMENT_BYTES)
     journal.close()
     assert recovered.birth == 0xA1
     wanted = told_without(files)
@@ -191,11 +191,11 @@ def test_the_index_of_another_segment_or_of_another_journal_is_passed_over() -> 
     found = decode_index(dump[names[2]])
     assert found is not None
     born = encode_index(found.identity._replace(birth=0xA1), found.events, bytes(found.hashes))
-    longer = encode_index(found.identity._replace(behind=found.identity.behind + 1), found.events, bytes(found.hashes))
-    chained = encode_index(found.identity._replace(chain=bytes(16)), found.events, bytes(found.hashes))
-    before = encode_index(found.identity._replace(before=bytes(16)), found.events, bytes(found.hashes))
+    longer = encode_index(found.identity._replace(end=found.identity.end + 1), found.events, bytes(found.hashes))
+    chained = encode_index(found.identity._replace(chain_after=bytes(16)), found.events, bytes(found.hashes))
+    before = encode_index(found.identity._replace(chain_before=bytes(16)), found.events, bytes(found.hashes))
     for harmed in (exchanged, *(dump | {names[2]: made} for made in (born, longer, chained, before))):
-        loaded = MemoryFiles.load(harmed)
+        loaded = MemoryVfs.load(harmed)
         assert [note for note in scanned(loaded).notes if note.startswith("index")]
         assert same(told(loaded), wanted)
 
@@ -206,7 +206,7 @@ def test_an_index_of_a_later_version_is_passed_over() -> None:
     data = bytearray(files.dump()[name])
     data[12] = 2
     data[8:12] = fmt.crc32(data[12:]).to_bytes(4, "little")
-    harmed = MemoryFiles.load(files.dump() | {name: bytes(data)})
+    harmed = MemoryVfs.load(files.dump() | {name: bytes(data)})
     assert any(note.startswith(name) for note in scanned(harmed).notes)
     assert same(told(harmed), told_without(files))
 
@@ -217,11 +217,11 @@ def test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over() -> Non
     wanted = told_without(files)
     found = decode_index(files.dump()[name])
     assert found is not None
-    at = next(at for at, event in enumerate(found.events) if isinstance(event, Block) and event.origins)
+    at = next(at for at, event in enumerate(found.events) if isinstance(event, IndexBlock) and event.origins)
     for change in ("missing", "last", "first", "hash"):
         events, hashes = list(found.events), bytearray(found.hashes)
         block = events[at]
-        assert isinstance(block, Block)
+        assert isinstance(block, IndexBlock)
         rows = block.origins[0]
         if change == "missing":
             del events[at]
@@ -233,7 +233,7 @@ def test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over() -> Non
             hashes[-1] ^= 1
         if change in ("last", "first"):
             events[at] = msgspec.structs.replace(block, origins=[rows, *block.origins[1:]])
-        harmed = MemoryFiles.load(files.dump() | {name: encode_index(found.identity, events, hashes)})
+        harmed = MemoryVfs.load(files.dump() | {name: encode_index(found.identity, events, hashes)})
         assert any("contradicts" in note for note in scanned(harmed).notes), change
         assert same(told(harmed), wanted), change
 
@@ -242,7 +242,7 @@ def test_a_header_that_is_damaged_is_not_replaced_by_an_index() -> None:
     files, _ = grown(10)
     name = segments(files)[2]
     for copy in (0, 512):
-        files.flip(name, copy + 60, 2)
+        files.flip_bit(name, copy + 60, 2)
     journal, recovered = open_journal(files)
     assert [damage.where for damage in recovered.damage]
     journal.close()
@@ -275,7 +275,7 @@ def test_the_log_trimmed_takes_the_indexes_along() -> None:
     assert len(numbers) < 5
     write(journal, pen, 12)
     journal.close()
-    assert scanned(files).indexed
+    assert scanned(files).indexed_segments
     assert same(told(files), told_without(files))
     assert recovered.foot.index < told(files).foot.index == index
 
@@ -283,7 +283,7 @@ def test_the_log_trimmed_takes_the_indexes_along() -> None:
 def test_an_index_without_its_segment_goes_at_the_next_start() -> None:
     files, _ = grown(8)
     dump = files.dump()
-    left = MemoryFiles.load(dump | {index_name(99): dump[indexes(files)[0]]})
+    left = MemoryVfs.load(dump | {index_name(99): dump[indexes(files)[0]]})
     journal, _ = open_journal(left)
     journal.close()
     assert index_name(99) not in left.list()
@@ -294,7 +294,7 @@ def test_damage_in_a_segment_with_an_index_is_found_when_it_is_read_again() -> N
     files, _ = grown(10)
     name = segments(files)[2]
     used = len(files.dump()[name].rstrip(b"\0"))
-    files.flip(name, used - 700, 4)
+    files.flip_bit(name, used - 700, 4)
     journal, recovered = open_journal(files)
     assert not recovered.damage
     with pytest.raises(JournalDamaged, match=f"reading {name} again: record .* cannot be read"):
@@ -311,8 +311,8 @@ def test_damage_in_a_segment_with_an_index_is_found_when_a_peer_asks_for_it() ->
     name = segments(files)[1]
     harmed = 0
     for at in range(1100, SEGMENT_BYTES - 800, 64):
-        copy = MemoryFiles.load(files.dump())
-        copy.flip(name, at, 4)
+        copy = MemoryVfs.load(files.dump())
+        copy.flip_bit(name, at, 4)
         journal, recovered = open_journal(copy, cache_bytes=0)
         assert not recovered.damage
         try:
@@ -334,7 +334,7 @@ def test_a_header_that_was_lost_and_made_good_ends_no_life_after_that() -> None:
     files, _ = grown(10)
     name = segments(files)[2]
     for copy in (0, 512):
-        files.flip(name, copy + 60, 2)
+        files.flip_bit(name, copy + 60, 2)
     journal, recovered = open_journal(files)
     assert recovered.damage
     for damage in list(journal.damage):
@@ -351,7 +351,7 @@ def test_a_header_that_was_lost_and_made_good_ends_no_life_after_that() -> None:
 
 def test_a_start_that_meets_damage_reads_that_segment_after_all() -> None:
     """What waits for its order is read at the start: nobody is told of it from what cannot be read."""
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files)
     pen.number = 1
     journal.append(founding())
@@ -362,7 +362,7 @@ def test_a_start_that_meets_damage_reads_that_segment_after_all() -> None:
     journal.close()
     assert len(indexes(files)) > 2
     name = segments(files)[1]
-    files.flip(name, 1500, 1)
+    files.flip_bit(name, 1500, 1)
     journal, recovered = open_journal(files)
     assert name in recovered.damage[0].where
     assert sum(len(meta.stamps) for meta in recovered.queued) < pen.seqs["b"]
@@ -375,20 +375,20 @@ def test_a_crash_at_every_operation_of_making_an_index() -> None:
     wanted = told_without(base)
     for fate in range(3):
         for stop in range(1, 60):
-            files = MemoryFiles.load(base.dump())
+            files = MemoryVfs.load(base.dump())
             journal, _ = open_journal(files)
             left = [stop]
 
             def step(_operation: str, _name: str, left: list[int] = left) -> None:
                 left[0] -= 1
                 if not left[0]:
-                    raise Crashed
+                    raise SimulatedCrash
 
             files.hook = step
             try:
                 survey_all(journal)
                 crashed = False
-            except Crashed:
+            except SimulatedCrash:
                 crashed = True
             files.hook = None
             files.crash(lambda what, options, fate=fate: min(fate, options - 1))  # type: ignore[misc]
@@ -450,40 +450,40 @@ def test_a_disk_that_fails_while_an_index_is_made_ends_the_process() -> None:
 def test_a_segment_that_a_trim_removes_meanwhile_is_let_go() -> None:
     files, _ = grown(8, surveys=False)
     journal, _ = open_journal(files)
-    survey = journal.begin_survey()
+    survey = journal.begin_scrub()
     assert survey is not None
     assert survey.segment == 1
     files.erase("segment-0000000001")
     survey.run()
     assert survey.done
-    journal.end_survey(survey)
+    journal.end_scrub(survey)
     journal.close()
 
 
 def test_a_segment_is_read_again_a_piece_at_a_time() -> None:
-    files = MemoryFiles()
-    journal, _ = open_journal(files, segment_bytes=4 * PIECE_BYTES)
-    pen = Pen(size=PIECE_BYTES // 2)
+    files = MemoryVfs()
+    journal, _ = open_journal(files, segment_bytes=4 * SCRUB_CHUNK_BYTES)
+    pen = Pen(size=SCRUB_CHUNK_BYTES // 2)
     pen.number = 1
     journal.append(founding())
     while len(segments(files)) < 2:
         journal.append(pen.held("a", 1))
         journal.sync()
     runs = 0
-    while (survey := journal.begin_survey()) is not None:
-        assert journal.begin_survey() is None
+    while (survey := journal.begin_scrub()) is not None:
+        assert journal.begin_scrub() is None
         survey.run()
-        journal.end_survey(survey)
+        journal.end_scrub(survey)
         runs += 1
     assert runs > 3
     assert indexes(files) == [index_name(1)]
     journal.close()
-    assert scanned(files).indexed == [1]
+    assert scanned(files).indexed_segments == [1]
 
 
 def test_a_piece_of_small_records_ends_behind_as_many_as_take_a_millisecond() -> None:
-    files = MemoryFiles()
-    journal, _ = open_journal(files, segment_bytes=4 * PIECE_BYTES)
+    files = MemoryVfs()
+    journal, _ = open_journal(files, segment_bytes=4 * SCRUB_CHUNK_BYTES)
     pen = Pen(size=8)
     journal.append(founding())
     while len(segments(files)) < 2:
@@ -491,19 +491,19 @@ def test_a_piece_of_small_records_ends_behind_as_many_as_take_a_millisecond() ->
             journal.append(pen.held("a", 1))
         journal.sync()
     runs = 0
-    while (survey := journal.begin_survey()) is not None:
+    while (survey := journal.begin_scrub()) is not None:
         survey.run()
-        journal.end_survey(survey)
+        journal.end_scrub(survey)
         runs += 1
-    records = next(piece for piece in scanned(files).pieces if piece.number == 2).first - 1
-    assert runs >= records // (PIECE_BYTES // RECORD_BYTES)
-    assert records > 10 * PIECE_BYTES // RECORD_BYTES
+    records = next(piece for piece in scanned(files).segments if piece.number == 2).first - 1
+    assert runs >= records // (SCRUB_CHUNK_BYTES // RECORD_OVERHEAD_BYTES)
+    assert records > 10 * SCRUB_CHUNK_BYTES // RECORD_OVERHEAD_BYTES
     journal.close()
 
 
 def test_check_reads_everything_and_uses_no_index() -> None:
     files, _ = grown(10)
     name = segments(files)[2]
-    assert check(files).ok
-    files.flip(name, len(files.dump()[name].rstrip(b"\0")) - 700, 4)
-    assert name in check(files).damage[0].where
+    assert check_journal(files).ok
+    files.flip_bit(name, len(files.dump()[name].rstrip(b"\0")) - 700, 4)
+    assert name in check_journal(files).damage[0].where

@@ -13,9 +13,9 @@ from journal_pen import BIRTHS, Pen, check_content, content, founding, open_jour
 from test_journal_crashes import Follower, choosers, crash_after
 from test_journal_trim import segments, trim
 
-from txlog.journal import Crashed, Journal, MemoryFiles, RealFiles, check, show
-from txlog.journal.laid import Laid
-from txlog.journal.offers import FILES_MAX
+from txlog.journal import Journal, MemoryVfs, OsVfs, SimulatedCrash, check_journal, dump_journal
+from txlog.journal.payload_staging import STAGED_MAX
+from txlog.journal.staged_payload import StagedPayload
 from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalFull
 from txlog.model.hashes import content_hash
@@ -25,15 +25,15 @@ SIZE = 3000
 PIECE = 700
 
 
-def put(laid: Laid, payload: bytes) -> None:
+def put(laid: StagedPayload, payload: bytes) -> None:
     """All of it, in pieces."""
     for offset in range(0, len(payload), PIECE):
         laid.write(payload[offset : offset + PIECE])
     laid.finish()
 
 
-def begin(journal: Journal, payload: bytes, key: str = "", kind: int = 1) -> Laid:
-    laid = journal.begin_payload(content_hash(kind, key, payload), len(payload), key)
+def begin(journal: Journal, payload: bytes, key: str = "", kind: int = 1) -> StagedPayload:
+    laid = journal.stage_payload(content_hash(kind, key, payload), len(payload), key)
     assert laid is not None
     return laid
 
@@ -43,15 +43,15 @@ def lay(journal: Journal, record: Held) -> None:
     for item in record.run.items:
         laid = begin(journal, item.payload, item.key, item.kind)
         put(laid, item.payload)
-        journal.end_payload(laid)
+        journal.finish_staging(laid)
 
 
 def remove_unwanted(journal: Journal) -> None:
-    for laid in journal.take_unwanted():
+    for laid in journal.pop_removable_staged():
         laid.remove()
 
 
-def begun(files: MemoryFiles, size: int = SIZE) -> tuple[Journal, Pen]:
+def begun(files: MemoryVfs, size: int = SIZE) -> tuple[Journal, Pen]:
     journal, _ = open_journal(files)
     journal.append(founding())
     journal.sync()
@@ -59,14 +59,14 @@ def begun(files: MemoryFiles, size: int = SIZE) -> tuple[Journal, Pen]:
 
 
 def test_what_is_written_with_the_record_is_what_stands_in_front_of_the_payload() -> None:
-    files = MemoryFiles(trace=True)
+    files = MemoryVfs(trace=True)
     journal, pen = begun(files)
     record = pen.held("b", 1)
     lay(journal, record)
     files.operations.clear()
     journal.append([record, pen.held("a", 1)])
     journal.sync()
-    assert journal.laid_used == 1
+    assert journal.staged_used == 1
     making, name = "making-0000000003", "segment-0000000002"
     of_it = [line.split() for line in files.operations if making in line or name in line]
     named = of_it.index(["rename", making, name])
@@ -83,26 +83,26 @@ def test_what_is_written_with_the_record_is_what_stands_in_front_of_the_payload(
     assert not recovered.damage
     for node in "ab":
         check_content(journal, node, 1, 1, pen=pen)
-    assert check(files).ok
-    lines = list(show(files))
+    assert check_journal(files).ok
+    lines = list(dump_journal(files))
     assert any("Seal" in line for line in lines)
     assert not any("no record" in line for line in lines)
 
 
 def test_in_a_run_with_others_it_is_a_record_of_its_own() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     record = pen.held("a", 9)
     for at in (2, 3, 6, 8):
         item = record.run.items[at]
         laid = begin(journal, item.payload, item.key, item.kind)
         put(laid, item.payload)
-        journal.end_payload(laid)
+        journal.finish_staging(laid)
     assert record.run.items[6].key, "one of them has a key"
     journal.append(record)
     journal.append(pen.held("a", 3))
     journal.sync()
-    assert journal.laid_used == 4
+    assert journal.staged_used == 4
     journal.close()
     journal, recovered = open_journal(files, cache_bytes=0)
     check_content(journal, "a", 1, 12, pen=pen)
@@ -113,7 +113,7 @@ def test_in_a_run_with_others_it_is_a_record_of_its_own() -> None:
     "what", ["another payload", "another key", "not finished", "dropped", "full when it was written"]
 )
 def test_where_it_cannot_be_used_the_payload_is_written_with_its_record(what: str) -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     record = pen.held("a", 1)
     payload = record.run.items[0].payload
@@ -129,20 +129,20 @@ def test_where_it_cannot_be_used_the_payload_is_written_with_its_record(what: st
     elif what == "dropped":
         laid = begin(journal, payload)
         put(laid, payload)
-        journal.drop_payload(laid)
+        journal.discard_staged(laid)
     else:
         laid = begin(journal, payload)
         files.capacity = sum(len(data) for data in files.dump().values())
         put(laid, payload)
         files.capacity = 1 << 40
-        assert laid.gone
-        assert not laid.done
+        assert laid.discarded
+        assert not laid.is_durable
     if what not in ("not finished", "dropped"):
-        journal.end_payload(laid)
+        journal.finish_staging(laid)
     remove_unwanted(journal)
     journal.append(record)
     journal.sync()
-    assert journal.laid_used == 0
+    assert journal.staged_used == 0
     files.kill()
     journal, recovered = open_journal(files, cache_bytes=0)
     check_content(journal, "a", 1, 1, pen=pen)
@@ -151,17 +151,17 @@ def test_where_it_cannot_be_used_the_payload_is_written_with_its_record(what: st
 
 
 def test_only_the_latest_are_kept_and_the_others_removed() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = begun(files)
     before = files.list()
-    for number in range(FILES_MAX + 3):
+    for number in range(STAGED_MAX + 3):
         payload = b"%d" % number * SIZE
         put(laid := begin(journal, payload), payload)
-        journal.end_payload(laid)
-    assert journal.begin_payload(laid.content, laid.size, "") is None, "it is there already"
-    assert len(files.list()) == len(before) + FILES_MAX + 3
+        journal.finish_staging(laid)
+    assert journal.stage_payload(laid.content, laid.size, "") is None, "it is there already"
+    assert len(files.list()) == len(before) + STAGED_MAX + 3
     remove_unwanted(journal)
-    assert len(files.list()) == len(before) + FILES_MAX
+    assert len(files.list()) == len(before) + STAGED_MAX
     files.kill()
     open_journal(files)
     assert [name for name in files.list() if name.startswith("making")] == []
@@ -175,11 +175,11 @@ def append_until_full(journal: Journal, pen: Pen, record: Held) -> None:
 
 
 def test_a_disk_without_room_for_it_is_not_asked() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     free = journal.bytes_free
     files.capacity = sum(len(data) for data in files.dump().values()) + SIZE
-    assert journal.begin_payload(bytes(16), SIZE, "") is None
+    assert journal.stage_payload(bytes(16), SIZE, "") is None
     files.capacity = 1 << 40
     assert journal.bytes_free > free - (1 << 39)
     record = pen.held("a", 1)
@@ -191,14 +191,14 @@ def test_a_disk_without_room_for_it_is_not_asked() -> None:
     journal.sync()
 
 
-def put_and_remove(laid: Laid, payload: bytes) -> None:
+def put_and_remove(laid: StagedPayload, payload: bytes) -> None:
     put(laid, payload)
     laid.remove()
 
 
 @pytest.mark.parametrize("operation", ["reserve", "pwrite", "fdatasync", "remove"])
 def test_a_disk_that_fails_breaks_the_journal(operation: str) -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     payload = pen.held("a", 1).run.items[0].payload
     laid = begin(journal, payload)
@@ -215,21 +215,21 @@ def test_a_disk_that_fails_breaks_the_journal(operation: str) -> None:
 
 
 def test_room_that_was_claimed_is_given_back() -> None:
-    files = MemoryFiles(1 << 20)
+    files = MemoryVfs(1 << 20)
     journal, pen = begun(files)
     free = journal.bytes_free
     laid = begin(journal, b"x" * SIZE)
     assert journal.bytes_free == free - laid.file_bytes
     journal.append(Ceiling(7))
     journal.sync()
-    journal.drop_payload(laid)
+    journal.discard_staged(laid)
     laid.remove()
     assert journal.bytes_free in range(free - 1000, free)
     record = pen.held("a", 1)
     lay(journal, record)
     journal.append(record)
     journal.sync()
-    assert journal._space.claimed == 0
+    assert journal._space.claimed_bytes == 0
 
 
 # Crashes
@@ -259,7 +259,7 @@ def life(pen: Pen) -> list[Batch]:
     return made
 
 
-def live(files: MemoryFiles, follower: Follower) -> int:
+def live(files: MemoryVfs, follower: Follower) -> int:
     """How many were used."""
     journal, _ = open_journal(files)
     for batch in life(Pen(LIFE_SIZE)):
@@ -274,18 +274,18 @@ def live(files: MemoryFiles, follower: Follower) -> int:
         journal.sync()
         follower.acknowledged = follower.appended
         journal.seal()
-    return journal.laid_used
+    return journal.staged_used
 
 
 @pytest.mark.parametrize("rest", choosers())
 def test_crash_at_every_operation(rest: str) -> None:
-    traced = MemoryFiles(trace=True)
+    traced = MemoryVfs(trace=True)
     assert live(traced, Follower()) == 6
     records = [one for batch in life(Pen(LIFE_SIZE)) for records in batch.appends for one in records]
     states = [twin(records[:count]) for count in range(len(records) + 1)]
     for point in range(len(traced.operations)):
-        files, follower = MemoryFiles(hook=crash_after(point)), Follower()
-        with pytest.raises(Crashed):
+        files, follower = MemoryVfs(hook=crash_after(point)), Follower()
+        with pytest.raises(SimulatedCrash):
             live(files, follower)
         files.crash(choosers()[rest])
         files.hook = None
@@ -304,8 +304,8 @@ def test_crash_at_every_operation(rest: str) -> None:
 # Harm
 
 
-def laid_journal() -> tuple[MemoryFiles, Pen]:
-    files = MemoryFiles()
+def laid_journal() -> tuple[MemoryVfs, Pen]:
+    files = MemoryVfs()
     journal, pen = begun(files, 400)
     journal.append([pen.held("a", 2), pen.held("b", 1)])
     journal.sync()
@@ -330,8 +330,8 @@ def test_every_byte_flipped_is_seen_and_mended() -> None:
     flips = random.Random(5)
     damaged = 0
     for at in range(used):
-        files = MemoryFiles.load(images)
-        files.flip(name, at, flips.randrange(8))
+        files = MemoryVfs.load(images)
+        files.flip_bit(name, at, flips.randrange(8))
         journal, recovered = open_journal(files, cache_bytes=0)
         for damage in recovered.damage:
             runs = [
@@ -358,7 +358,7 @@ def test_every_byte_flipped_is_seen_and_mended() -> None:
 
 
 def test_trimming_removes_it_as_any_segment() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files, 100)
     for _ in range(20):
         one, two = pen.held("a", 1), pen.held("b", 1)
@@ -366,7 +366,7 @@ def test_trimming_removes_it_as_any_segment() -> None:
         journal.append(one)
         journal.append([two, pen.added(("a", 1), ("b", 1))])
         journal.sync()
-    assert journal.laid_used == 20
+    assert journal.staged_used == 20
     assert trim(journal, pen, 30) >= 13
     assert segments(files)[0] > 13
     journal.close()
@@ -382,24 +382,24 @@ def test_trimming_removes_it_as_any_segment() -> None:
 
 def test_on_a_real_disk_past_the_page_cache(tmp_path: Path) -> None:
     def opened() -> Journal:
-        return Journal.open(RealFiles(tmp_path), node="a", draw_birth=lambda: 0xA, segment_bytes=1 << 20)[0]
+        return Journal.open(OsVfs(tmp_path), node="a", draw_birth=lambda: 0xA, segment_bytes=1 << 20)[0]
 
     payloads = [b"%07d\n" % number * 400_000 for number in range(3)]
     journal = opened()
     for seq, payload in enumerate(payloads, 1):
         digest = content_hash(1, "", payload)
-        laid = journal.begin_payload(digest, len(payload), "")
+        laid = journal.stage_payload(digest, len(payload), "")
         assert laid is not None
         for offset in range(0, len(payload), 65_536):
             laid.write(payload[offset : offset + 65_536])
         laid.finish()
-        journal.end_payload(laid)
+        journal.finish_staging(laid)
         small = b"small %d" % seq
         run = Run("b", 7, 2 * seq - 1, [Item(seq, 1, "", payload), Item(seq, 1, "", small)])
         journal.append(Held(run, digest + content_hash(1, "", small)))
         journal.sync()
-    assert journal.laid_used == 3
-    unused = journal.begin_payload(bytes(16), 1 << 20, "")
+    assert journal.staged_used == 3
+    unused = journal.stage_payload(bytes(16), 1 << 20, "")
     assert unused is not None
     unused.write(bytes(1 << 20))
     journal.close()
@@ -407,7 +407,7 @@ def test_on_a_real_disk_past_the_page_cache(tmp_path: Path) -> None:
     for seq, payload in enumerate(payloads, 1):
         items = journal.read("b", 7, 2 * seq - 1, 2, 1 << 30).items
         assert [item.payload for item in items] == [payload, b"small %d" % seq]
-    assert check(tmp_path).ok
+    assert check_journal(tmp_path).ok
     assert not list(tmp_path.glob("making-*"))
     assert sum(path.stat().st_size for path in tmp_path.glob("segment-*")) < 20 << 20
     journal.close()

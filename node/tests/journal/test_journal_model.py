@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from journal_life import Life, told, twin
 from journal_pen import BIRTHS, founding, open_journal
 
-from txlog.journal import Crashed, Journal, MemoryFiles
+from txlog.journal import Journal, MemoryVfs, SimulatedCrash
 from txlog.model.errors import JournalFull
 from txlog.model.records import Ceiling, Held, Left, Orders, Promised, Record, Recovered, Stable
 
@@ -35,7 +35,7 @@ def end_at(operations: int) -> Callable[[str, str], None]:
 
     def hook(operation: str, name: str) -> None:
         if next(left, None) is None:
-            raise Crashed
+            raise SimulatedCrash
 
     return hook
 
@@ -43,7 +43,7 @@ def end_at(operations: int) -> Callable[[str, str], None]:
 class JournalMachine(RuleBasedStateMachine):
     @initialize(segments=st.integers(3, 12), cache=st.sampled_from([0, 2000, 1 << 20]))
     def begin(self, segments: int, cache: int) -> None:
-        self.files = MemoryFiles(segments * SEGMENT_BYTES)
+        self.files = MemoryVfs(segments * SEGMENT_BYTES)
         self.cache = cache
         self.model, self.start, self.in_reserve = Model(), 0, 0
         self._follow()
@@ -134,10 +134,10 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def idle(self) -> None:
         self.journal.seal()
-        prepare = self.journal.begin_prepare()
+        prepare = self.journal.begin_preallocation()
         if prepare is not None:
             prepare.run()
-            self.journal.end_prepare(prepare)
+            self.journal.end_preallocation(prepare)
 
     @rule(node=NODES, first=st.integers(1, 40), count=st.integers(1, 30), size=st.integers(1, 400))
     def read(self, node: str, first: int, count: int, size: int) -> None:
@@ -159,7 +159,7 @@ class JournalMachine(RuleBasedStateMachine):
         sync = self.journal.begin_sync() if written else None
         if sync is not None:
             self.files.hook = end_at(rng.randrange(1, 6))
-            with contextlib.suppress(Crashed):
+            with contextlib.suppress(SimulatedCrash):
                 sync.run()
                 self.model.durable = len(self.model.records)
             self.files.hook = None
@@ -170,7 +170,7 @@ class JournalMachine(RuleBasedStateMachine):
         try:
             self.journal, found = self._open()
         except JournalFull:  # each start takes some bytes: of a full disk's reserve, in the end
-            assert self.files.free() < SEGMENT_BYTES
+            assert self.files.free_bytes() < SEGMENT_BYTES
             self.files.capacity += SEGMENT_BYTES
             self.journal, found = self._open()
         if not self.journal.has_room_for_work:

@@ -8,9 +8,9 @@ from journal_life import twin
 from journal_pen import SEGMENT_BYTES, Pen, founding, open_journal, view
 from test_journal_index import indexes, segments, survey_all
 
-from txlog.journal import MemoryFiles, show
+from txlog.journal import MemoryVfs, dump_journal
 from txlog.journal import format as fmt
-from txlog.journal.vitals import Vitals
+from txlog.journal.state_header import StateHeader
 from txlog.model.ids import Origin
 from txlog.model.records import NO_ORDERS, Ceiling, Orders, Record, ViewAccepted
 
@@ -21,7 +21,7 @@ ELSEWHERE = Orders([], [("b", 0xBB, 3), ("c", 0xC, 1)])
 
 
 def read_back(*records: Record) -> Orders:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = open_journal(files)
     journal.append(list(records))
     journal.sync()
@@ -56,20 +56,20 @@ def test_what_something_has_come_of_is_dropped_with_the_record_that_says_so() ->
 
 
 def test_vitals_without_orders_are_what_they_were_before_there_were_any() -> None:
-    vitals = Vitals(Origin("a", 1))
+    vitals = StateHeader(Origin("a", 1))
     before = vitals.encoded
-    vitals.set_orders(Orders(["a", "bb", "ccc"], [("d", (1 << 64) - 1, 5)]))
-    again = Vitals.parse(vitals.encoded)
-    assert (again.orders, again.encoded) == (vitals.orders, vitals.encoded)
-    vitals.set_orders(NO_ORDERS)
+    vitals.set_overrides(Orders(["a", "bb", "ccc"], [("d", (1 << 64) - 1, 5)]))
+    again = StateHeader.parse(vitals.encoded)
+    assert (again.overrides, again.encoded) == (vitals.overrides, vitals.encoded)
+    vitals.set_overrides(NO_ORDERS)
     assert vitals.encoded == before
-    vitals.set_orders(Orders([], [("d", 4, 5)]))
+    vitals.set_overrides(Orders([], [("d", 4, 5)]))
     vitals.set_accepted(view(2))
-    assert vitals.orders == Vitals.parse(vitals.encoded).orders == NO_ORDERS
+    assert vitals.overrides == StateHeader.parse(vitals.encoded).overrides == NO_ORDERS
 
 
 def test_what_is_behind_it_tells_an_order_whose_record_is_damaged() -> None:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files)
     journal.append([*founding(), pen.held("a", 2)])
     journal.sync()
@@ -85,7 +85,7 @@ def test_what_is_behind_it_tells_an_order_whose_record_is_damaged() -> None:
         at = data.find(fmt.RECORD_MARK, at + 1)
         assert at > 0
     data[at + fmt.HEAD_BYTES] ^= 4
-    journal, found = open_journal(MemoryFiles.load({**files.dump(), name: bytes(data)}))
+    journal, found = open_journal(MemoryVfs.load({**files.dump(), name: bytes(data)}))
     assert found.orders == WITHOUT
     (damage,) = found.damage
     assert damage.spans == []
@@ -95,7 +95,7 @@ def test_what_is_behind_it_tells_an_order_whose_record_is_damaged() -> None:
 
 @pytest.mark.parametrize("by_index", [False, True])
 def test_orders_survive_the_segment_they_stand_in(by_index: bool) -> None:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files)
     journal.append([*founding(), WITHOUT])
     for _ in range(3 * SEGMENT_BYTES // 400):
@@ -112,15 +112,15 @@ def test_orders_survive_the_segment_they_stand_in(by_index: bool) -> None:
     name = segments(files)[-1]
     header = fmt.read_segment_header(files.dump()[name], len(segments(files)))
     assert header is not None
-    assert header.vitals.orders == WITHOUT, "what a trim leaves tells it"
+    assert header.state_header.overrides == WITHOUT, "what a trim leaves tells it"
 
 
 def test_show_says_what_was_ordered() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = open_journal(files)
     journal.append([BEGIN, WITHOUT])
     journal.sync()
-    lines = [line.split(None, 2)[2] for line in show(files) if " Orders " in line]
+    lines = [line.split(None, 2)[2] for line in dump_journal(files) if " Orders " in line]
     assert lines == [
         "Orders begin with: a, b; go on without: no order",
         "Orders begin with: no order; go on without: b.000000000000000b start 3, c.000000000000000c start 1",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from journal_pen import check_content, held_of
 
-from txlog.journal import Journal, RealFiles, check
+from txlog.journal import Journal, OsVfs, check_journal
 
 SEGMENT_BYTES = 1 << 16
 
@@ -31,10 +31,10 @@ while True:
     thread.join()
     journal.end_sync(sync)
     os.write(1, b"%d\\n" % journal.read("a", 10, pen.seqs["a"], 1, 1).last_seq)
-    prepare = journal.begin_prepare()
+    prepare = journal.begin_preallocation()
     if prepare is not None:
         prepare.run()
-        journal.end_prepare(prepare)
+        journal.end_preallocation(prepare)
     journal.seal()
 """
 
@@ -67,8 +67,8 @@ def test_acknowledged_records_survive_kill_9(tmp_path: Path, rounds: tuple[int, 
         assert start == number
         assert found >= told
         told = now
-        assert check(tmp_path).ok
-    journal, recovered = Journal.open(RealFiles(tmp_path), node="a", draw_birth=lambda: 10, segment_bytes=SEGMENT_BYTES)
+        assert check_journal(tmp_path).ok
+    journal, recovered = Journal.open(OsVfs(tmp_path), node="a", draw_birth=lambda: 10, segment_bytes=SEGMENT_BYTES)
     assert recovered.start == len(rounds) + 1
     assert recovered.damage == []
     last = held_of(recovered)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from journal_pen import BIRTHS, CLUSTER, Pen, check_content, founding, held, held_of, open_journal
 
-from txlog.journal import Journal, MemoryFiles, check
+from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.journal import format as fmt
 from txlog.model.entry import Run, Span
 from txlog.model.errors import JournalDamaged
@@ -20,9 +20,9 @@ STOPPED = (1, 2, "")
 """The least number above the view of these journals."""
 
 
-def write(pen: Pen | None = None) -> MemoryFiles:
+def write(pen: Pen | None = None) -> MemoryVfs:
     """A sealed journal of three segments."""
-    files, pen = MemoryFiles(), pen or Pen()
+    files, pen = MemoryVfs(), pen or Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), Ceiling(500)])
     for node in ("a", "b", "a", "c", "b"):
@@ -35,7 +35,7 @@ def write(pen: Pen | None = None) -> MemoryFiles:
     return files
 
 
-def places(files: MemoryFiles) -> list[tuple[str, int, int]]:
+def places(files: MemoryVfs) -> list[tuple[str, int, int]]:
     """Name, offset and number of every record but the first start and the seals."""
     found = []
     for name, data in files.dump().items():
@@ -84,7 +84,7 @@ def same(found: Recovered, right: Recovered) -> None:
             assert getattr(found, name) == getattr(right, name), name
 
 
-def reopened(files: MemoryFiles) -> Recovered:
+def reopened(files: MemoryVfs) -> Recovered:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     for node, last in held_of(found).items():
         if not found.damage:
@@ -110,7 +110,7 @@ def test_every_record_and_every_pair_of_records(right: Recovered) -> None:
     for broken in [(place,) for place in all_places] + list(combinations(all_places, 2)):
         files = write()
         for name, offset, _ in broken:
-            files.flip(name, offset + 30, 3)
+            files.flip_bit(name, offset + 30, 3)
         journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
         assert {n for damage in found.damage for n in range(damage.first, damage.last + 1)} == {n for *_, n in broken}
         Other(right).mend(journal)
@@ -126,14 +126,14 @@ def test_every_record_and_every_pair_of_records(right: Recovered) -> None:
 def test_a_repair_that_is_damaged_itself_is_named_again(right: Recovered) -> None:
     for name, offset, _ in places(write()):
         files = write()
-        files.flip(name, offset + 30, 3)
+        files.flip_bit(name, offset + 30, 3)
         before = {number for *_, number in places(write())}
         Other(right).mend(open_journal(files, segment_bytes=SEGMENT_BYTES)[0])
         for new_name, new_offset, number in places(files):
             if number in before or (new_name, new_offset) == (name, offset):
                 continue
-            flipped = MemoryFiles.load(files.dump())
-            flipped.flip(new_name, new_offset + 30, 3)
+            flipped = MemoryVfs.load(files.dump())
+            flipped.flip_bit(new_name, new_offset + 30, 3)
             journal, found = open_journal(flipped, segment_bytes=SEGMENT_BYTES)
             if not found.damage:
                 assert number == max(n for *_, n in places(files)), "not promised yet: it may be a torn tail"
@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(right: Recovered) -
     files = write()
     for name, offset, number in places(files):
         if number in (13, 14):
-            files.flip(name, offset + 30, 3)
+            files.flip_bit(name, offset + 30, 3)
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     (damage,) = journal.damage
     runs, order = Other(right).answer(damage)
@@ -185,19 +185,19 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(right: Recovered) -
 def test_a_damage_stays_until_its_repair_is_synced(right: Recovered) -> None:
     files = write()
     name, offset, number = places(files)[8]
-    files.flip(name, offset + 30, 3)
+    files.flip_bit(name, offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     runs, order = Other(right).answer(found.damage[0])
     journal.repair(found.damage[0], [one.run for one in runs], [one.contents for one in runs], order)
     files.kill()
-    assert [damage.first for damage in check(files).damage] == [number]
+    assert [damage.first for damage in check_journal(files).damage] == [number]
 
 
 def test_the_chain_of_the_first_entries_begins_with_the_cluster(right: Recovered) -> None:
     """Damage at index 1 is checked against the cluster's id, which the view tells."""
     files = write()
     name, offset, _ = next(place for place in places(files) if place[2] == 8)
-    files.flip(name, offset + 30, 3)
+    files.flip_bit(name, offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert found.damage[0].log_from == 1
     assert found.accepted is not None
@@ -210,7 +210,7 @@ def test_work_goes_on_beside_a_damage() -> None:
     pen = Pen()
     files = write(pen)
     name, offset, _ = next(place for place in places(files) if place[2] == 7)
-    files.flip(name, offset + 30, 3)
+    files.flip_bit(name, offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     first = found.damage[0]
     journal.append([pen.held("b", 5), pen.added(("b", 2)), Ceiling(900)])
@@ -223,7 +223,7 @@ def test_work_goes_on_beside_a_damage() -> None:
 
 def test_flips_one_after_the_other_never_cost_the_view() -> None:
     """In the first segment, where only records carry it. Each repair leaves two copies of what nobody could send."""
-    files, size = MemoryFiles(), 1 << 16
+    files, size = MemoryVfs(), 1 << 16
     journal, _ = open_journal(files, segment_bytes=size)
     journal.append(founding())
     journal.sync()
@@ -232,7 +232,7 @@ def test_flips_one_after_the_other_never_cost_the_view() -> None:
     copies = [place for place in places(files) if place[2] in (2, 3)]
     assert len(copies) == 2
     for name, offset, _ in copies:
-        files.flip(name, offset + 30, 3)
+        files.flip_bit(name, offset + 30, 3)
         journal, found = open_journal(files, segment_bytes=size)
         assert found.damage
         assert found.accepted is not None
@@ -253,7 +253,7 @@ def test_damage_right_in_front_of_what_was_mended_before(right: Recovered) -> No
         files = write()
         for count in (1, 4, 1):
             for name, offset, _ in all_places[max(0, at - count) : at]:
-                files.flip(name, offset + 30 + 2 * count, 3)
+                files.flip_bit(name, offset + 30 + 2 * count, 3)
             Other(right).mend(open_journal(files, segment_bytes=SEGMENT_BYTES)[0])
         again = reopened(files)
         assert again.damage == []
@@ -265,20 +265,20 @@ def later(run: Run) -> Run:
     return msgspec.structs.replace(run, items=[msgspec.structs.replace(i, stamp=i.stamp + 5000) for i in run.items])
 
 
-def small(*behind: Record, logged: int) -> MemoryFiles:
+def small(*behind: Record, logged: int) -> MemoryVfs:
     """A sealed journal of five transactions of b, so many of them in the log."""
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=1 << 16)
     journal.append([*founding(), Ceiling(500), pen.held("b", 5), pen.added(("b", logged)), *behind])
     journal.sync()
     assert journal.seal()
     journal.close()
     name, offset, _ = next(place for place in places(files) if place[2] == 6)
-    files.flip(name, offset + 30, 3)
+    files.flip_bit(name, offset + 30, 3)
     return files
 
 
-def mended(files: MemoryFiles, run: Run) -> Recovered:
+def mended(files: MemoryVfs, run: Run) -> Recovered:
     journal, found = open_journal(files, segment_bytes=1 << 16)
     (damage,) = found.damage
     assert damage.spans == [Span("b", BIRTHS["b"], 1, 5)]
@@ -294,10 +294,10 @@ def mended(files: MemoryFiles, run: Run) -> Recovered:
 def test_what_is_in_the_log_is_mended_with_the_stamp_of_its_hash_only() -> None:
     files, run = small(logged=5), held("b", 1, 5).run
     journal, found = open_journal(files, segment_bytes=1 << 16)
-    assert journal.fitting(run) == 5
+    assert journal.provable_prefix(run) == 5
     for at in range(5):
         wrong = msgspec.structs.replace(run, items=[*run.items[:at], *later(run).items[at:]])
-        assert journal.fitting(wrong) == at
+        assert journal.provable_prefix(wrong) == at
         with pytest.raises(JournalDamaged, match=rf"b\.000000000000000b\.{at + 1} is in the log with another stamp"):
             journal.repair(found.damage[0], [wrong], [held("b", 1, 5).contents], None)
         assert not journal.dirty
@@ -324,7 +324,7 @@ def test_a_view_that_is_stopped_already_stays_as_it_is(stop: Record) -> None:
     assert found.promised == ((1, 2, "c") if isinstance(stop, Promised) else (1, 1, "a"))
 
 
-def records_of(files: MemoryFiles) -> list[fmt.Framed]:
+def records_of(files: MemoryVfs) -> list[fmt.FramedRecord]:
     """Every good record of a journal of one segment."""
     (name,) = [name for name in files.list() if name.startswith("segment")]
     data, found, offset = files.dump()[name], [], 0

@@ -1,7 +1,7 @@
 """Scenarios as texts: commands, four dashes, what they print. ``TXLOG_REWRITE=1`` writes what is printed now.
 
-``define`` a journal record by record, break it, ``open`` it, ``show`` and ``read`` it; ``sync`` prints the calls to the
-file system. Contents follow from node and seq (see ``journal_pen``).
+``define`` a journal record by record, break it, ``open`` it, ``dump_journal`` and ``read`` it; ``sync`` prints the
+calls to the file system. Contents follow from node and seq (see ``journal_pen``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from journal_pen import BIRTHS, Pen, item, open_journal, stamped, view
 
-from txlog.journal import Crashed, Journal, MemoryFiles, check, show
+from txlog.journal import Journal, MemoryVfs, SimulatedCrash, check_journal, dump_journal
 from txlog.model.entry import Span
 from txlog.model.errors import JournalFault
 from txlog.model.records import Added, Ceiling, Damage, Left, Promised, Recovered, Stable, ViewAccepted, ViewInstalled
@@ -25,7 +25,7 @@ class Bench:
     """One disk, one journal at a time."""
 
     def __init__(self) -> None:
-        self.files = MemoryFiles(trace=True)
+        self.files = MemoryVfs(trace=True)
         self.pen = Pen()
         self.journal: Journal | None = None
         self.options: dict[str, int] = {}
@@ -60,7 +60,7 @@ class Bench:
         sync = self._journal.begin_sync()
         assert sync is not None
         self.files.hook = _end_at_fdatasync
-        with pytest.raises(Crashed):
+        with pytest.raises(SimulatedCrash):
             sync.run()
         self.files.hook = None
         return iter(())
@@ -141,7 +141,7 @@ class Bench:
     def do_flip(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
         """``flip SEGMENT OFFSET...``: the lowest bit of these bytes."""
         for offset in words[1:]:
-            self.files.flip(_segment(words[0]), int(offset), 0)
+            self.files.flip_bit(_segment(words[0]), int(offset), 0)
         return iter(())
 
     def do_truncate(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
@@ -155,10 +155,10 @@ class Bench:
     # -- looking
 
     def do_show(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
-        return show(self.files)
+        return dump_journal(self.files)
 
     def do_check(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
-        report = check(self.files)
+        report = check_journal(self.files)
         yield f"ok {report.ok} records {report.records} log {report.log_end} stable {report.stable}"
         yield f"held {report.held} cut {report.cut_bytes}"
         yield from (f"note: {note}" for note in report.notes)
@@ -205,7 +205,7 @@ def _chooser(fate: str, lost: set[int]) -> Callable[[str, int], int]:
 
 def _end_at_fdatasync(operation: str, name: str) -> None:
     if operation == "fdatasync":
-        raise Crashed
+        raise SimulatedCrash
 
 
 def _segment(number: str) -> str:

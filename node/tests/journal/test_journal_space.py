@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from journal_pen import BIRTHS, Pen, check_content, held_of, open_journal
 
-from txlog.journal import Journal, MemoryFiles, RealFiles
+from txlog.journal import Journal, MemoryVfs, OsVfs
 from txlog.model.entry import Item, Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
 from txlog.model.hashes import content_hash
@@ -31,15 +31,15 @@ def fill(journal: Journal, pen: Pen) -> int:
         count += 1
         if count % 2:
             journal.sync()
-            prepare = journal.begin_prepare()
+            prepare = journal.begin_preallocation()
             if prepare is not None:
                 prepare.run()
-                journal.end_prepare(prepare)
+                journal.end_preallocation(prepare)
 
 
 @pytest.mark.parametrize("capacity", [2, 3, 4, 7])
 def test_work_is_refused_and_the_protocol_goes_on(capacity: int) -> None:
-    files, pen = MemoryFiles(capacity * SEGMENT_BYTES + 100), Pen()
+    files, pen = MemoryVfs(capacity * SEGMENT_BYTES + 100), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert journal.has_room_for_work == (capacity > 1)
     assert fill(journal, pen) > 10
@@ -55,7 +55,7 @@ def test_work_is_refused_and_the_protocol_goes_on(capacity: int) -> None:
 
 
 def test_the_reserve_is_a_whole_segment() -> None:
-    files, pen = MemoryFiles(4 * SEGMENT_BYTES), Pen()
+    files, pen = MemoryVfs(4 * SEGMENT_BYTES), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     fill(journal, pen)
     for stamp in range((SEGMENT_BYTES - 2048) // 200):
@@ -67,7 +67,7 @@ def test_the_reserve_is_a_whole_segment() -> None:
 
 
 def test_work_goes_on_when_there_is_space_again() -> None:
-    files, pen = MemoryFiles(4 * SEGMENT_BYTES), Pen()
+    files, pen = MemoryVfs(4 * SEGMENT_BYTES), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     fill(journal, pen)
     assert journal.bytes_free < SEGMENT_BYTES
@@ -79,7 +79,7 @@ def test_work_goes_on_when_there_is_space_again() -> None:
 
 
 def test_a_batch_is_refused_as_a_whole() -> None:
-    files, pen = MemoryFiles(3 * SEGMENT_BYTES), Pen()
+    files, pen = MemoryVfs(3 * SEGMENT_BYTES), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     fill(journal, pen)
     before = pen.seqs["a"]
@@ -91,7 +91,7 @@ def test_a_batch_is_refused_as_a_whole() -> None:
 
 def test_others_fill_the_disk_between_plan_and_sync() -> None:
     """The batch was taken; the reserve has to hold it."""
-    files, pen = MemoryFiles(9 * SEGMENT_BYTES), Pen()
+    files, pen = MemoryVfs(9 * SEGMENT_BYTES), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append(pen.held("a", 80))
     journal.append(pen.held("a", 80))
@@ -102,7 +102,7 @@ def test_others_fill_the_disk_between_plan_and_sync() -> None:
 
 
 def test_a_transaction_larger_than_a_segment_gets_its_own() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     payload = bytes(range(256)) * 200
     run = Run("b", BIRTHS["b"], 1, [Item(1, 1, "", payload)])
@@ -117,11 +117,11 @@ def test_a_transaction_larger_than_a_segment_gets_its_own() -> None:
 
 def test_a_disk_too_small_to_begin_is_refused_by_name() -> None:
     with pytest.raises(JournalFull, match="no room for a segment"):
-        open_journal(MemoryFiles(SEGMENT_BYTES - 1), segment_bytes=SEGMENT_BYTES)
+        open_journal(MemoryVfs(SEGMENT_BYTES - 1), segment_bytes=SEGMENT_BYTES)
 
 
 def test_the_quota_of_a_real_folder(tmp_path: Path) -> None:
-    files, pen = RealFiles(tmp_path, bytes_max=4 * SEGMENT_BYTES), Pen()
+    files, pen = OsVfs(tmp_path, bytes_max=4 * SEGMENT_BYTES), Pen()
     journal, _ = Journal.open(files, node="a", draw_birth=lambda: 0xA, segment_bytes=SEGMENT_BYTES)
     fill(journal, pen)
     assert journal.bytes_used <= 4 * SEGMENT_BYTES
@@ -132,7 +132,7 @@ def test_the_quota_of_a_real_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operation", ["pwrite", "fdatasync", "rename", "sync_folder", "create"])
 def test_a_failed_write_breaks_the_journal_for_good(operation: str) -> None:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     calls: list[str] = []
 
@@ -153,17 +153,17 @@ def test_a_failed_write_breaks_the_journal_for_good(operation: str) -> None:
         with pytest.raises(JournalBroken, match="must end"):
             attempt()
     assert not journal.seal()
-    assert journal.begin_prepare() is None
+    assert journal.begin_preallocation() is None
     assert len(calls) == done, "nothing is tried again"
 
 
 def test_a_failed_spare_breaks_the_journal_too() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append(Pen().held("a", 60))
-    prepare = journal.begin_prepare()
+    prepare = journal.begin_preallocation()
     assert prepare is not None
-    assert journal.begin_prepare() is None
+    assert journal.begin_preallocation() is None
 
     def hook(name: str, file: str) -> None:
         raise OSError(errno.EIO, "the disk is dying")
@@ -176,7 +176,7 @@ def test_a_failed_spare_breaks_the_journal_too() -> None:
 
 
 def test_one_process_per_folder(tmp_path: Path) -> None:
-    for first, second in ((RealFiles(tmp_path), RealFiles(tmp_path)), (memory := MemoryFiles(), memory)):
+    for first, second in ((OsVfs(tmp_path), OsVfs(tmp_path)), (memory := MemoryVfs(), memory)):
         journal, _ = Journal.open(first, node="a", draw_birth=lambda: 0xA, segment_bytes=SEGMENT_BYTES)
         with pytest.raises(JournalDamaged, match="another process works in this folder"):
             Journal.open(second, node="a", draw_birth=lambda: 0xA, segment_bytes=SEGMENT_BYTES)
@@ -185,7 +185,7 @@ def test_one_process_per_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_master_is_not_touched() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     open_journal(files)[0].close()
     before = files.dump()
     with pytest.raises(JournalDamaged, match=r"this folder is the journal of a\.000000000000000a"):

@@ -7,7 +7,7 @@ import random
 import pytest
 from journal_pen import BIRTHS, Pen, check_content, founding, logged_in, open_journal, stamped
 
-from txlog.journal import Crashed, Journal, MemoryFiles, check, show
+from txlog.journal import Journal, MemoryVfs, SimulatedCrash, check_journal, dump_journal
 from txlog.journal.format import parse_name
 from txlog.model.errors import JournalDamaged
 from txlog.model.ids import Origin
@@ -52,11 +52,11 @@ class Fuse:
 
     def __call__(self, operation: str, name: str) -> None:
         if self.steps == 0:
-            raise Crashed(f"{operation} {name}")
+            raise SimulatedCrash(f"{operation} {name}")
         self.steps -= 1
 
 
-def begun(files: MemoryFiles, rounds: int = 40) -> tuple[Journal, Pen]:
+def begun(files: MemoryVfs, rounds: int = 40) -> tuple[Journal, Pen]:
     """A journal of some dozens of segments."""
     pen = Pen(100)
     journal, _ = open_journal(files)
@@ -66,7 +66,7 @@ def begun(files: MemoryFiles, rounds: int = 40) -> tuple[Journal, Pen]:
     return journal, pen
 
 
-def segments(files: MemoryFiles) -> list[int]:
+def segments(files: MemoryVfs) -> list[int]:
     found = [parse_name(name) for name in files.list()]
     return [one[1] for one in found if one is not None and one[0] == "segment"]
 
@@ -78,7 +78,7 @@ def check_kept(journal: Journal, pen: Pen, index: int) -> None:
 
 
 def test_whole_segments_below_the_foot_go_and_the_rest_is_read_back() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     before = segments(files)
     assert trim(journal, pen, 90) > 10
@@ -102,7 +102,7 @@ def test_whole_segments_below_the_foot_go_and_the_rest_is_read_back() -> None:
 
 
 def test_a_log_is_trimmed_again_and_again() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files, 10)
     for _ in range(12):
         write(journal, pen, 10)
@@ -112,10 +112,10 @@ def test_a_log_is_trimmed_again_and_again() -> None:
         journal, recovered = open_journal(files)
         assert recovered.foot.index == len(pen.log) - 20
         assert recovered.log_end == len(pen.log)
-    report = check(files)
+    report = check_journal(files)
     assert report.ok
     assert (report.foot, report.first_segment) == (len(pen.log) - 20, segments(files)[0])
-    assert any("Trimmed at" in line for line in show(files))
+    assert any("Trimmed at" in line for line in dump_journal(files))
 
 
 @pytest.mark.parametrize("filler", range(0, 40, 2))
@@ -123,7 +123,7 @@ def test_a_log_is_trimmed_again_and_again() -> None:
 def test_a_view_whose_copies_stand_on_both_sides_of_a_trim(filler: int, in_force: bool) -> None:
     """The trim is durable and the process ends before a file has gone; one copy stood in a file that goes, the other in
     one that went before, or in one that stays."""
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files, 10)
     journal.append([pen.held("c", 1), *(Ceiling(at + 1) for at in range(filler))])
     pen.number = 1
@@ -145,11 +145,11 @@ def test_a_view_whose_copies_stand_on_both_sides_of_a_trim(filler: int, in_force
         assert recovered.log_end == len(pen.log)
         assert not recovered.damage
         files.kill()
-    assert check(files).ok
+    assert check_journal(files).ok
 
 
 def test_what_waits_outside_the_log_holds_its_segment() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files, 5)
     journal.append(pen.held("c", 1))
     journal.sync()
@@ -161,11 +161,11 @@ def test_what_waits_outside_the_log_holds_its_segment() -> None:
 
 
 def test_named_transactions_are_found_without_their_payloads() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files, 30)
     wanted = {seq for seq in range(20, 61) if seq % 7 == 0 or seq % 13 == 0}
     for again in range(2):
-        named = journal.named("a", BIRTHS["a"], 20, 60)
+        named = journal.read_keyed("a", BIRTHS["a"], 20, 60)
         assert {seq for seq, _, _ in named} == wanted, again
         for seq, one, _ in named:
             there = pen.item("a", seq)
@@ -175,9 +175,9 @@ def test_named_transactions_are_found_without_their_payloads() -> None:
 
 
 def test_a_snapshot_takes_the_place_of_a_log_that_is_behind() -> None:
-    theirs, pen = begun(MemoryFiles(), 30)
+    theirs, pen = begun(MemoryVfs(), 30)
     theirs.close()
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = open_journal(files)
     other = Pen(100)
     journal.append(other.held("b", 5))
@@ -196,12 +196,12 @@ def test_a_snapshot_takes_the_place_of_a_log_that_is_behind() -> None:
 def test_a_crash_at_any_step_of_a_trim_is_harmless() -> None:
     steps, met = 0, set[bool]()
     while True:
-        files = MemoryFiles()
+        files = MemoryVfs()
         journal, pen = begun(files, 24)
         files.hook = Fuse(steps)
         try:
             trim(journal, pen, 60)
-        except Crashed:
+        except SimulatedCrash:
             files.hook = None
         else:
             break
@@ -225,7 +225,7 @@ def test_a_crash_at_any_step_of_a_trim_is_harmless() -> None:
 
 
 def test_one_lost_copy_of_the_foot_costs_nothing_and_two_are_refused() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     trim(journal, pen, 90)
     write(journal, pen, 3)
@@ -233,24 +233,24 @@ def test_one_lost_copy_of_the_foot_costs_nothing_and_two_are_refused() -> None:
     places = [(name, at) for name, at in trimmed_places(files)]
     assert len(places) == 2
     for hit in (places[:1], places[1:]):
-        harmed = MemoryFiles.load(files.dump())
+        harmed = MemoryVfs.load(files.dump())
         for name, at in hit:
-            harmed.flip(name, at + 80, 3)
+            harmed.flip_bit(name, at + 80, 3)
         reopened, recovered = open_journal(harmed)
         assert recovered.foot.index == 90
         assert recovered.log_end == len(pen.log)
         assert [(d.spans, d.log_from > d.log_to) for d in recovered.damage] in ([([], True)], [])
         reopened.close()
     for name, at in places:
-        files.flip(name, at + 80, 3)
+        files.flip_bit(name, at + 80, 3)
     with pytest.raises(JournalDamaged, match="trim"):
         open_journal(files)
 
 
-def trimmed_places(files: MemoryFiles) -> list[tuple[str, int]]:
+def trimmed_places(files: MemoryVfs) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     name = ""
-    for line in show(files):
+    for line in dump_journal(files):
         if not line.startswith(" "):
             name = line.partition(":")[0]
         elif "Trimmed at" in line:
@@ -259,7 +259,7 @@ def trimmed_places(files: MemoryFiles) -> list[tuple[str, int]]:
 
 
 def test_segments_that_a_trim_has_left_may_not_be_missing() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     trim(journal, pen, 90)
     journal.close()
@@ -269,7 +269,7 @@ def test_segments_that_a_trim_has_left_may_not_be_missing() -> None:
 
 
 def test_the_first_segments_of_a_whole_journal_are_missed_by_name() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, _ = begun(files)
     journal.close()
     files.erase("segment-0000000001")
@@ -280,10 +280,10 @@ def test_the_first_segments_of_a_whole_journal_are_missed_by_name() -> None:
 
 
 def test_what_was_damaged_below_the_foot_is_missed_no_more() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     journal.close()
-    files.flip("segment-0000000005", 2000, 3)
+    files.flip_bit("segment-0000000005", 2000, 3)
     journal, recovered = open_journal(files)
     assert recovered.damage[0].spans
     trim(journal, pen, 120)
@@ -293,16 +293,16 @@ def test_what_was_damaged_below_the_foot_is_missed_no_more() -> None:
 
 
 def test_frees_says_what_a_foot_would_leave() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     seqs = {Origin(n, BIRTHS[n]): last for n, last in logged_in(pen.log[:90]).items()}
-    free = journal.frees(90, seqs)
+    free = journal.segments_freed_by(90, seqs)
     assert trim(journal, pen, 90) == free
-    assert journal.frees(90, seqs) == 0
+    assert journal.segments_freed_by(90, seqs) == 0
 
 
 def test_nothing_goes_before_the_trim_is_durable() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     journal, pen = begun(files)
     journal.append(Trimmed(foot_at(pen, 90)))
     assert journal.begin_removal() is None

@@ -11,8 +11,8 @@ import pytest
 from journal_life import Life, check_read, told, twin
 from journal_pen import Pen, founding, open_journal, stamped
 
-from txlog.journal import MemoryFiles
-from txlog.journal.stamps import Stamps
+from txlog.journal import MemoryVfs
+from txlog.journal.restamps import Restamps
 
 SEGMENT_BYTES = 4096
 
@@ -20,7 +20,7 @@ SEGMENT_BYTES = 4096
 @pytest.mark.parametrize("seed", range(80))
 def test_any_life_is_read_back(seed: int) -> None:
     """Reads are right at once and after each start; a second view is often accepted before the first is installed."""
-    files, life = MemoryFiles(), Life(seed)
+    files, life = MemoryVfs(), Life(seed)
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES, cache_bytes=life.rng.choice([0, 1 << 20]))
     for _ in range(4):
         life.go(journal, 25)
@@ -37,21 +37,21 @@ def test_any_life_is_read_back(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_stamps_against_a_dict(seed: int) -> None:
-    rng, stamps, plain = random.Random(seed), Stamps(), dict[int, int]()
+    rng, stamps, plain = random.Random(seed), Restamps(), dict[int, int]()
     for _ in range(rng.randrange(1, 12)):
         first, column = rng.randrange(1, 30), [rng.randrange(1 << 64) for _ in range(rng.randrange(9))]
-        stamps.put(first, array("Q", column))
+        stamps.set_range(first, array("Q", column))
         plain.update(enumerate(column, first))
     assert [stamps.get(seq, -1) for seq in range(50)] == [plain.get(seq, -1) for seq in range(50)]
     first, stop = rng.randrange(40), rng.randrange(50)
-    found = {seq: stamp for start, column in stamps.pieces(first, stop) for seq, stamp in enumerate(column, start)}
+    found = {seq: stamp for start, column in stamps.ranges(first, stop) for seq, stamp in enumerate(column, start)}
     assert found == {seq: stamp for seq, stamp in plain.items() if first <= seq < stop}
     assert bool(stamps) == bool(plain)
 
 
 def test_what_a_view_cuts_off_is_kept_where_nobody_goes_back() -> None:
     for strategy in ("None", "Smart"):
-        files, pen = MemoryFiles(), Pen()
+        files, pen = MemoryVfs(), Pen()
         pen.strategy = strategy
         journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
         journal.append([*founding(), pen.held("a", 9), pen.held("b", 8), pen.added(("a", 2), ("b", 8), ("a", 7))])
@@ -71,7 +71,7 @@ def test_what_a_view_cuts_off_is_kept_where_nobody_goes_back() -> None:
 
 
 def test_what_does_not_continue_the_log_is_refused() -> None:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), pen.held("a", 4), pen.added(("a", 2))])
     pen.number = 1

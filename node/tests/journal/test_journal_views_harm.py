@@ -10,7 +10,7 @@ from itertools import combinations
 import pytest
 from journal_pen import BIRTHS, Pen, check_content, founding, open_journal, stamped
 
-from txlog.journal import Journal, MemoryFiles, check
+from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.journal import format as fmt
 from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
@@ -23,7 +23,7 @@ SEGMENT_BYTES = 4096
 def life() -> tuple[dict[str, bytes], Pen]:
     """View changes of every kind, sealed: a cut in the middle of spans and of a Held record, to 0, of nothing, twice in
     a row without an install; new stamps of parts of records, over others, of what was held without one; a leave."""
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
 
     def write(*records: object) -> None:
@@ -47,11 +47,11 @@ def life() -> tuple[dict[str, bytes], Pen]:
     return files.dump(), pen
 
 
-def disk() -> MemoryFiles:
-    return MemoryFiles.load(life()[0])
+def disk() -> MemoryVfs:
+    return MemoryVfs.load(life()[0])
 
 
-def records(files: MemoryFiles) -> list[tuple[str, fmt.Framed]]:
+def records(files: MemoryVfs) -> list[tuple[str, fmt.FramedRecord]]:
     """Every good record but the first start and the seals, with its file."""
     found = []
     for name, data in files.dump().items():
@@ -83,7 +83,7 @@ def mend(journal: Journal, pen: Pen | None = None) -> None:
     journal.close()
 
 
-def reopened(files: MemoryFiles) -> Recovered:
+def reopened(files: MemoryVfs) -> Recovered:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     if not found.damage:
         for node, last in life()[1].seqs.items():
@@ -115,7 +115,7 @@ def check_mended(found: Recovered) -> None:
         assert getattr(found, name) == getattr(right(), name), name
 
 
-def changes_lost(broken: list[fmt.Framed]) -> bool:
+def changes_lost(broken: list[fmt.FramedRecord]) -> bool:
     """Whether no copy of a change is left among the records of the life."""
     whole = {record.b for _, record in records(disk()) if record.kind == fmt.VIEW_ACCEPTED and record.b}
     numbers = {record.number for record in broken}
@@ -123,11 +123,11 @@ def changes_lost(broken: list[fmt.Framed]) -> bool:
     return bool(whole - left)
 
 
-def break_and_mend(broken: list[tuple[str, fmt.Framed]]) -> bool:
+def break_and_mend(broken: list[tuple[str, fmt.FramedRecord]]) -> bool:
     """False: refused by name."""
     files = disk()
     for name, record in broken:
-        files.flip(name, record.offset + 30, 3)
+        files.flip_bit(name, record.offset + 30, 3)
     if changes_lost([record for _, record in broken]):
         before = files.dump()
         with pytest.raises(
@@ -137,7 +137,7 @@ def break_and_mend(broken: list[tuple[str, fmt.Framed]]) -> bool:
         assert {k: v for k, v in files.dump().items() if "segment" in k} == {
             k: v for k, v in before.items() if "segment" in k
         }
-        assert "case V" in check(files).refused
+        assert "case V" in check_journal(files).refused
         return False
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert {n for d in found.damage for n in range(d.first, d.last + 1)} == {record.number for _, record in broken}
@@ -205,7 +205,7 @@ def test_flips_one_after_the_other_never_cost_a_change() -> None:
             copies = [(n, r) for n, r in records(files) if r.kind == fmt.VIEW_ACCEPTED and r.b == change]
             assert len(copies) == 2
             name, record = copies[0]
-            files.flip(name, record.offset + 30, 3)
+            files.flip_bit(name, record.offset + 30, 3)
             journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
             assert found.damage
             check_promises(found)
@@ -218,7 +218,7 @@ def test_a_hole_that_was_cut_off_needs_no_order() -> None:
     found = {}
     for name, record in records(disk()):
         files = disk()
-        files.flip(name, record.offset + 30, 3)
+        files.flip_bit(name, record.offset + 30, 3)
         (damage,) = open_journal(files, segment_bytes=SEGMENT_BYTES)[1].damage
         found[record.number] = damage
     added = [record for _, record in records(disk()) if record.kind == fmt.ADDED]
@@ -230,7 +230,7 @@ def test_a_hole_that_was_cut_off_needs_no_order() -> None:
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_cut_inside_of_a_hole(lost: tuple[str, ...], goes_on: bool) -> None:
     """The hash at the cut is that of the base, or is proved by the entry behind it, which counts as damaged, too."""
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), pen.held("a", 9), pen.added(("a", 2)), pen.held("b", 7)])
     pen.number = 1
@@ -240,12 +240,12 @@ def test_a_cut_inside_of_a_hole(lost: tuple[str, ...], goes_on: bool) -> None:
     journal.sync()
     assert journal.seal()
     journal.close()
-    wanted = open_journal(MemoryFiles.load(files.dump()), segment_bytes=SEGMENT_BYTES)[1]
+    wanted = open_journal(MemoryVfs.load(files.dump()), segment_bytes=SEGMENT_BYTES)[1]
     added = [(name, record) for name, record in records(files) if record.kind == fmt.ADDED]
     copies = [(name, record) for name, record in records(files) if record.kind == fmt.VIEW_ACCEPTED and record.b]
     broken = {"Added": added[1], "copy 1": copies[0], "copy 2": copies[1]}
     for name, record in (broken[one] for one in lost):
-        files.flip(name, record.offset + 30, 3)
+        files.flip_bit(name, record.offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     ranges = [(d.log_from, d.log_to) for d in found.damage if d.log_from <= d.log_to]
     assert ranges == ([(3, 5 if goes_on else 4)] if "Added" in lost else [])
@@ -257,7 +257,7 @@ def test_a_cut_inside_of_a_hole(lost: tuple[str, ...], goes_on: bool) -> None:
 
 
 def write_small(*, sealed: bool) -> dict[str, bytes]:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), pen.held("b", 3), pen.held("a", 2, late=True)])
     pen.number = 1
@@ -274,7 +274,7 @@ def write_small(*, sealed: bool) -> dict[str, bytes]:
     return {name: data for name, data in files.dump().items() if name.startswith("segment")}
 
 
-def judge(files: MemoryFiles, whole: Recovered) -> str:
+def judge(files: MemoryVfs, whole: Recovered) -> str:
     try:
         journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     except JournalDamaged as error:
@@ -298,19 +298,19 @@ def judge(files: MemoryFiles, whole: Recovered) -> str:
 
 def test_every_byte_flipped_and_every_length() -> None:
     data = write_small(sealed=True)
-    _, whole = open_journal(MemoryFiles.load(data), segment_bytes=SEGMENT_BYTES)
+    _, whole = open_journal(MemoryVfs.load(data), segment_bytes=SEGMENT_BYTES)
     assert whole.left == whole.promised == whole.accepted_number == (2, 1, "a")
     last, seen = max(data), set()
     for name, content in data.items():
         for offset in range(len(content.rstrip(b"\0"))):
-            files = MemoryFiles.load(data)
-            files.flip(name, offset, offset % 8)
+            files = MemoryVfs.load(data)
+            files.flip_bit(name, offset, offset % 8)
             seen.add(judge(files, whole))
     assert seen == {"complete", "damage"}
     for name in data:
         ends = set()
         for length in range(0, SEGMENT_BYTES, 4):
-            files = MemoryFiles.load(data)
+            files = MemoryVfs.load(data)
             files.truncate(name, length)
             ends.add(judge(files, whole))
         assert ends == ({"complete", "refused"} if name == last else {"complete", "damage"})
@@ -318,25 +318,25 @@ def test_every_byte_flipped_and_every_length() -> None:
 
 def test_every_byte_flipped_behind_the_last_promise_cuts_the_last_batch_only() -> None:
     data = write_small(sealed=False)
-    _, whole = open_journal(MemoryFiles.load(data), segment_bytes=SEGMENT_BYTES)
+    _, whole = open_journal(MemoryVfs.load(data), segment_bytes=SEGMENT_BYTES)
     last, seen = max(data), set()
     for offset in range(1000, len(data[last].rstrip(b"\0"))):
-        files = MemoryFiles.load(data)
-        files.flip(last, offset, offset % 8)
+        files = MemoryVfs.load(data)
+        files.flip_bit(last, offset, offset % 8)
         seen.add(judge(files, whole))
     assert seen == {"complete", "damage", "cut"}
 
 
 def test_a_view_that_only_headers_tell_is_written_again() -> None:
     """It changes nothing, so both of its copies may be lost; the header behind them has it."""
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), pen.held("a", 40)])
     journal.sync()
     assert journal.seal()
     journal.close()
     for name, record in [(n, r) for n, r in records(files) if r.kind == fmt.VIEW_ACCEPTED]:
-        files.flip(name, record.offset + 30, 3)
+        files.flip_bit(name, record.offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert found.damage
     assert found.installed is not None
@@ -345,7 +345,7 @@ def test_a_view_that_only_headers_tell_is_written_again() -> None:
 
 
 def test_a_copy_that_a_crash_has_cost_is_written_again() -> None:
-    files, pen = MemoryFiles(), Pen()
+    files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), pen.held("a", 4), pen.held("b", 4), pen.added(("a", 4))])
     journal.sync()
@@ -356,7 +356,7 @@ def test_a_copy_that_a_crash_has_cost_is_written_again() -> None:
     sync.run()
     files.kill()
     copies = [(name, record) for name, record in records(files) if record.kind == fmt.VIEW_ACCEPTED and record.b]
-    files.flip(copies[1][0], copies[1][1].offset + 30, 3)
+    files.flip_bit(copies[1][0], copies[1][1].offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     assert found.damage == [], "the last batch was never promised"
     assert found.accepted_number == (2, 1, "a")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from txlog.access import BadUsers, Role, hash_token, with_user
-from txlog.config.manifest import BadManifest, Manifest, load_manifests
-from txlog.config.process import BackupJobConfig, FolderConfig, S3Config
+from txlog.auth import BadUsers, Role, add_user, hash_token
+from txlog.config.manifest_reader import BadManifest, ClusterManifest, load_manifests
+from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config
 from txlog.local.faults import AlreadyRunning, CannotRun, NotOurFolder, NotRunning
 from txlog.local.java import find_java_home, java_version
 from txlog.local.plan import Plan, check_complete, make_plan, port_names
@@ -107,7 +107,7 @@ def test_backups_as_the_manifest_says(
 USERS = "  security: {users: {secretRef: {name: who}}}\n"
 
 
-def with_security(folder: Path, line: str) -> list[Manifest]:
+def with_security(folder: Path, line: str) -> list[ClusterManifest]:
     """The example, with that line in its ``spec``."""
     for file in EXAMPLE.iterdir():
         (folder / file.name).write_text(file.read_text() + line)
@@ -137,7 +137,7 @@ def test_what_manifests_say_of_security_is_kept_or_refused(state: StateFolder, t
     with pytest.raises(BadUsers, match=r"users:1: expected a hash") as refused:
         secure(manifests, state)
     assert "secret-of-ann" not in str(refused.value)
-    file.write_text(with_user("", "ann", Role.ADMIN, hash_token("t")))
+    file.write_text(add_user("", "ann", Role.ADMIN, hash_token("t")))
     secure(manifests, state)
 
 

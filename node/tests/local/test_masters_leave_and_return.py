@@ -17,7 +17,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from typer.testing import CliRunner
 
 from txlog.cli.main import app as command_line
-from txlog.config.manifest import load_manifests
+from txlog.config.manifest_reader import load_manifests
 from txlog.local.control_api import control_api
 from txlog.local.plan import Plan, make_plan, port_names
 from txlog.local.ports import choose_ports

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from txlog.config.manifest import Manifest, load_manifests
+from txlog.auth.tls import Certificates, check_hostname
+from txlog.config.manifest_reader import ClusterManifest, load_manifests
 from txlog.local import certifying, securing
 from txlog.local.asking import session
 from txlog.local.certifying import make_certificates
@@ -19,9 +20,8 @@ from txlog.local.faults import CannotRun
 from txlog.local.plan import make_plan, port_names
 from txlog.local.securing import keep_own, secure
 from txlog.local.state import StateFolder
-from txlog.runtime.certificates import Certificates, serves
-from txlog.runtime.events import EventLog
 from txlog.server.main import read_config
+from txlog.telemetry.event_log import EventLog
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 BOTH = "  security: {tlsSecretRef: {name: door}, peerTlsSecretRef: {name: peers}}\n"
@@ -35,7 +35,7 @@ def state(tmp_path: Path) -> StateFolder:
     return state
 
 
-def manifests(folder: Path, uk: str, us: str | None = None) -> list[Manifest]:
+def manifests(folder: Path, uk: str, us: str | None = None) -> list[ClusterManifest]:
     """The example, with that line in each ``spec``."""
     for file in EXAMPLE.iterdir():
         line = us if us is not None and file.name == "us.yaml" else uk
@@ -61,7 +61,7 @@ def test_what_is_asked_for_and_not_there_is_made_once(state: StateFolder, tmp_pa
     for node in ("uk-1", "uk-2", "us-1"):
         Certificates(state.certificates / node, EventLog(node), node=node)
         for host in ("127.0.0.1", "localhost", "::1", node):
-            serves(state.certificates / node, host)
+            check_hostname(state.certificates / node, host)
     assert state.trusted_file.read_bytes() == (state.certificates / "ca.crt").read_bytes()
     assert state.own_environment["TXLOG_CA_FILE"] == str(state.trusted_file)
 
@@ -164,7 +164,7 @@ async def test_what_ends_soon_is_made_anew_while_everything_runs(
         keeping.cancel()
     now = x509.load_pem_x509_certificate(file.read_bytes())
     assert now.not_valid_after_utc - datetime.datetime.now(datetime.UTC) > datetime.timedelta(days=certifying.DAYS - 1)
-    assert isinstance(state.trust.lasting(), ssl.SSLContext)
+    assert isinstance(state.trust.cached_context(), ssl.SSLContext)
 
 
 def test_another_authority_makes_everything_anew(state: StateFolder) -> None:

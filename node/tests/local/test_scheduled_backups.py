@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from txlog.config.process import BackupJobConfig, FolderConfig
+from txlog.config.process_config import BackupJobConfig, FolderConfig
 from txlog.local.backups import Backups, log_name
 from txlog.local.plan import BackupPlan
 from txlog.local.state import StateFolder

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from txlog.config.manifest import load_manifests
+from txlog.config.manifest_reader import load_manifests
 from txlog.local import identity
 from txlog.local.control import Control
 from txlog.local.control_api import control_api

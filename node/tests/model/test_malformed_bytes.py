@@ -8,9 +8,9 @@ import pytest
 from txlog.model.decoding import MALFORMED
 from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import PeerFault
+from txlog.wire.log_page import LogPage, PageEntry, decode_page, encode_page
 from txlog.wire.messages import Notice, encode
 from txlog.wire.messages import decode as decode_message
-from txlog.wire.pages import LogPage, PageEntry, decode_page, encode_page
 
 DEEP = b"[" * 100_000
 

@@ -10,9 +10,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from txlog.config.cluster import Pipeline
-from txlog.config.manifest import Manifest, load_manifests
-from txlog.config.process import LastSeen
+from txlog.config.cluster import PipelineSpec
+from txlog.config.manifest_reader import ClusterManifest, load_manifests
+from txlog.config.process_config import LastSeenIncarnation
 from txlog.operator.build import Around, Object, objects
 from txlog.operator.refusing import refusals
 
@@ -21,12 +21,12 @@ FOLDER = Path(__file__).parent / "golden"
 AROUND = Around(
     "txlog.example/txlog:1",
     owner="5f0c0ffe",
-    last_seen={"uk-1": LastSeen(birth=0xC0FFEE, start=7)},
+    last_seen={"uk-1": LastSeenIncarnation(birth=0xC0FFEE, start=7)},
     pipeline_account="txlog-pipeline",
 )
 
 
-def rendered(manifest: Manifest) -> str:
+def rendered(manifest: ClusterManifest) -> str:
     return _text(objects(manifest.cluster, AROUND))
 
 
@@ -34,7 +34,7 @@ def rendered_executors() -> str:
     """What becomes another in London when its executors are pods."""
     cluster = load_manifests(EXAMPLES / "two-data-centres")[0].cluster
     plain = objects(cluster, AROUND)
-    spec = cluster.spec.model_copy(update={"pipeline": Pipeline.model_validate({"mode": "executors"})})
+    spec = cluster.spec.model_copy(update={"pipeline": PipelineSpec.model_validate({"mode": "executors"})})
     apart = cluster.model_copy(update={"spec": spec})
     return _text([each for each in objects(apart, AROUND) if each not in plain and "accepted.json" not in str(each)])
 

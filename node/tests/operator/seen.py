@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from txlog.client.answers import Out, Place, Status, ViewState, Worker, WorkerPlace
+from txlog.client.responses import DepartedMember, JsonMarker, JsonPosition, StatusResponse, ViewStatus, WorkerStatus
 from txlog.config.cluster import TxLogCluster
-from txlog.config.preferences import texts_of
+from txlog.config.preferences import format_preferences
 from txlog.operator.actions import Action, Apply, Remove
 from txlog.operator.build import Around, Object
 from txlog.operator.names import Names
@@ -53,18 +53,18 @@ def heard(
 ) -> Heard:
     nodes = [each for peer in cluster.spec.peers for each in peer.nodes]
     known = list(configured) if configured is not None else nodes
-    place = Place(1, 10, "00" * 16)
-    status = Status(
+    place = JsonPosition(1, 10, "00" * 16)
+    status = StatusResponse(
         node=node,
         state=state,
         stable=place,
         log=place,
         birth=birth(node),
         start=start,
-        view=ViewState(out=[Out(each, "silent") for each in out], split_recovery="Smart"),
+        view=ViewStatus(out=[DepartedMember(each, "silent") for each in out], split_recovery="Smart"),
         members=[{"node": each, "birth": birth(each)} for each in (members if members is not None else known)],
         present=[each for each in known if each not in away],
-        workers=[Worker("uk-worker-1", position=WorkerPlace(1, 10, "00" * 16), state=worker)],
+        workers=[WorkerStatus("uk-worker-1", position=JsonMarker(1, 10, "00" * 16), state=worker)],
     )
     peers = [
         {
@@ -96,7 +96,7 @@ def heard(
     return Heard(
         status=status,
         peers=tuple(peers),
-        settings={**texts_of(cluster.spec), **(settings or {})},
+        settings={**format_preferences(cluster.spec), **(settings or {})},
         configuration=told if founded else None,
     )
 

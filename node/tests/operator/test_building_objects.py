@@ -6,11 +6,11 @@ import pytest
 from golden import AROUND, EXAMPLES, FOLDER, expected
 from ruamel.yaml import YAML
 
+from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
-from txlog.client.trust import CA_FILE
 from txlog.config.cluster import TxLogCluster
-from txlog.config.manifest import load_manifests
-from txlog.config.process import NodeConfig, PipelineConfig
+from txlog.config.manifest_reader import load_manifests
+from txlog.config.process_config import NodeConfig, PipelineConfig
 from txlog.operator.build import Around, Object, jobs, objects
 from txlog.operator.build.common import door_url
 from txlog.operator.names import SET_MAX, Names, bounded
@@ -327,7 +327,7 @@ def test_executors_are_pods_of_the_same_image_that_nothing_is_given_to() -> None
     driver = one("Job", "catalogue-pipeline", objects(cluster(pipeline=APART), ACCOUNT))["spec"]["template"]["spec"]
     assert spec["securityContext"] == driver["securityContext"]
     assert container["securityContext"] == driver["containers"][0]["securityContext"]
-    assert container["command"] == ["python", "-m", "txlog.pipeline.executor"], "to which Spark adds a word"
+    assert container["command"] == ["python", "-m", "txlog.pipeline.executor_pod"], "to which Spark adds a word"
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounted == {f"{told.scratch_folder}/local", f"{told.scratch_folder}/turns", "/tmp"}
     assert all(volume["emptyDir"] == {} for volume in spec["volumes"])

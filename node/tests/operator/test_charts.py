@@ -9,7 +9,7 @@ import pytest
 from control_plane import ROOT, ControlPlane, helm
 from ruamel.yaml import YAML
 
-from txlog.config.crds import DEFINITIONS, definition_object
+from txlog.config.crds import DEFINITIONS, custom_resource_definition
 from txlog.operator.refusing import read
 
 pytestmark = pytest.mark.kubernetes
@@ -87,7 +87,7 @@ def test_every_alert_names_its_runbook(tmp_path: Path) -> None:
 def test_definitions_are_ours_and_outlive_the_release(tmp_path: Path) -> None:
     found = {each["metadata"]["name"]: each for each in rendered(OPERATOR, tmp_path)}
     for definition in DEFINITIONS:
-        wanted = definition_object(definition)
+        wanted = custom_resource_definition(definition)
         wanted["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
         assert found[definition.name] == wanted
     assert "CustomResourceDefinition" not in kinds(rendered(OPERATOR, tmp_path, crds={"install": False}))

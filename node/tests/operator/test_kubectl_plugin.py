@@ -20,9 +20,9 @@ from test_resource_rules import resource
 from typer.testing import CliRunner
 from worker_driver import Driver
 
-from txlog.access import hash_token
+from txlog.auth import hash_token
 from txlog.cli.kubectl import app
-from txlog.client import MasterClient, Write
+from txlog.client import MasterClient, WriteRequest
 from txlog.client.credentials import Credentials
 from txlog.local.run import find_oxigraph
 from txlog.model.durability import Durability
@@ -30,7 +30,7 @@ from txlog.model.errors import TxLogError
 from txlog.operator.build import Around, Object, objects
 from txlog.operator.build.common import labels
 from txlog.operator.refusing import parsed
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
@@ -119,7 +119,7 @@ class Behind:
             each.wait()
 
     def master(self) -> MasterClient:
-        return MasterClient(f"http://{self.address}:{self.port}", 30.0, credentials=Credentials.of_token(OWN))
+        return MasterClient(f"http://{self.address}:{self.port}", 30.0, credentials=Credentials.from_token(OWN))
 
     def account(self, name: str, rules: list[dict[str, Any]]) -> str:
         """A token of somebody with these rights."""
@@ -219,7 +219,7 @@ def test_all_that_is_asked_goes_through_the_api_server(behind: Behind, monkeypat
     )
     try:
         with behind.master() as writing:
-            insert = [Write(f"INSERT DATA {{ <urn:s:{n}> <urn:p> <urn:o> }}") for n in range(10)]
+            insert = [WriteRequest(f"INSERT DATA {{ <urn:s:{n}> <urn:p> <urn:o> }}") for n in range(10)]
             assert all(answer.error is None for answer in writing.submit(insert, Durability.APPLIED))
         told = behind.ask(config, "verify", "--json")
     finally:

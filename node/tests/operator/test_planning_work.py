@@ -9,7 +9,7 @@ import pytest
 from seen import AROUND, NOW, heard, manifest, whole
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.conditions import ClusterStatus
+from txlog.config.cluster_status import ClusterStatus
 from txlog.operator.actions import Action, Apply, Remove, Report, Say
 from txlog.operator.build import Object
 from txlog.operator.diagnose import diagnose
@@ -111,7 +111,7 @@ def test_a_split_waits_for_its_backup_so_that_waits_for_nothing_else() -> None:
     story.turn()
     assert [command[2] for command in story.jobs.values()] == ["txlog.backup"]
     story.turn()
-    (duty,) = [command for command in story.jobs.values() if command[2] == "txlog.backup.duty"]
+    (duty,) = [command for command in story.jobs.values() if command[2] == "txlog.backup.duty_job"]
     assert "--backup=backup-3.1.2" in duty
 
 

@@ -8,7 +8,7 @@ import pytest
 from certifying import Authority
 from seen import manifest
 
-from txlog.access import hash_token
+from txlog.auth import hash_token
 from txlog.config.cluster import TxLogCluster
 from txlog.operator.kube import ApiError
 from txlog.operator.securing import CHECK_S, Secret, Securing, problems_of, read_secrets

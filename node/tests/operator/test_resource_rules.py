@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from control_plane import ControlPlane
 
-from txlog.config.cluster import MIXED, NOT_MIXED, REFUSES
+from txlog.config.cluster import MIXED_ENGINES_REQUIRED, VIRTUOSO_NOT_MIXED, VIRTUOSO_REFUSES_EFFECTS
 
 pytestmark = pytest.mark.kubernetes
 
@@ -60,11 +60,11 @@ def applied(plane: ControlPlane, wanted: dict[str, Any]) -> str:
         ({"pipeline": {"mode": "executors", "executors": 0}}, "greater than or equal to 1"),
         ({"pipeline": {"mode": "executors", "executorCpu": "many"}}, "spec.pipeline.executorCpu"),
         ({"backup": {"target": {}}}, "either s3 or folder"),
-        ({"workers": {"external": TWO_ENGINES}}, f"mixedEngines: {MIXED}"),
-        ({"workers": {"external": [VIRTUOSO]}, "mixedEngines": True}, f"mixedEngines: {NOT_MIXED}"),
-        ({"workers": {"engine": "virtuoso"}, "mixedEngines": True}, f"mixedEngines: {NOT_MIXED}"),
-        ({"workers": {"external": [VIRTUOSO]}}, f"nonDeterministicUpdates: {REFUSES}"),
-        ({"workers": {"engine": "virtuoso"}}, f"nonDeterministicUpdates: {REFUSES}"),
+        ({"workers": {"external": TWO_ENGINES}}, f"mixedEngines: {MIXED_ENGINES_REQUIRED}"),
+        ({"workers": {"external": [VIRTUOSO]}, "mixedEngines": True}, f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
+        ({"workers": {"engine": "virtuoso"}, "mixedEngines": True}, f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
+        ({"workers": {"external": [VIRTUOSO]}}, f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}"),
+        ({"workers": {"engine": "virtuoso"}}, f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}"),
         ({"security": {"tlsSecretRef": {"name": "a"}}}, "tlsSecretRef needs peerTlsSecretRef"),
         ({"repositry": "x"}, "repositry"),
     ],

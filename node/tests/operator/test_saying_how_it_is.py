@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seen import NOW, heard, manifest, pod, whole
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.conditions import ClusterStatus, Kind
+from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.operator.diagnose import diagnose
 from txlog.operator.events import transitions
 from txlog.operator.observation import Observation, Pod
@@ -22,11 +22,11 @@ def said(cluster: TxLogCluster, seen: Observation, before: ClusterStatus | None 
     return make_status(cluster, 3, seen, diagnose(seen), problems, before or ClusterStatus())
 
 
-def word(status: ClusterStatus, kind: Kind) -> str:
+def word(status: ClusterStatus, kind: ConditionType) -> str:
     return next(each.status for each in status.conditions if each.type == kind)
 
 
-def message(status: ClusterStatus, kind: Kind) -> str:
+def message(status: ClusterStatus, kind: ConditionType) -> str:
     return next(each.message for each in status.conditions if each.type == kind)
 
 
@@ -34,7 +34,7 @@ def test_when_all_is_well_it_is_ready() -> None:
     cluster = manifest()
     status = said(cluster, whole(cluster))
     assert {each.type: each.status for each in status.conditions} == {
-        **dict.fromkeys(map(str, Kind), "True"),
+        **dict.fromkeys(map(str, ConditionType), "True"),
         "LastBackupSucceeded": "Unknown",
     }
     assert (status.state, status.masters_ready, status.peers_reachable) == ("Joined", "2/2", "1/1")
@@ -63,12 +63,12 @@ def test_every_condition_is_always_there_and_a_status_is_read_as_it_was_written(
         pods={n: pod(cluster, n, ready=ready) for n, (_, ready) in each.items()},
     )
     status = said(cluster, seen)
-    assert [each.type for each in status.conditions] == [str(kind) for kind in Kind]
+    assert [each.type for each in status.conditions] == [str(kind) for kind in ConditionType]
     assert all(each.message and each.reason.isalpha() for each in status.conditions)
     assert read_status({"status": written(status)}) == status
     # Said again it is the same: nothing is written twice.
     assert said(cluster, seen, status) == status
-    if word(status, Kind.READY) == "True":
+    if word(status, ConditionType.READY) == "True":
         assert all(state == "Joined" and ready for state, ready in masters)
         assert not away
 
@@ -95,11 +95,14 @@ def test_a_split_from_its_beginning_to_its_end() -> None:
         ["dc0-1"],
         "Smart",
     )
-    assert (word(suspected, Kind.HISTORY_CONSISTENT), word(suspected, Kind.READY)) == ("Unknown", "False")
+    assert (word(suspected, ConditionType.HISTORY_CONSISTENT), word(suspected, ConditionType.READY)) == (
+        "Unknown",
+        "False",
+    )
     apart = said(cluster, replace(whole(cluster, state="Isolated", out=["dc0-1"]), now=NOW + 2), suspected)
     assert apart.split is not None
     assert (apart.split.phase, apart.split.since) == ("Split", time_text(NOW + 1))
-    assert word(apart, Kind.HISTORY_CONSISTENT) == "False"
+    assert word(apart, ConditionType.HISTORY_CONSISTENT) == "False"
     # Nobody answers: nothing is known, so it is not over.
     blind = replace(whole(cluster), masters=dict.fromkeys(cluster.own_peer.nodes))
     assert said(cluster, blind, apart).split == apart.split
@@ -128,7 +131,7 @@ def test_the_last_birth_and_start_of_a_silent_master_are_kept() -> None:
 def test_how_far_behind_is_measured_by_what_was_heard(silent_s: int, word_: str, lag: str) -> None:
     cluster = manifest(maxPeerLag="1m")
     status = said(cluster, whole(cluster, heard_at=NOW - silent_s))
-    assert (word(status, Kind.LAG_WITHIN_LIMIT), status.lag) == (word_, lag)
+    assert (word(status, ConditionType.LAG_WITHIN_LIMIT), status.lag) == (word_, lag)
 
 
 def test_a_missing_secret_is_named() -> None:
@@ -136,23 +139,23 @@ def test_a_missing_secret_is_named() -> None:
     seen = whole(cluster)
     waiting = pod(cluster, "uk-1", ready=False, running=False, waiting="ContainerCreating")
     status = said(cluster, replace(seen, pods={**seen.pods, "uk-1": waiting}, masters={**seen.masters, "uk-1": None}))
-    assert "the Secret shared with the key token" in message(status, Kind.MASTERS_READY)
+    assert "the Secret shared with the key token" in message(status, ConditionType.MASTERS_READY)
 
 
 @pytest.mark.parametrize("state", ["Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable"])
 def test_a_worker_that_is_off_is_named(state: str) -> None:
     cluster = manifest()
     status = said(cluster, whole(cluster, worker=state))
-    assert word(status, Kind.WORKERS_CONSISTENT) == "False"
-    assert message(status, Kind.WORKERS_CONSISTENT).startswith(f"uk-worker-1 is {state}")
+    assert word(status, ConditionType.WORKERS_CONSISTENT) == "False"
+    assert message(status, ConditionType.WORKERS_CONSISTENT).startswith(f"uk-worker-1 is {state}")
 
 
 def test_what_is_not_valid_is_said_and_what_was_goes_on() -> None:
     cluster = manifest()
     status = said(cluster, whole(cluster), problems=["spec.a: wrong"])
-    assert (word(status, Kind.SPEC_VALID), word(status, Kind.MASTERS_READY)) == ("False", "True")
-    assert message(status, Kind.SPEC_VALID) == "spec.a: wrong. What was valid before is kept true"
-    assert message(status, Kind.READY).startswith("SpecValid: spec.a: wrong")
+    assert (word(status, ConditionType.SPEC_VALID), word(status, ConditionType.MASTERS_READY)) == ("False", "True")
+    assert message(status, ConditionType.SPEC_VALID) == "spec.a: wrong. What was valid before is kept true"
+    assert message(status, ConditionType.READY).startswith("SpecValid: spec.a: wrong")
 
 
 def executors(running: int, waiting: str = "") -> dict[str, Pod]:
@@ -165,9 +168,9 @@ def test_executors_are_counted_and_one_is_enough(running: int, told: str, good: 
     cluster = manifest(pipeline={"mode": "executors"})
     status = said(cluster, replace(whole(cluster), executors=executors(running, "0/3 nodes have room")))
     assert status.pipeline.executors == told
-    assert word(status, Kind.PIPELINE_HEALTHY) == word(status, Kind.READY) == good
+    assert word(status, ConditionType.PIPELINE_HEALTHY) == word(status, ConditionType.READY) == good
     wanted = f"{running} of 2 executors run" if running else "none of its 2 executors: 0/3 nodes have room"
-    assert wanted in message(status, Kind.PIPELINE_HEALTHY)
+    assert wanted in message(status, ConditionType.PIPELINE_HEALTHY)
 
 
 def test_one_process_has_no_executors_to_count() -> None:

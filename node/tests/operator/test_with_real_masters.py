@@ -17,8 +17,8 @@ from playing_kubelet import Kubelet
 from test_keeping_true import becomes
 from test_resource_rules import resource
 
-from txlog.access import hash_token
-from txlog.client import MasterClient, Write
+from txlog.auth import hash_token
+from txlog.client import MasterClient, WriteRequest
 from txlog.client.credentials import Credentials
 from txlog.model.durability import Durability
 from txlog.model.errors import Unauthorized
@@ -53,7 +53,7 @@ class Site:
             PATIENCE_S,
             connect_s=PATIENCE_S,
             tls=ssl.create_default_context(cadata=authority.pem.decode()),
-            credentials=Credentials.of_token(token) if token else Credentials(None),
+            credentials=Credentials.from_token(token) if token else Credentials(None),
             name=f"catalogue-{index}.catalogue-masters.{self.namespace}.svc",
         )
 
@@ -263,7 +263,7 @@ async def test_masters_with_certificates_and_users_are_founded_kept_and_renewed(
 
     def write(token: str, number: int) -> bool:
         with site.secured(2, authority, token) as master:
-            insert = Write(f"INSERT DATA {{ <urn:s:{number}> <urn:p> <urn:o> }}")
+            insert = WriteRequest(f"INSERT DATA {{ <urn:s:{number}> <urn:p> <urn:o> }}")
             (answer,) = master.submit([insert], Durability.SYNCED)
         return answer.error is None
 

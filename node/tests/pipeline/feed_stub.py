@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from txlog.model.entry import KIND_QUADS, KIND_SKIP, LogEntry, Position
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.wire.pages import MEDIA_TYPE, encode_page, page_of
+from txlog.wire.log_page import MEDIA_TYPE, encode_page, make_page
 
 ORIGIN = Origin("stub-1", 7)
 
@@ -162,7 +162,7 @@ class FeedStub:
             size += len(entry.payload) + 64
             if size >= bytes_max:
                 break
-        return encode_page(page_of(self.log.at(after), taken, self.log.stable))
+        return encode_page(make_page(self.log.at(after), taken, self.log.stable))
 
 
 def place(position: Position) -> dict[str, Any]:

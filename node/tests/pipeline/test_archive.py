@@ -9,9 +9,9 @@ import psutil
 import pytest
 from pyspark import SparkContext
 
-from txlog.config.process import PipelineConfig
-from txlog.pipeline import archive, settings
-from txlog.pipeline.batch.session import context_starting
+from txlog.config.process_config import PipelineConfig
+from txlog.pipeline import jvm_class_archive, spark_settings
+from txlog.pipeline.batch.spark_context import start_spark_context
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An installation's folder of its own; each context gets a JVM of its own."""
     place = tmp_path / "txlog-java" / "spark.jsa"
-    monkeypatch.setattr(settings, "ARCHIVE", place)
+    monkeypatch.setattr(spark_settings, "CLASS_ARCHIVE", place)
     for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -47,7 +47,7 @@ def mapped(folder: Path, name: str) -> bool:
             "scratch_folder": folder / "scratch",
         }
     )
-    with context_starting(config, 1, "512m") as starting:
+    with start_spark_context(config, 1, "512m") as starting:
         context = starting.result()
         assert context.parallelize([1, 2], 1).map(lambda number: number + 1).collect() == [2, 3]
         java = psutil.Process(context._gateway.proc.pid)
@@ -57,7 +57,7 @@ def mapped(folder: Path, name: str) -> bool:
 
 
 def test_a_jvm_takes_the_archive_and_does_without_a_wrong_one(place: Path, tmp_path: Path) -> None:
-    assert archive.make(place) == place
+    assert jvm_class_archive.create_archive(place) == place
     assert not place.with_name(place.name + ".new").exists()
     SparkContext._gateway = SparkContext._jvm = None  # that JVM has ended
     assert mapped(tmp_path, place.name)
@@ -67,9 +67,11 @@ def test_a_jvm_takes_the_archive_and_does_without_a_wrong_one(place: Path, tmp_p
 
 def test_java_that_writes_nothing_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        archive, "context_starting", lambda config, tasks, memory, _: context_starting(config, 1, "512m", "")
+        jvm_class_archive,
+        "start_spark_context",
+        lambda config, tasks, memory, _: start_spark_context(config, 1, "512m", ""),
     )
-    with pytest.raises(archive.NoArchive, match="no classes"):
-        archive.make(place)
+    with pytest.raises(jvm_class_archive.ArchiveError, match="no classes"):
+        jvm_class_archive.create_archive(place)
     assert not place.exists()
     SparkContext._gateway = SparkContext._jvm = None

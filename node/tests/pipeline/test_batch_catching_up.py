@@ -11,29 +11,29 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from store_process import COUNT_ONE, Store
 
-from txlog.apply import MasterLog, Outcome, State, apply_up_to
+from txlog.apply import ApplyOutcome, MasterLog, WorkerState, apply_up_to
 from txlog.client import MasterClient, WorkerReport
-from txlog.config.process import PipelineConfig
+from txlog.config.process_config import PipelineConfig
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.quads import encode_quads
-from txlog.pipeline.batch.catching_up import CatchUp, Ended
-from txlog.pipeline.batch.engine import Here
-from txlog.pipeline.batch.loading import LOAD_BYTES, LOAD_QUADS, _bodies
-from txlog.pipeline.batch.reading import read
-from txlog.pipeline.batch.words import Cuts, Job, Range
+from txlog.pipeline.batch.bucket_load import LOAD_BYTES, LOAD_QUADS, _join_bodies
+from txlog.pipeline.batch.catch_up import CatchUp, CatchUpResult
+from txlog.pipeline.batch.log_range_reader import read_ranges
+from txlog.pipeline.batch.task_messages import LoadJob, LogRange, UpdateIndexes
+from txlog.pipeline.batch.task_runner import InProcessRunner
 from txlog.workers import ADAPTERS
-from txlog.workers.base import (
-    NOTHING,
-    Fate,
-    Loading,
+from txlog.workers.adapter import (
+    EMPTY_MARKER,
+    LoadMarker,
+    RequestOutcome,
     SystemGraphs,
     Transport,
     Unreachable,
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.digest import Digest, digest_of_worker
-from txlog.workers.transport import HttpTransport
+from txlog.workers.digest import Digest, digest_worker
+from txlog.workers.http_transport import HttpTransport
 
 ADAPTER = ADAPTERS["oxigraph"]
 TAKEOVER_S = 0.2
@@ -75,7 +75,7 @@ class Faulty:
             faults.dead = True
             raise Cut
         if hit or answer is None:
-            raise Unreachable(self.url, "the answer is lost", Fate.CLOSED)
+            raise Unreachable(self.url, "the answer is lost", RequestOutcome.CLOSED)
         return answer
 
 
@@ -88,7 +88,7 @@ class Site:
         self.streamed = Store(folder / "streamed")
         self.told: list[WorkerReport] = []
 
-    def batch(self, faults: Faults | None = None, in_order_max: int = 3, upto: int | None = None) -> Ended:
+    def batch(self, faults: Faults | None = None, in_order_max: int = 3, upto: int | None = None) -> CatchUpResult:
         config = PipelineConfig.model_validate(
             {
                 "data_center": "uk",
@@ -104,7 +104,7 @@ class Site:
         batch = CatchUp(
             config,
             "w1",
-            Here(transport(self.worker.url)),
+            InProcessRunner(transport(self.worker.url)),
             self.told.append,
             transport=transport,
             takeover_s=TAKEOVER_S,
@@ -113,7 +113,7 @@ class Site:
         )
         return batch.run(upto)
 
-    def stream(self, store: Store, upto: int | None = None) -> Outcome:
+    def stream(self, store: Store, upto: int | None = None) -> ApplyOutcome:
         """The stream's part; it waits for a lock that somebody left behind no longer than the batch does."""
         with MasterClient(self.feed.url) as master, HttpTransport(store.url, 20.0) as transport:
             end = len(self.log.entries) if upto is None else upto
@@ -121,12 +121,12 @@ class Site:
 
     def system(self, store: Store) -> SystemGraphs:
         with HttpTransport(store.url, 20.0) as transport:
-            return ADAPTER.system_in(transport.send(ADAPTER.read_system()))
+            return ADAPTER.parse_system_graphs(transport.send(ADAPTER.read_system()))
 
     def holds(self, store: Store) -> tuple[Digest, list[str], int]:
         """Statements, all graphs of users (the empty ones, too), and how often the counting update was carried out."""
         with HttpTransport(store.url, 20.0) as transport:
-            found = digest_of_worker(ADAPTER, transport)
+            found = digest_worker(ADAPTER, transport)
         graphs = [g for g in store.select("SELECT ?g { GRAPH ?g {} }") if not g.startswith("urn:txlog:system")]
         return found, graphs, store.count()
 
@@ -180,7 +180,7 @@ def mixed_log(log: StubLog, transactions: int, seed: int, updates: int = 0) -> N
 def test_quads_into_an_empty_worker(site: Site) -> None:
     mixed_log(site.log, 60, seed=1)
     ended = site.batch()
-    assert (ended.state, ended.error, ended.entries) == (State.WORKING, None, 62)
+    assert (ended.state, ended.error, ended.entries) == (WorkerState.WORKING, None, 62)
     site.assert_equal()
     *before, last = [report.state for report in site.told]
     assert set(before) == {"Loading"}
@@ -193,10 +193,10 @@ def test_segments_cut_by_updates_into_a_worker_that_is_behind(site: Site, seed: 
     site.stream(site.worker)
     mixed_log(site.log, 60, seed, updates=4)
     ended = site.batch()
-    while ended.at is not None and ended.at.position.index < len(site.log.entries):
-        assert (ended.state, ended.error) == (State.WORKING, None)
+    while ended.marker is not None and ended.marker.position.index < len(site.log.entries):
+        assert (ended.state, ended.error) == (WorkerState.WORKING, None)
         assert not site.system(site.worker).loading  # it ended early, as a worker, where streaming is better
-        site.stream(site.worker, ended.at.position.index + 1)
+        site.stream(site.worker, ended.marker.position.index + 1)
         ended = site.batch()
     site.assert_equal()
 
@@ -206,21 +206,23 @@ def test_one_bucket_alone_hears_of_all_updates(site: Site) -> None:
     mixed_log(site.log, 20, seed=1)
     first = site.log.append(COUNT_ONE, kind=KIND_UPDATE)
     last = site.log.append(*[COUNT_ONE] * 500, kind=KIND_UPDATE)
-    loading = Loading(site.log.stable, 1, NOTHING)
-    job = Job((site.feed.url,), "w1", site.worker.url, "oxigraph", loading, 4, bare=True)
+    loading = LoadMarker(site.log.stable, 1, EMPTY_MARKER)
+    job = LoadJob((site.feed.url,), "w1", site.worker.url, "oxigraph", loading, 4, worker_was_empty=True)
     cuts = [
-        (bucket, told) for bucket, told in read(job, [Range(site.log.start, site.log.stable)]) if isinstance(told, Cuts)
+        (bucket, told)
+        for bucket, told in read_ranges(job, [LogRange(site.log.start, site.log.stable)])
+        if isinstance(told, UpdateIndexes)
     ]
     assert cuts == [
-        (0, Cuts(tuple(range(first, last + 1)))),
-        *((bucket, Cuts((first,))) for bucket in (1, 2, 3)),
+        (0, UpdateIndexes(tuple(range(first, last + 1)))),
+        *((bucket, UpdateIndexes((first,))) for bucket in (1, 2, 3)),
     ]
 
 
 @pytest.mark.parametrize(("quads", "size"), [(250_001, 20), (300, 400_000)])
 def test_requests_of_a_load_are_bounded_by_bytes_and_by_quads(quads: int, size: int) -> None:
     line = b"x" * (size - 1) + b"\n"
-    bodies = list(_bodies([line * 100] * (quads // 100) + [line] * (quads % 100)))
+    bodies = list(_join_bodies([line * 100] * (quads // 100) + [line] * (quads % 100)))
     assert len(bodies) > 1
     assert b"".join(bodies) == line * quads
     assert all(len(body) <= LOAD_BYTES and body.count(b"\n") <= LOAD_QUADS for body in bodies)
@@ -231,9 +233,9 @@ def test_a_long_stretch_of_updates_is_left_to_the_stream(site: Site) -> None:
     site.log.append(*[COUNT_ONE] * 30, kind=KIND_UPDATE)
     mixed_log(site.log, 20, seed=2)
     ended = site.batch(in_order_max=10)
-    assert ended.at is not None
-    assert ended.at.position.index == 22
-    assert (ended.state, ended.error) == (State.WORKING, None)
+    assert ended.marker is not None
+    assert ended.marker.position.index == 22
+    assert (ended.state, ended.error) == (WorkerState.WORKING, None)
     site.assert_equal()
 
 
@@ -242,9 +244,9 @@ def test_an_update_that_the_worker_refuses_is_left_to_who_finds_out_which(site: 
     poison = site.log.append(b"CREATE GRAPH <urn:g1>", kind=KIND_UPDATE)
     site.log.append(COUNT_ONE, kind=KIND_UPDATE)
     ended = site.batch(in_order_max=5)
-    assert ended.at is not None
-    assert ended.at.position.index == poison - 1
-    assert site.stream(site.worker).state is State.BLOCKED
+    assert ended.marker is not None
+    assert ended.marker.position.index == poison - 1
+    assert site.stream(site.worker).state is WorkerState.BLOCKED
     site.log.skip(poison)
     site.assert_equal()
 
@@ -270,13 +272,13 @@ def test_killed_at_any_request_it_is_repeated_and_ends_the_same(site: Site) -> N
         if system.loading:
             # the stream leaves it alone, and says so
             outcome = site.stream(site.worker)
-            assert (outcome.state, outcome.requests) == (State.LOADING, 1)
+            assert (outcome.state, outcome.requests) == (WorkerState.LOADING, 1)
             assert "batch" in (outcome.error or "")
         mixed_log(site.log, 1, seed=at)  # the log goes on meanwhile; what broke off is repeated to its own end
         ended = site.batch()
-        assert (ended.state, ended.error) == (State.WORKING, None), ended
-        assert ended.at is not None
-        assert ended.at.position.index <= (end if system.loading else len(site.log.entries))
+        assert (ended.state, ended.error) == (WorkerState.WORKING, None), ended
+        assert ended.marker is not None
+        assert ended.marker.position.index <= (end if system.loading else len(site.log.entries))
         site.assert_equal()
     assert seen == {"loading", "claimed", "worker"}
     assert requests > 15
@@ -286,9 +288,9 @@ def test_lost_answers_cost_a_repetition_and_nothing_else(site: Site) -> None:
     mixed_log(site.log, 12, seed=8, updates=1)
     for at in (3, 6, 7, 9, 11):
         ended = site.batch(Faults(at, after=True, deadly=False))
-        while ended.at is None or ended.at.position.index < len(site.log.entries):
+        while ended.marker is None or ended.marker.position.index < len(site.log.entries):
             ended = site.batch()
-            assert ended.state in (State.WORKING, State.LOADING), ended
+            assert ended.state in (WorkerState.WORKING, WorkerState.LOADING), ended
         site.assert_equal()
         site.worker.update("DROP ALL")
 
@@ -296,7 +298,7 @@ def test_lost_answers_cost_a_repetition_and_nothing_else(site: Site) -> None:
 def test_who_is_taken_for_dead_notices_and_ends(site: Site) -> None:
     mixed_log(site.log, 30, seed=1)
 
-    class Slow(Here):
+    class Slow(InProcessRunner):
         """Is overtaken between reading and loading."""
 
         def run(self, job, ranges):  # type: ignore[no-untyped-def]
@@ -304,7 +306,7 @@ def test_who_is_taken_for_dead_notices_and_ends(site: Site) -> None:
                 token = next(iter(site.system(site.worker).claims))
                 assert token
                 assert transport.send(ADAPTER.take_over(None, 77)).ok
-                stolen = Loading(job.loading.position, 1, job.loading.since)
+                stolen = LoadMarker(job.loading.position, 1, job.loading.since)
                 assert transport.send(ADAPTER.apply([], job.loading, stolen)).ok
             return super().run(job, ranges)
 
@@ -317,12 +319,12 @@ def test_who_is_taken_for_dead_notices_and_ends(site: Site) -> None:
         }
     )
     ended = CatchUp(config, "w1", Slow(), site.told.append, takeover_s=TAKEOVER_S).run()
-    assert ended.state is State.LOADING
-    assert ended.at is None
+    assert ended.state is WorkerState.LOADING
+    assert ended.marker is None
     (loading,) = site.system(site.worker).loading
     assert loading.token == 1
     assert site.holds(site.worker)[0].quads == 0
-    assert site.batch().state is State.WORKING
+    assert site.batch().state is WorkerState.WORKING
     site.assert_equal()
 
 
@@ -340,15 +342,15 @@ def test_another_applier_has_it(site: Site) -> None:
             "scratch_folder": site.folder / "scratch",
         }
     )
-    ended = CatchUp(config, "w1", Here(), site.told.append, wait_s=0.3).run()
-    assert ended.at is None
+    ended = CatchUp(config, "w1", InProcessRunner(), site.told.append, wait_s=0.3).run()
+    assert ended.marker is None
     assert "another applier" in (ended.error or "")
     assert site.system(site.worker) == before
     # its owner is gone: the fence is raised, so that nothing of it can land any more
     fence = before.markers[0].fence
     ended = site.batch()
-    assert ended.at is not None
-    assert ended.at.fence > fence + 1
+    assert ended.marker is not None
+    assert ended.marker.fence > fence + 1
     site.assert_equal()
 
 
@@ -356,7 +358,7 @@ def test_what_stands_against_it(site: Site) -> None:
     mixed_log(site.log, 5, seed=1)
     site.worker.update("INSERT DATA { <urn:a> <urn:b> <urn:c> }")
     ended = site.batch()
-    assert ended.state is State.REFUSED
+    assert ended.state is WorkerState.REFUSED
     assert "ForeignStore" in (ended.error or "")
     other = StubLog(b"another cluster")
     mixed_log(other, 3, seed=2)
@@ -365,7 +367,7 @@ def test_what_stands_against_it(site: Site) -> None:
     site.log = other
     site.stream(site.worker)
     site.feed.log = site.log = mine
-    assert site.batch().state is State.DIVERGED
+    assert site.batch().state is WorkerState.DIVERGED
     assert len(site.system(site.worker).markers) == 1
 
 
@@ -377,5 +379,5 @@ def test_a_skip_behind_a_load_that_broke_off(site: Site) -> None:
     assert site.system(site.worker).loading
     site.log.skip(4)
     ended = site.batch()
-    assert ended.state is State.DIVERGED
+    assert ended.state is WorkerState.DIVERGED
     assert "rebuild" in (ended.error or "")

@@ -20,9 +20,9 @@ from txlog.client import MasterClient
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.quads import encode_quads
 from txlog.workers import ADAPTERS
-from txlog.workers.base import SystemGraphs
-from txlog.workers.digest import Digest, digest_of_worker
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import SystemGraphs
+from txlog.workers.digest import Digest, digest_worker
+from txlog.workers.http_transport import HttpTransport
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ADAPTER = ADAPTERS["oxigraph"]
@@ -76,11 +76,11 @@ class Site:
 
     def system(self, name: str) -> SystemGraphs:
         with HttpTransport(self.stores[name].url, 60.0) as transport:
-            return ADAPTER.system_in(transport.send(ADAPTER.read_system()))
+            return ADAPTER.parse_system_graphs(transport.send(ADAPTER.read_system()))
 
     def digest(self, name: str) -> Digest:
         with HttpTransport(self.stores[name].url, 60.0) as transport:
-            return digest_of_worker(ADAPTER, transport)
+            return digest_worker(ADAPTER, transport)
 
     def stream(self, name: str) -> None:
         with MasterClient(self.feed.url) as master, HttpTransport(self.stores[name].url, 60.0) as transport:
@@ -106,7 +106,7 @@ def test_the_command_killed_in_the_middle_and_given_again(site: Site) -> None:
     end = site.append(0, 120_000)  # three pieces, one after the other
     process = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
     with HttpTransport(site.stores["w1"].url, 60.0) as transport:
-        until(lambda: ADAPTER.size_in(transport.send(ADAPTER.size())) > 0, what="nothing was loaded")
+        until(lambda: ADAPTER.parse_size(transport.send(ADAPTER.size())) > 0, what="nothing was loaded")
     site.stores["w1"].freeze()  # else it could be done before it is killed
     site.kill(process)
     site.stores["w1"].thaw()
@@ -207,7 +207,7 @@ def _tasks(driver: subprocess.Popen[bytes]) -> tuple[psutil.Process | None, list
     found: list[psutil.Process] = []
     for each in psutil.Process(driver.pid).children(recursive=True):
         with suppress(psutil.Error):  # it has ended meanwhile
-            if "txlog.pipeline.batch.daemon" in each.cmdline():
+            if "txlog.pipeline.batch.batch_daemon" in each.cmdline():
                 found.append(each)
     above = {each.pid: each.parent() for each in found}
     tasks = [each for each in found if above[each.pid] in found]

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from feed_stub import FeedStub, StubLog, place
 
-from txlog.client import Masters
-from txlog.config.process import WorkerConfig
-from txlog.pipeline import source
-from txlog.pipeline.source import RECHECK_S, Doorman, WorkerRange
+from txlog.client import FailoverClient
+from txlog.config.process_config import WorkerConfig
+from txlog.pipeline import doorbell_source
+from txlog.pipeline.doorbell_source import RECHECK_S, WakeupPoller, WorkerRange
 
 
 class Door:
@@ -21,8 +21,8 @@ class Door:
         self.now = 0.0
         self.log = StubLog()
         self.near, self.far = FeedStub(self.log, ["w1", "w2"]), FeedStub(self.log, ["w1", "w2"])
-        self.doorman = Doorman(
-            Masters([self.near.url, self.far.url], 2.0), ["w1", "w2"], poll_s=0.1, clock=lambda: self.now
+        self.doorman = WakeupPoller(
+            FailoverClient([self.near.url, self.far.url], 2.0), ["w1", "w2"], poll_s=0.1, clock=lambda: self.now
         )
 
     def everyone_at_the_end(self) -> None:
@@ -88,7 +88,7 @@ def test_when_the_nearest_dies_the_next_rings(door: Door) -> None:
 
 
 def test_when_nobody_answers_it_waits_without_an_error(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "NOBODY_WAIT_S", 0.01)
+    monkeypatch.setattr(doorbell_source, "NO_MASTER_RETRY_S", 0.01)
     door.near.stop()
     door.far.stop()
     assert door.doorman.wait(3, 4) == (3, 4)

@@ -20,12 +20,12 @@ from ruamel.yaml import YAML
 from store_process import COUNT_ONE, COUNTED, Store, free_port, until
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.process import PipelineConfig
+from txlog.config.process_config import PipelineConfig
 from txlog.local.java import find_java_home
 from txlog.operator.build import Around, executors, pipeline
-from txlog.pipeline.executor import BACKEND, NotByADriver, command, options
-from txlog.pipeline.pods import NoPod, pod_settings
-from txlog.pipeline.settings import spark_settings
+from txlog.pipeline.executor_pod import EXECUTOR_BACKEND, NotStartedByDriver, build_command, read_java_options
+from txlog.pipeline.kubernetes_executors import DriverPodUnknown, build_executor_settings
+from txlog.pipeline.spark_settings import build_spark_settings
 
 ROOT = Path(__file__).parents[3]
 RULES: list[dict[str, Any]] = YAML(typ="safe").load(
@@ -69,10 +69,10 @@ BY_A_DRIVER = {
 
 def test_an_executor_is_the_jvm_that_its_driver_asks_for() -> None:
     given = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 2, 0)}
-    told = command(BY_A_DRIVER | given, Path("/spark"))
+    told = build_command(BY_A_DRIVER | given, Path("/spark"))
     assert told[0] == "/opt/java/bin/java"
     assert told[1:4] == ["-Dn=0", "-Dn=2", "-Dn=10"], "by number, not by name"
-    assert told[4:9] == ["-Xms576m", "-Xmx576m", "-cp", "/spark/jars/*", BACKEND]
+    assert told[4:9] == ["-Xms576m", "-Xmx576m", "-cp", "/spark/jars/*", EXECUTOR_BACKEND]
     said = dict(zip(told[9::2], told[10::2], strict=True))
     assert said == {
         "--driver-url": "spark://CoarseGrainedScheduler@10.0.0.1:7078",
@@ -83,13 +83,15 @@ def test_an_executor_is_the_jvm_that_its_driver_asks_for() -> None:
         "--resourceProfileId": "0",
         "--podName": "executor-3",
     }
-    assert options({"SPARK_JAVA_OPTS": "-Dother"}) == []
+    assert read_java_options({"SPARK_JAVA_OPTS": "-Dother"}) == []
 
 
 def test_nobody_but_a_driver_starts_an_executor() -> None:
-    with pytest.raises(NotByADriver, match="SPARK_EXECUTOR_ID"):
-        command({key: value for key, value in BY_A_DRIVER.items() if key != "SPARK_EXECUTOR_ID"}, Path("/spark"))
-    run = subprocess.run([sys.executable, "-m", "txlog.pipeline.executor", "driver"], capture_output=True, check=False)
+    with pytest.raises(NotStartedByDriver, match="SPARK_EXECUTOR_ID"):
+        build_command({key: value for key, value in BY_A_DRIVER.items() if key != "SPARK_EXECUTOR_ID"}, Path("/spark"))
+    run = subprocess.run(
+        [sys.executable, "-m", "txlog.pipeline.executor_pod", "driver"], capture_output=True, check=False
+    )
     assert run.returncode == 64
     assert b"usage" in run.stderr
 
@@ -102,7 +104,7 @@ def test_spark_is_told_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", "10.0.0.1")
     monkeypatch.setenv("POD_NAME", "driver-abcde")
     given = config(["http://a", "http://b"], executors=3, executorCores=5, executorMemory="2Gi", executorCpu="500m")
-    told = spark_settings(given, Path("/tmp/txlog-short"))
+    told = build_spark_settings(given, Path("/tmp/txlog-short"))
     assert told["spark.master"] == "k8s://https://kubernetes.default.svc:443"
     assert told["spark.driver.host"] == told["spark.driver.bindAddress"] == "10.0.0.1"
     assert told["spark.kubernetes.driver.pod.name"] == "driver-abcde"
@@ -112,16 +114,18 @@ def test_spark_is_told_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["spark.authenticate"] == "true"
     assert told["spark.python.unix.domain.socket.dir"] == "/tmp", "the driver's own folder is in no other pod"
     prefix = told["spark.kubernetes.executor.podNamePrefix"]
-    assert prefix != spark_settings(given, Path("/x"))["spark.kubernetes.executor.podNamePrefix"]
+    assert prefix != build_spark_settings(given, Path("/x"))["spark.kubernetes.executor.podNamePrefix"]
     assert len(prefix) <= 47, "Spark's limit"
 
 
 def test_a_driver_that_is_no_pod_says_so(tmp_path: Path) -> None:
     found = config(["http://a"]).executors
     assert found is not None
-    with pytest.raises(NoPod, match="POD_NAME"):
-        pod_settings(found, "", {"POD_IP": "10.0.0.1"})
-    assert pod_settings(found, "", {"POD_IP": "fd00::1", "POD_NAME": "d"})["spark.driver.host"] == "[fd00::1]"
+    with pytest.raises(DriverPodUnknown, match="POD_NAME"):
+        build_executor_settings(found, "", {"POD_IP": "10.0.0.1"})
+    assert (
+        build_executor_settings(found, "", {"POD_IP": "fd00::1", "POD_NAME": "d"})["spark.driver.host"] == "[fd00::1]"
+    )
 
 
 class Site:

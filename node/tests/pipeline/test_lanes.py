@@ -10,9 +10,9 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from store_process import COUNT_ONE, COUNTED, Store, until
 
-from txlog.config.process import PipelineConfig, WorkerConfig
-from txlog.pipeline.applying import Known, WorkerApplier
-from txlog.pipeline.lanes import Lanes, Ring, Turn
+from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.pipeline.worker_applier import WorkerApplier, WorkerCache
+from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet, WorkerMutex
 
 WORKERS = ["w1", "w2"]
 
@@ -38,14 +38,14 @@ class Site:
             }
         )
 
-    def new_process(self, scratch: str = "scratch") -> Lanes:
-        return Lanes(self.config(scratch), WorkerApplier)
+    def new_process(self, scratch: str = "scratch") -> LaneSet:
+        return LaneSet(self.config(scratch), WorkerApplier)
 
     def count_one(self, times: int = 1) -> int:
         return self.log.append(*[COUNT_ONE] * times, kind=COUNTED)
 
-    def ring(self, lanes: Lanes | None = None, patience_s: float = 20.0) -> None:
-        (lanes or self.lanes).drive([Ring(name, self.log.stable.index) for name in WORKERS], patience_s)
+    def ring(self, lanes: LaneSet | None = None, patience_s: float = 20.0) -> None:
+        (lanes or self.lanes).apply_workers([ApplyRequest(name, self.log.stable.index) for name in WORKERS], patience_s)
 
     def counts(self) -> list[int]:
         return [store.count() for store in self.stores.values()]
@@ -252,16 +252,16 @@ def test_no_master_at_all_is_no_fault_of_the_worker(site: Site) -> None:
 
 
 def test_a_turn_belongs_to_one_and_keeps_what_was_asked_and_known(tmp_path: Path) -> None:
-    mine, other = Turn(tmp_path / "w1"), Turn(tmp_path / "w1")
-    assert mine.take()
-    assert not other.take()
-    other.want(7)
-    assert mine.wanted() == 7
-    mine.note(Known(True, None))
-    mine.give_back()
-    assert other.take()
-    assert other.known() == Known(True, None)
-    assert other.wanted() == 7
+    mine, other = WorkerMutex(tmp_path / "w1"), WorkerMutex(tmp_path / "w1")
+    assert mine.try_acquire()
+    assert not other.try_acquire()
+    other.set_target(7)
+    assert mine.read_target() == 7
+    mine.write_cache(WorkerCache(True, None))
+    mine.release()
+    assert other.try_acquire()
+    assert other.read_cache() == WorkerCache(True, None)
+    assert other.read_target() == 7
 
 
 def test_a_worker_that_came_later_is_applied_to_and_one_that_left_does_not_hold_up_the_others(
@@ -273,12 +273,12 @@ def test_a_worker_that_came_later_is_applied_to_and_one_that_left_does_not_hold_
             feed.workers["w3"] = {**feed.workers["w1"], "name": "w3", "url": late.url}
         site.count_one(3)
         store = WorkerConfig(name="w3", url=late.url).model_dump_json()
-        site.lanes.drive([Ring("w3", 3, store), Ring("w1", 3)], 20.0)
+        site.lanes.apply_workers([ApplyRequest("w3", 3, store), ApplyRequest("w1", 3)], 20.0)
         assert (late.count(), site.stores["w1"].count()) == (3, 3)
         for feed in site.feeds:
             del feed.workers["w3"]  # a report of it is 404 now
         site.count_one(2)
-        site.lanes.drive([Ring("w3", 5, store)], 20.0)
+        site.lanes.apply_workers([ApplyRequest("w3", 5, store)], 20.0)
         for _ in range(2):
             site.count_one()
             site.ring()

@@ -16,10 +16,10 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from store_process import COUNT_ONE, COUNTED, Store, until
 
-from txlog.config.process import PipelineConfig
-from txlog.pipeline.application import QUERY_ENDED, spark_session, start_query
-from txlog.pipeline.settings import TASK_ATTEMPTS, spark_settings
-from txlog.pipeline.source import RECHECK_S
+from txlog.config.process_config import PipelineConfig
+from txlog.pipeline.application import EXIT_QUERY_FAILED, spark_session, start_query
+from txlog.pipeline.doorbell_source import RECHECK_S
+from txlog.pipeline.spark_settings import TASK_ATTEMPTS, build_spark_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 WORKERS = ["w1", "w2"]
@@ -219,7 +219,7 @@ class TestProcess:
         process = start()
         site.wait_for(site.count_one())
         jvm_of(process).kill()
-        assert process.wait(20) == QUERY_ENDED
+        assert process.wait(20) == EXIT_QUERY_FAILED
 
     def test_a_wrong_configuration_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "p.json").write_text(json.dumps({"data_centre": "uk"}))
@@ -230,7 +230,7 @@ class TestProcess:
 
 
 def test_spark_is_told_what_the_configuration_says(site: DataCentre) -> None:
-    settings = spark_settings(site.config().model_copy(update={"spark_master": None}), Path("/tmp/x"))
+    settings = build_spark_settings(site.config().model_copy(update={"spark_master": None}), Path("/tmp/x"))
     assert settings["spark.master"] == "local[6,4]"
     assert settings["spark.driver.memory"] == "512m"
     assert settings["spark.python.unix.domain.socket.dir"] == "/tmp/x"

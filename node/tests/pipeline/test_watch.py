@@ -16,18 +16,18 @@ import pytest
 from feed_stub import FeedStub, StubLog, place
 from store_process import Store, until
 
-from txlog.apply import State
-from txlog.client import Masters, Worker, WorkerPlace, WorkerReport
-from txlog.config.process import WorkerConfig
+from txlog.apply import WorkerState
+from txlog.client import FailoverClient, JsonMarker, WorkerReport, WorkerStatus
+from txlog.config.process_config import WorkerConfig
 from txlog.model.entry import Position
-from txlog.pipeline import applying, source
-from txlog.pipeline import watch as watching
-from txlog.pipeline.reports import tell_once
-from txlog.pipeline.source import Doorman
-from txlog.pipeline.watch import Watch
+from txlog.pipeline import doorbell_source, worker_applier
+from txlog.pipeline import worker_liveness as watching
+from txlog.pipeline.doorbell_source import WakeupPoller
+from txlog.pipeline.progress_reporter import report_once
+from txlog.pipeline.worker_liveness import LivenessMonitor
 from txlog.workers import ADAPTERS
-from txlog.workers.base import Fate, MarkerPosition, Unreachable, WorkerRequest, WorkerResponse
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import MarkerPosition, RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
+from txlog.workers.http_transport import HttpTransport
 
 SILENCE = b"silence"
 LOST = b"lost"
@@ -48,13 +48,13 @@ class Pen:
     def send(self, request: WorkerRequest) -> WorkerResponse:
         self.asked.append(request.body.decode())
         if self.answer is None:
-            raise Unreachable(self.url, "nobody", Fate.NOT_SENT)
+            raise Unreachable(self.url, "nobody", RequestOutcome.NOT_SENT)
         if self.answer is SILENCE:
-            raise Unreachable(self.url, "no answer", Fate.UNKNOWN) from TimeoutError()
+            raise Unreachable(self.url, "no answer", RequestOutcome.UNKNOWN) from TimeoutError()
         if self.answer is LOST:
-            raise Unreachable(self.url, "the connection ended", Fate.UNKNOWN) from ConnectionResetError()
+            raise Unreachable(self.url, "the connection ended", RequestOutcome.UNKNOWN) from ConnectionResetError()
         if self.answer is GATEWAY:
-            raise Unreachable(self.url, "answered 502", Fate.UNKNOWN)
+            raise Unreachable(self.url, "answered 502", RequestOutcome.UNKNOWN)
         return WorkerResponse(200, {}, self.answer)
 
     def settled(self) -> bool:
@@ -87,39 +87,39 @@ def told() -> Told:
 
 
 @pytest.fixture
-def watch(pen: Pen, told: Told) -> Watch:
-    return Watch([WorkerConfig(name="w1", url=pen.url)], told, lambda _: pen)
+def watch(pen: Pen, told: Told) -> LivenessMonitor:
+    return LivenessMonitor([WorkerConfig(name="w1", url=pen.url)], told, lambda _: pen)
 
 
-def worker(index: int, state: str = "Working", hold: int | None = None) -> Worker:
-    return Worker("w1", position=WorkerPlace(1, index, "ab" * 32, 2), state=state, hold=hold)
+def worker(index: int, state: str = "Working", hold: int | None = None) -> WorkerStatus:
+    return WorkerStatus("w1", position=JsonMarker(1, index, "ab" * 32, 2), state=state, hold=hold)
 
 
-def rings(watch: Watch, pen: Pen, answer: bytes | None) -> bool:
+def rings(watch: LivenessMonitor, pen: Pen, answer: bytes | None) -> bool:
     pen.answer = answer
-    watch.look("w1")
-    return watch.rang()
+    watch.check("w1")
+    return watch.take_alarm()
 
 
-def test_a_worker_that_stays_is_asked_for_its_very_marker_and_rings_never(watch: Watch, pen: Pen) -> None:
-    watch.expect(5, [worker(5)])
+def test_a_worker_that_stays_is_asked_for_its_very_marker_and_rings_never(watch: LivenessMonitor, pen: Pen) -> None:
+    watch.set_expected(5, [worker(5)])
     assert not any(rings(watch, pen, b"true") for _ in range(3))
     assert all(":5:" + "ab" * 32 + ":2:1" in text for text in pen.asked)
     assert len(pen.asked) == 3
 
 
-def test_one_that_was_put_back_rings_once_and_is_watched_again_afterwards(watch: Watch, pen: Pen) -> None:
-    watch.expect(5, [worker(5)])
+def test_one_that_was_put_back_rings_once_and_is_watched_again_afterwards(watch: LivenessMonitor, pen: Pen) -> None:
+    watch.set_expected(5, [worker(5)])
     assert [rings(watch, pen, b"false") for _ in range(3)] == [True, False, False]
     assert not rings(watch, pen, b"true")
     assert rings(watch, pen, b"false")
 
 
 @pytest.mark.parametrize("gone", [None, SILENCE, LOST, GATEWAY])
-def test_one_that_goes_and_comes_back_rings_both_times(watch: Watch, pen: Pen, gone: bytes | None) -> None:
-    watch.expect(5, [worker(5)])
+def test_one_that_goes_and_comes_back_rings_both_times(watch: LivenessMonitor, pen: Pen, gone: bytes | None) -> None:
+    watch.set_expected(5, [worker(5)])
     assert rings(watch, pen, gone)
-    watch.expect(5, [worker(5, "Unreachable")])
+    watch.set_expected(5, [worker(5, "Unreachable")])
     assert not rings(watch, pen, gone)
     assert [rings(watch, pen, b"true") for _ in range(2)] == [True, False]
     assert rings(watch, pen, gone)
@@ -127,15 +127,15 @@ def test_one_that_goes_and_comes_back_rings_both_times(watch: Watch, pen: Pen, g
 
 
 def test_the_masters_are_told_once_of_one_that_is_silent_and_its_lane_looks_at_one_that_refuses(
-    watch: Watch, pen: Pen, told: Told
+    watch: LivenessMonitor, pen: Pen, told: Told
 ) -> None:
-    watch.expect(5, [worker(5)])
+    watch.set_expected(5, [worker(5)])
     assert rings(watch, pen, None)
     assert told.states == [], "most that refuse connections are started again already"
     assert rings(watch, pen, SILENCE)
-    watch.expect(5, [worker(5, "Unreachable")])
+    watch.set_expected(5, [worker(5, "Unreachable")])
     assert not any(rings(watch, pen, SILENCE) for _ in range(2))
-    assert told.states == [("w1", State.UNREACHABLE)]
+    assert told.states == [("w1", WorkerState.UNREACHABLE)]
     assert pen.given_up == 4, "no connection is kept to one that does not answer"
     assert rings(watch, pen, b"true")
     assert rings(watch, pen, SILENCE)
@@ -143,9 +143,9 @@ def test_the_masters_are_told_once_of_one_that_is_silent_and_its_lane_looks_at_o
 
 
 @pytest.mark.parametrize("answer", [LOST, GATEWAY])
-def test_what_came_at_once_is_no_silence(watch: Watch, pen: Pen, told: Told, answer: bytes) -> None:
+def test_what_came_at_once_is_no_silence(watch: LivenessMonitor, pen: Pen, told: Told, answer: bytes) -> None:
     """Its lane looks at it, with its own patience."""
-    watch.expect(5, [worker(5)])
+    watch.set_expected(5, [worker(5)])
     assert rings(watch, pen, answer)
     assert told.states == []
 
@@ -154,10 +154,10 @@ def test_a_fault_of_ours_does_not_end_the_watching(pen: Pen, monkeypatch: pytest
     def failing(name: str, report: WorkerReport) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(watching, "WATCH_S", 0.01)
-    watch = Watch([WorkerConfig(name="w1", url=pen.url)], failing, lambda _: pen)
+    monkeypatch.setattr(watching, "CHECK_INTERVAL_S", 0.01)
+    watch = LivenessMonitor([WorkerConfig(name="w1", url=pen.url)], failing, lambda _: pen)
     pen.answer = SILENCE
-    watch.expect(5, [worker(5)])
+    watch.set_expected(5, [worker(5)])
     watch.start()
     try:
         until(lambda: len(pen.asked) > 3, 10, "it is not asked any more")
@@ -166,14 +166,14 @@ def test_a_fault_of_ours_does_not_end_the_watching(pen: Pen, monkeypatch: pytest
 
 
 def test_the_masters_are_told_again_of_one_that_only_its_lane_has_met_in_between(
-    watch: Watch, pen: Pen, told: Told
+    watch: LivenessMonitor, pen: Pen, told: Told
 ) -> None:
     """It went on for less than a second, in which nobody looked but its lane."""
-    watch.expect(5, [worker(5)])
+    watch.set_expected(5, [worker(5)])
     assert rings(watch, pen, SILENCE)
-    watch.expect(5, [worker(5, "Unreachable")])
+    watch.set_expected(5, [worker(5, "Unreachable")])
     assert not rings(watch, pen, SILENCE)
-    watch.expect(5, [worker(5)])
+    watch.set_expected(5, [worker(5)])
     assert rings(watch, pen, SILENCE)
     assert len(told.states) == 2
 
@@ -186,19 +186,21 @@ def test_the_masters_are_told_again_of_one_that_only_its_lane_has_met_in_between
         (worker(4, "Unreachable"), False),
         (worker(5, "Blocked"), False),
         (worker(5, "Diverged"), False),
-        (Worker("w1"), False),
+        (WorkerStatus("w1"), False),
         (worker(5, hold=4), False),
         (worker(3, hold=4), True),
     ],
 )
-def test_who_is_on_its_way_or_stopped_is_not_asked(watch: Watch, pen: Pen, shown: Worker, on_its_way: bool) -> None:
-    assert watch.expect(5, [shown]) == on_its_way
+def test_who_is_on_its_way_or_stopped_is_not_asked(
+    watch: LivenessMonitor, pen: Pen, shown: WorkerStatus, on_its_way: bool
+) -> None:
+    assert watch.set_expected(5, [shown]) == on_its_way
     assert not rings(watch, pen, b"false")
     assert not pen.asked
 
 
-def test_one_that_is_held_is_watched_where_it_is_held(watch: Watch, pen: Pen) -> None:
-    watch.expect(5, [worker(3, hold=3)])
+def test_one_that_is_held_is_watched_where_it_is_held(watch: LivenessMonitor, pen: Pen) -> None:
+    watch.set_expected(5, [worker(3, hold=3)])
     assert rings(watch, pen, b"false")
 
 
@@ -212,8 +214,8 @@ def test_one_that_got_something_to_do_while_it_was_asked_is_not_met(pen: Pen, to
             return super().send(request)
 
     late = Late()
-    watch = Watch([WorkerConfig(name="w1", url=pen.url)], told, lambda _: late)
-    watch.expect(5, [worker(5)])
+    watch = LivenessMonitor([WorkerConfig(name="w1", url=pen.url)], told, lambda _: late)
+    watch.set_expected(5, [worker(5)])
     assert not rings(watch, late, answer)
     assert late.asked
     assert told.states == []
@@ -222,13 +224,13 @@ def test_one_that_got_something_to_do_while_it_was_asked_is_not_met(pen: Pen, to
 def test_one_that_came_back_at_another_place_is_asked_there(told: Told) -> None:
     pens = {"http://old": Pen(), "http://new": Pen()}
     pens["http://old"].answer = SILENCE
-    watch = Watch([], told, lambda url: pens[url])
+    watch = LivenessMonitor([], told, lambda url: pens[url])
     for url in pens:
-        watch.expect(5, [msgspec.structs.replace(worker(5), url=url)])
-    watch.look("w1")
+        watch.set_expected(5, [msgspec.structs.replace(worker(5), url=url)])
+    watch.check("w1")
     assert [len(pen.asked) for pen in pens.values()] == [0, 1]
-    watch.expect(5, [])
-    watch.look("w1")
+    watch.set_expected(5, [])
+    watch.check("w1")
     assert len(pens["http://new"].asked) == 1, "nobody asks one that was taken out"
     assert told.states == []
 
@@ -244,11 +246,11 @@ def near() -> Iterator[FeedStub]:
 
 
 def test_the_doorman_rings_for_it_between_two_polls(
-    near: FeedStub, watch: Watch, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    near: FeedStub, watch: LivenessMonitor, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "WATCH_S", 0.05)
-    monkeypatch.setattr(source, "RING_S", 0.2)
-    doorman = Doorman(Masters([near.url], 2.0), ["w1"], 30.0, watch)
+    monkeypatch.setattr(watching, "CHECK_INTERVAL_S", 0.05)
+    monkeypatch.setattr(doorbell_source, "DOORBELL_WAIT_S", 0.2)
+    doorman = WakeupPoller(FailoverClient([near.url], 2.0), ["w1"], 30.0, watch)
     pos, tick = doorman.wait(0, 0)
     pen.answer = b"false"
     watch.start()
@@ -259,21 +261,21 @@ def test_the_doorman_rings_for_it_between_two_polls(
 
 
 def test_one_that_has_just_executed_something_is_watched_soon(
-    near: FeedStub, watch: Watch, pen: Pen, monkeypatch: pytest.MonkeyPatch
+    near: FeedStub, watch: LivenessMonitor, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "RING_S", 0.2)
-    monkeypatch.setattr(source, "SOON_S", 0.02)
-    doorman = Doorman(Masters([near.url], 2.0), ["w1"], 2 * source.RING_S, watch)
+    monkeypatch.setattr(doorbell_source, "DOORBELL_WAIT_S", 0.2)
+    monkeypatch.setattr(doorbell_source, "PROGRESS_POLL_S", 0.02)
+    doorman = WakeupPoller(FailoverClient([near.url], 2.0), ["w1"], 2 * doorbell_source.DOORBELL_WAIT_S, watch)
     pos, tick = doorman.wait(0, 0)
     near.log.append(b"")
     pos, tick = doorman.wait(pos, tick)
-    watch.look("w1")
+    watch.check("w1")
     assert (pos, pen.asked) == (2, [])
     near.workers["w1"].update(position={**place(near.log.stable), "fence": 0})
     before = len(near.bells)
     doorman.wait(pos, tick)
-    assert [bell <= source.SOON_S for bell in near.bells[before:]] == [True, False]
-    watch.look("w1")
+    assert [bell <= doorbell_source.PROGRESS_POLL_S for bell in near.bells[before:]] == [True, False]
+    watch.check("w1")
     assert len(pen.asked) == 1
 
 
@@ -292,15 +294,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_bound_is_six_seconds_and_who_is_silent_for_four_is_called_nothing() -> None:
-    assert watching.WATCH_S + watching.ANSWER_S + source.SOON_S <= 5.75
-    assert min(watching.ANSWER_S, applying.LOOK_S) >= 4.5
+    assert watching.CHECK_INTERVAL_S + watching.ANSWER_TIMEOUT_S + doorbell_source.PROGRESS_POLL_S <= 5.75
+    assert min(watching.ANSWER_TIMEOUT_S, worker_applier.IDLE_CHECK_TIMEOUT_S) >= 4.5
 
 
 class Line(HttpTransport):
     """The connection of the watch, and how often it was answered on it."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, watching.ANSWER_S, connect_s=watching.CONNECT_S)
+        super().__init__(url, watching.ANSWER_TIMEOUT_S, connect_s=watching.CONNECT_TIMEOUT_S)
         self.answered = 0
 
     def send(self, request: WorkerRequest) -> WorkerResponse:
@@ -326,8 +328,8 @@ def lines() -> Lines:
     return Lines()
 
 
-def at_one(name: str, url: str) -> Worker:
-    return Worker(name, url=url, position=WorkerPlace(1, 1, "ab" * 32, 2), state="Working")
+def at_one(name: str, url: str) -> WorkerStatus:
+    return WorkerStatus(name, url=url, position=JsonMarker(1, 1, "ab" * 32, 2), state="Working")
 
 
 @pytest.fixture
@@ -350,24 +352,24 @@ def test_stores_that_stand_still_are_called_unreachable_within_the_bound_however
         urls |= {name: f"http://127.0.0.1:{s.getsockname()[1]}" for name, s in (("w2", deaf), ("w3", mute))}
         for name in urls:
             near.workers[name] = {**near.workers["w1"], "name": name}
-        watch = Watch([], partial(tell_once, [near.url]), lines)
+        watch = LivenessMonitor([], partial(report_once, [near.url]), lines)
         watch.start()
         try:
-            watch.expect(1, [at_one("w1", store.url)])
+            watch.set_expected(1, [at_one("w1", store.url)])
             lines.await_answers(store.url, 2)
             store.freeze()
             began = time.monotonic()
             there = [at_one(name, url) for name, url in urls.items()]
-            watch.expect(1, there)
+            watch.set_expected(1, there)
             until(lambda: all(near.state(name) == "Unreachable" for name in urls), 30, "one is not found")
             took = time.monotonic() - began
             assert took < 2 * BOUND_S, f"{took:.2f} s; twice the bound, for a busy machine"
-            until(watch.rang, 5, "their lanes are to look as well")
-            watch.expect(1, [msgspec.structs.replace(one, state="Unreachable") for one in there])
+            until(watch.take_alarm, 5, "their lanes are to look as well")
+            watch.set_expected(1, [msgspec.structs.replace(one, state="Unreachable") for one in there])
             told = len(near.reports)
             store.thaw()
             lines.await_answers(store.url, 1)
-            until(watch.rang, 5, "one that goes on again is to be looked after")
+            until(watch.take_alarm, 5, "one that goes on again is to be looked after")
             assert {name for name, _ in near.reports} == set(urls)
             assert len(near.reports) == told, "once the masters show it nobody is told again"
         finally:
@@ -397,13 +399,13 @@ def test_one_that_takes_its_time_for_each_answer_is_not_called_so(told: Told, li
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         server.daemon_threads = True
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        watch = Watch([], told, lines)
+        watch = LivenessMonitor([], told, lines)
         watch.start()
         try:
-            watch.expect(1, [at_one("w1", url)])
+            watch.set_expected(1, [at_one("w1", url)])
             lines.await_answers(url, 5)
             assert told.states == []
-            assert not watch.rang()
+            assert not watch.take_alarm()
         finally:
             watch.stop()
             server.shutdown()
@@ -414,7 +416,7 @@ def test_a_store_at_a_long_query_and_a_large_update_is_not_called_so(
     store: Store, told: Told, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the real patience, and asked more often."""
-    monkeypatch.setattr(watching, "WATCH_S", 0.02)
+    monkeypatch.setattr(watching, "CHECK_INTERVAL_S", 0.02)
     store.update("INSERT DATA { " + " ".join(f"<urn:s{n}> <urn:p> {n % 7} ." for n in range(600)) + " }")
     every = "{ ?a <urn:p> ?b . ?c <urn:p> ?d . ?e <urn:p> ?f FILTER (?b + ?d + ?f < 0) }"
 
@@ -431,14 +433,14 @@ def test_a_store_at_a_long_query_and_a_large_update_is_not_called_so(
         at_work("/query", "application/sparql-query", f"ASK {every}"),
         at_work("/update", "application/sparql-update", f"INSERT {{ ?a <urn:q> ?c }} WHERE {every}"),
     ]
-    watch = Watch([], told, lines)
+    watch = LivenessMonitor([], told, lines)
     watch.start()
     try:
-        watch.expect(1, [at_one("w1", store.url)])
+        watch.set_expected(1, [at_one("w1", store.url)])
         lines.await_answers(store.url, 20)
         assert all(thread.is_alive() for thread in busy), "the store is at both all the time"
         assert told.states == []
-        assert not watch.rang()
+        assert not watch.take_alarm()
     finally:
         watch.stop()
         store.kill()

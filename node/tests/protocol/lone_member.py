@@ -14,7 +14,16 @@ from txlog.model.view import Member, Number, View, founding_view
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Now, Settings
 from txlog.wire import messages as wire
-from txlog.wire.messages import Accept, Checkpoint, Claim, Departure, Message, Outline, Post, Propose
+from txlog.wire.messages import (
+    AcceptView,
+    Checkpoint,
+    Departure,
+    Message,
+    Post,
+    ProposeView,
+    ReplicaState,
+    ReportSummary,
+)
 from txlog_simulation.plain_journal import recovered_from
 
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "uk"), Member("c", 3, 1, "us")]
@@ -80,9 +89,9 @@ class Lone:
         self.said.clear()
 
 
-def who_of(node: str, start: int, hears: list[str]) -> wire.Who:
+def who_of(node: str, start: int, hears: list[str]) -> wire.Hello:
     birth = next(m.birth for m in MEMBERS if m.node == node)
-    return wire.Who(
+    return wire.Hello(
         node=node,
         birth=birth,
         start=start,
@@ -91,15 +100,17 @@ def who_of(node: str, start: int, hears: list[str]) -> wire.Who:
         view=VIEW.number,
         held=[],
         stopped=False,
-        hears=hears,
+        peers_heard=hears,
         backup=-1,
     )
 
 
 def propose(
     members: list[Member], gone: list[Departure] | None = None, number: Number = NEXT, view: Number = VIEW.number
-) -> Propose:
-    return Propose(number, VIEW.cluster_id, members, view, gone or [], [Checkpoint(0, chain_start(VIEW.cluster_id))])
+) -> ProposeView:
+    return ProposeView(
+        number, VIEW.cluster_id, members, view, gone or [], [Checkpoint(0, chain_start(VIEW.cluster_id))]
+    )
 
 
 def held(member: Member, first: int, *stamps: int) -> Held:
@@ -126,8 +137,8 @@ def accept(
     waiting: list[Stamped] | None = None,
     floor: int = 0,
     number: Number = NEXT,
-    outlines: list[Outline] | None = None,
-) -> Accept:
+    outlines: list[ReportSummary] | None = None,
+) -> AcceptView:
     view = View(
         *number,
         [A, B],
@@ -145,14 +156,14 @@ def accept(
     spans = [Span(member.node, member.birth, seq, 1) for member, seq, _ in entries]
     stamps = array("Q", [stamp for _, _, stamp in entries]).tobytes()
     log = Checkpoint(0, chain_start(VIEW.cluster_id))
-    told = [Outline(m.node, m.birth, VIEW.number, log, 0, True) for m in (A, B)] if outlines is None else outlines
-    return Accept(view, [], 0, spans, stamps, waiting or [], told)
+    told = [ReportSummary(m.node, m.birth, VIEW.number, log, 0, True) for m in (A, B)] if outlines is None else outlines
+    return AcceptView(view, [], 0, spans, stamps, waiting or [], told)
 
 
 def post(view: Number = VIEW.number, node: Member = A, runs: list[Run] | None = None) -> Post:
     epoch, ballot, coordinator = view
     slot = MEMBERS.index(node)
-    claim = Claim(slot, node.birth, 1, 1, 0, chain_start(VIEW.cluster_id), 50, 0, [0, 0, 0], 7, False)
+    claim = ReplicaState(slot, node.birth, 1, 1, 0, chain_start(VIEW.cluster_id), 50, 0, [0, 0, 0], 7, False)
     return Post(VIEW.cluster_id, epoch, ballot, coordinator, claim, [], False, 0, 0, b"", b"", runs or [])
 
 

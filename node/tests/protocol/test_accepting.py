@@ -10,7 +10,7 @@ from txlog.model.entry import Span
 from txlog.model.records import Held, Stamped, ViewAccepted, ViewInstalled
 from txlog.protocol.events import Accepted
 from txlog.wire import messages as wire
-from txlog.wire.messages import Post, Report
+from txlog.wire.messages import Post, ViewReport
 
 # Accept and install
 
@@ -18,7 +18,7 @@ from txlog.wire.messages import Post, Report
 def test_rule_21_nothing_of_the_base_is_used_before_the_install() -> None:
     b = Lone([*FIRST, held(A, 1, 10)])
     b.ask("a", propose([A, B], [DOWN]))
-    assert b.ask("a", accept((A, 1, 10))) == wire.Accepted(NEXT, "b", 2)
+    assert b.ask("a", accept((A, 1, 10))) == wire.ViewAcceptedReply(NEXT, "b", 2)
     b.said.clear()
     for _ in range(4):
         b.pass_ms(20)
@@ -27,7 +27,7 @@ def test_rule_21_nothing_of_the_base_is_used_before_the_install() -> None:
     assert core.agreement.history.length == 1
     assert (core.agreement.stable, core.views.installed, core.views.at_work) == (0, False, False)
     assert not any(isinstance(message, Post) for _, message in b.said)
-    b.receive("a", wire.Install(NEXT))
+    b.receive("a", wire.InstallView(NEXT))
     b.pass_ms(1)
     assert (core.agreement.stable, core.views.at_work) == (1, True)
     assert ViewInstalled(*NEXT) in b.records
@@ -53,8 +53,8 @@ def test_rule_34_an_accepted_view_is_not_installed_over_a_higher_promise() -> No
     b = Lone([*FIRST, held(A, 1, 10)])
     b.ask("a", propose([A, B], [DOWN]))
     b.ask("a", accept((A, 1, 10)))
-    assert isinstance(b.ask("a", propose([A, B], [], (3, 1, "a"), NEXT)), Report)
-    b.receive("a", wire.Install(NEXT))
+    assert isinstance(b.ask("a", propose([A, B], [], (3, 1, "a"), NEXT)), ViewReport)
+    b.receive("a", wire.InstallView(NEXT))
     b.receive("a", post(NEXT))
     assert not b.core.views.installed
     assert not any(isinstance(record, ViewInstalled) for record in b.records[len(FIRST) :])
@@ -67,23 +67,23 @@ def test_an_accept_waits_for_the_payloads_that_it_names() -> None:
     b.said.clear()
     b.receive("a", accept((A, 1, 10), (A, 2, 20), (C, 1, 30)))
     b.pass_ms(1)
-    assert ("a", wire.Missing(NEXT, "b", 2)) in b.said
+    assert ("a", wire.FetchProgress(NEXT, "b", 2)) in b.said
     assert ("a", wire.FetchRuns(Span("a", 1, 2, 1))) in b.said
     assert b.core.views.number == VIEW.number
-    b.receive("a", wire.Runs([held(A, 2, 20).run]))
+    b.receive("a", wire.RunsReply([held(A, 2, 20).run]))
     b.said.clear()
     b.pass_ms(1)
     assert ("a", wire.FetchRuns(Span("c", 3, 1, 1))) in b.said
-    b.receive("a", wire.Runs([held(C, 1, 30).run]))
+    b.receive("a", wire.RunsReply([held(C, 1, 30).run]))
     b.pass_ms(1)
-    assert ("a", wire.Accepted(NEXT, "b", 2)) in b.said
+    assert ("a", wire.ViewAcceptedReply(NEXT, "b", 2)) in b.said
     assert b.core.views.number == NEXT
 
 
 def test_an_entry_of_the_base_may_have_another_stamp_than_it_was_held_with() -> None:
     b = Lone([*FIRST, held(A, 1, 10), held(B, 1, 20)])
     b.ask("a", propose([A, B], [DOWN]))
-    assert b.ask("a", accept((A, 1, 10), (B, 1, 15))) == wire.Accepted(NEXT, "b", 2)
+    assert b.ask("a", accept((A, 1, 10), (B, 1, 15))) == wire.ViewAcceptedReply(NEXT, "b", 2)
     (record,) = [r for r in b.records if isinstance(r, ViewAccepted) and r.view.number == NEXT]
     assert record.stamped == [Stamped("b", 2, 1, [15])]
     again = b.restart().core.agreement
@@ -96,8 +96,8 @@ def test_what_another_view_made_of_its_stamps_is_no_word_of_a_master() -> None:
     """They may have been fetched from a view that the master has never seen, and before this process began."""
     b = Lone([*FIRST, held(A, 1, 10), held(B, 1, 20), held(A, 2, 1 << 60)])
     b.receive("a", who_of("a", 3, []))
-    (known,) = [message for to, message in b.said if to == "a" and isinstance(message, wire.Known)]
-    assert known.of_you == [wire.KnownBirth(A.birth, 3, 2, 0)]
+    (known,) = [message for to, message in b.said if to == "a" and isinstance(message, wire.HelloReply)]
+    assert known.known_incarnations == [wire.KnownIncarnation(A.birth, 3, 2, 0)]
 
 
 def test_no_counter_of_the_old_view_is_usable_in_the_next() -> None:
@@ -107,7 +107,7 @@ def test_no_counter_of_the_old_view_is_usable_in_the_next() -> None:
     assert {p.node: p.usable_counter for p in b.core.peers} == {"a": 50, "c": 0}
     b.ask("a", propose([A, B], [DOWN]))
     b.ask("a", accept((A, 1, 10), floor=60))
-    b.receive("a", wire.Install(NEXT))
+    b.receive("a", wire.InstallView(NEXT))
     assert b.core.views.at_work
     assert {p.node: p.usable_counter for p in b.core.peers} == {"a": 0}, "it has posted nothing in this view"
 
@@ -145,6 +145,6 @@ def test_what_has_no_stamp_is_not_in_the_report_and_not_sent() -> None:
     b.ask("a", propose([A, B], [DOWN]))
     b.submit("x")
     report = b.ask("a", propose([A, B], [DOWN], (2, 2, "a")))
-    assert isinstance(report, Report)
+    assert isinstance(report, ViewReport)
     assert report.pending == []
     assert report.number == (2, 2, "a")

@@ -18,7 +18,7 @@ from txlog.model.view import Member, Number, View, founding_view
 from txlog.protocol.branches import Unclosed
 from txlog.protocol.closing import Closed, close
 from txlog.protocol.history import History
-from txlog.wire.messages import Checkpoint, Departure, Pending, Report
+from txlog.wire.messages import Checkpoint, Departure, QueuedTransactions, ViewReport
 
 MEMBERS = [Member(node, birth, 1, "uk") for birth, node in enumerate("abcd", start=1)]
 FIRST = founding_view(1, "a", MEMBERS, "Smart")
@@ -74,23 +74,23 @@ def history_of(log: list[Tx]) -> History:
     return history
 
 
-def named(txs: list[Tx]) -> list[Pending]:
+def named(txs: list[Tx]) -> list[QueuedTransactions]:
     found: dict[Origin, list[Tx]] = {}
     for one in sorted(txs, key=lambda t: (t.origin, t.seq)):
         found.setdefault(one.origin, []).append(one)
     return [
-        Pending(o.node, o.birth, mine[0].seq, [t.stamp for t in mine], b"".join(t.content for t in mine))
+        QueuedTransactions(o.node, o.birth, mine[0].seq, [t.stamp for t in mine], b"".join(t.content for t in mine))
         for o, mine in found.items()
     ]
 
 
-def report_of(master: Master, own: list[Tx], shared: int | None = None) -> Report:
+def report_of(master: Master, own: list[Tx], shared: int | None = None) -> ViewReport:
     """``shared``: the last place that its log and ``own`` have in common, when nothing else is said."""
     mine, theirs = hashes_of(master.log), hashes_of(own)
     common = max(i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a == b)
     at = common if shared is None else shared
     heard = max([0, *(t.stamp for t in [*master.log, *master.queue, *master.parked])])
-    return Report(
+    return ViewReport(
         NEXT,
         master.member.node,
         master.member.birth,
@@ -113,7 +113,7 @@ def report_of(master: Master, own: list[Tx], shared: int | None = None) -> Repor
 def closed_of(
     masters: list[Master],
     own: list[Tx] | None = None,
-    reports: list[Report] | None = None,
+    reports: list[ViewReport] | None = None,
     gone: list[Departure] | None = None,
     majority: bool = False,
 ) -> Closed:
@@ -575,7 +575,7 @@ def test_where_a_report_begins_does_not_matter(seed: int, cut: int) -> None:
     if not computes:
         return
     own = computes[0].log
-    reports: list[Report] = []
+    reports: list[ViewReport] = []
     for master in case.masters:
         latest = report_of(master, own).shared.index
         lowest = min(latest, len(case.settled))

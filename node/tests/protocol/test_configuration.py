@@ -15,7 +15,7 @@ from txlog.protocol.configurations import Configurations
 from txlog.protocol.events import Accepted, ConfiguredMember
 from txlog.protocol.greetings import who_now
 from txlog.protocol.keys import First, Keys
-from txlog.wire.messages import Accept, Post, decode, encode
+from txlog.wire.messages import AcceptView, Post, decode, encode
 from txlog_simulation.plain_journal import PlainJournal
 
 
@@ -343,7 +343,7 @@ def test_what_an_accepted_view_holds_changes_no_majority_before_its_install() ->
     receive = cluster.receive
 
     def keep_from_c(source: str, target: str, data: bytes) -> None:
-        post_or_accept = isinstance(decode(source, data), Post | Accept)
+        post_or_accept = isinstance(decode(source, data), Post | AcceptView)
         if not (post_or_accept and source in "ab" and target == "c"):
             receive(source, target, data)
 

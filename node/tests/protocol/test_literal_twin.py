@@ -16,7 +16,7 @@ from txlog.model.records import Added, Ceiling, Held, Record, ViewAccepted, View
 from txlog.model.view import Member, founding_view
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Now, Settings
-from txlog.wire.messages import Claim, Post
+from txlog.wire.messages import Post, ReplicaState
 from txlog_simulation.literal import LiteralNode, Tx, common_prefix
 from txlog_simulation.plain_journal import recovered_from
 
@@ -88,7 +88,7 @@ def _core_adds(
     core = Core(Settings("a", configured), recovered_from("a", 1, 1, records), Now(0, 0))
     core.poll(Now(0, 10_000))
     for m in range(1, n):
-        claim = Claim(m, m + 1, 1, 1, len(log), value, counters[m], len(stamps[m]), held[m], (1 << n) - 1, False)
+        claim = ReplicaState(m, m + 1, 1, 1, len(log), value, counters[m], len(stamps[m]), held[m], (1 << n) - 1, False)
         runs = [run(m, 1, len(stamps[m]))] if stamps[m] else []
         post = Post(view.cluster_id, 1, 1, "a", claim, [], False, 0, len(log), b"", b"", runs)
         core.receive(NODES[m], post, Now(0, 10_000), True)

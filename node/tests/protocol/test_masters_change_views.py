@@ -10,7 +10,7 @@ from core_cluster import Cluster
 
 from txlog.model.errors import Conflict
 from txlog.model.ids import Origin
-from txlog.wire.messages import Found, encode
+from txlog.wire.messages import ProposeBootstrap, encode
 
 # Leaves
 
@@ -36,7 +36,7 @@ def test_a_founding_record_that_comes_late_is_passed_over() -> None:
     assert first is not None
     leave(cluster, "c")
     run_until_in_view(cluster, "a", "b", within_ms=1000)
-    cluster.receive("a", "b", encode(Found(first)))
+    cluster.receive("a", "b", encode(ProposeBootstrap(first)))
     run_until_in_view(cluster, "a", "b", within_ms=1000)
     assert "OtherCluster" not in cluster.faults["b"]
 

@@ -12,7 +12,7 @@ from txlog.model.errors import Conflict, Unavailable
 from txlog.model.records import Left, Promised
 from txlog.model.view import Number
 from txlog.wire import messages as wire
-from txlog.wire.messages import Departure, Propose, Refuse, Report
+from txlog.wire.messages import Departure, ProposeView, RejectView, ViewReport
 
 # Leaves and proofs
 
@@ -24,7 +24,7 @@ def test_a_master_that_has_left_says_so_until_it_is_heard_and_takes_no_more_work
     assert isinstance(b.submit("x")[0], Unavailable)
     for _ in range(12):
         b.pass_ms(50)
-    leaving = wire.Leaving("b", 2, 1, VIEW.number)
+    leaving = wire.LeaveNotice("b", 2, 1, VIEW.number)
     assert ("a", leaving) in b.said
     assert Left(1, 1, "a") in b.records
     b.receive("a", leaving)
@@ -39,13 +39,13 @@ def test_a_master_that_has_left_accepts_no_view_any_more() -> None:
     """It has reported before it left; the others let it go for what it said, without asking where it is then."""
     b = Lone()
     b.hear("a")
-    assert isinstance(b.ask("a", propose([A, B], [DOWN])), Report)
+    assert isinstance(b.ask("a", propose([A, B], [DOWN])), ViewReport)
     b.core.leave(b.now, 500)
     b.pass_ms(600)
     assert Left(1, 1, "a") in b.records
     b.said.clear()
     b.receive("a", accept(floor=50))
-    assert b.said == [("a", wire.Leaving("b", 2, 1, VIEW.number))]
+    assert b.said == [("a", wire.LeaveNotice("b", 2, 1, VIEW.number))]
     assert b.core.views.number == VIEW.number
 
 
@@ -59,8 +59,8 @@ def test_what_waits_for_one_that_leaves_begins_anew_at_once() -> None:
         assert b.mono < 20_000
         b.hear("c")
         b.pass_ms(10)
-        asked = [m.number for to, m in b.said if to == "c" and isinstance(m, Propose)]
-    b.receive("c", wire.Leaving("c", 3, 1, VIEW.number))
+        asked = [m.number for to, m in b.said if to == "c" and isinstance(m, ProposeView)]
+    b.receive("c", wire.LeaveNotice("c", 3, 1, VIEW.number))
     b.pass_ms(1)
     assert b.core.views.change is None or b.core.views.change.number > asked[0]
 
@@ -75,9 +75,9 @@ def test_a_refused_proof_does_not_take_a_later_one_with_it() -> None:
         b.receive("a", who_of("a", 1, ["b"]))
         b.said.clear()
         b.pass_ms(10)
-        asked = [m.number for to, m in b.said if to == "a" and isinstance(m, Propose)]
+        asked = [m.number for to, m in b.said if to == "a" and isinstance(m, ProposeView)]
     b.core.prove_down("c", 3, 2)
-    b.receive("a", Refuse(asked[-1], asked[-1], "StaleProof", "c", "c start 2 was heard"))
+    b.receive("a", RejectView(asked[-1], asked[-1], "StaleProof", "c", "c start 2 was heard"))
     assert b.core.views.departures == {"c": Departure("c", 3, 2, "down")}
 
 
@@ -96,7 +96,7 @@ def test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor() -> None:
 def test_a_leave_counts_although_the_process_is_proved_down_thereafter() -> None:
     """A proof needs somebody who vouches for it; what c said itself does not. Of a later process it is news."""
     b = Lone()
-    b.receive("c", wire.Leaving("c", 3, 1, VIEW.number))
+    b.receive("c", wire.LeaveNotice("c", 3, 1, VIEW.number))
     b.core.prove_down("c", 3, 1)
     assert b.core.views.departures == {"c": Departure("c", 3, 1, "left")}
     b.core.prove_down("c", 3, 2)
@@ -107,12 +107,14 @@ def test_who_was_heard_through_another_first_is_vouched_for_once_it_is_heard_its
     """Rule 27: else nobody vouches for a member that was heard at work, and the others wait for it for ever."""
     b = Lone()
     mine = b.core.start
-    relayed = msgspec.structs.replace(post(), relays=[post(node=C).claim], your_start=mine)
+    relayed = msgspec.structs.replace(post(), relays=[post(node=C).claim], last_start_seen_of_you=mine)
     b.receive("a", relayed)
     later = post(node=C)
-    later = msgspec.structs.replace(later, claim=msgspec.structs.replace(later.claim, number=2), your_start=mine)
+    later = msgspec.structs.replace(
+        later, claim=msgspec.structs.replace(later.claim, number=2), last_start_seen_of_you=mine
+    )
     first = b.ask("a", propose([A, B], [DOWN]))
-    assert isinstance(first, Report)
+    assert isinstance(first, ViewReport)
     assert first.heard == [("a", 1, 1)], "what a relays of it is what a has heard"
 
     b = Lone()
@@ -120,15 +122,15 @@ def test_who_was_heard_through_another_first_is_vouched_for_once_it_is_heard_its
     b.receive("c", later)
     b.pass_ms(500)
     report = b.ask("a", propose([A, B], [DOWN]))
-    assert isinstance(report, Report)
+    assert isinstance(report, ViewReport)
     assert report.heard == [("a", 1, 1), ("c", 3, 1)]
 
 
 def test_a_leave_of_a_later_view_than_this_master_knows_is_none_here() -> None:
     b = Lone()
-    b.receive("c", wire.Leaving("c", 3, 1, (2, 1, "a")))
+    b.receive("c", wire.LeaveNotice("c", 3, 1, (2, 1, "a")))
     assert b.core.views.departures == {}
-    b.receive("c", wire.Leaving("c", 3, 1, VIEW.number))
+    b.receive("c", wire.LeaveNotice("c", 3, 1, VIEW.number))
     assert b.core.views.departures == {"c": Departure("c", 3, 1, "left")}
 
 
@@ -142,9 +144,9 @@ def gaps_between_proposals(why: str, tries: int) -> list[int]:
         b.receive("c", who_of("c", 1, ["b"]))
         b.said.clear()
         b.pass_ms(10)
-        for number in [m.number for to, m in b.said if to == "c" and isinstance(m, Propose)]:
+        for number in [m.number for to, m in b.said if to == "c" and isinstance(m, ProposeView)]:
             asked.append(b.mono)
-            b.receive("c", Refuse(number, number, why, "a", "a is heard here"))
+            b.receive("c", RejectView(number, number, why, "a", "a is heard here"))
     return [after - before for before, after in pairwise(asked)]
 
 

@@ -12,9 +12,9 @@ from test_trimming import DiskJournal
 from txlog.journal import format as fmt
 from txlog.model.errors import Fatal
 from txlog.protocol.events import Settings
-from txlog.runtime.repair import Repair
+from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire import messages as wire
-from txlog.wire.messages import Runs
+from txlog.wire.messages import RunsReply
 
 TERM_MS = 1500
 
@@ -87,7 +87,7 @@ def harm(journal: DiskJournal, node: str) -> None:
         seed, offset = fmt.segment_seed(header.birth, number), header.records_from
         while (record := fmt.read_record(data, offset, seed)) is not None:
             if record.kind == fmt.HELD and record.front[1:2] == node.encode():
-                journal.files.flip(name, offset + 30, 3)
+                journal.files.flip_bit(name, offset + 30, 3)
                 return
             offset += record.length
     raise AssertionError(f"nothing of {node} is held")
@@ -101,7 +101,7 @@ class Mending:
         self.journal: Any = cluster.journals[node]
         recovered = self.journal.open()
         assert recovered.damage
-        self.repair = Repair(Settings(node=node, members=cluster.members), recovered, self.journal.inner)
+        self.repair = JournalRepair(Settings(node=node, members=cluster.members), recovered, self.journal.inner)
 
     def ask(self) -> list[str]:
         """One question to the next master, if it runs; who was asked."""
@@ -119,8 +119,8 @@ class Mending:
 
     def finish(self) -> None:
         """The journal is written and opened anew; the master starts."""
-        assert self.repair.finished
-        for damage, mended in self.repair.mended:
+        assert self.repair.is_finished
+        for damage, mended in self.repair.repaired:
             self.journal.repair(damage, mended.runs, mended.contents, mended.added)
         self.journal.sync()
         self.journal.close()
@@ -169,7 +169,7 @@ def test_what_stands_in_the_log_comes_back_with_the_stamp_that_its_hash_proves()
     harm(cluster.journals["d"], "a")
     mending = Mending(cluster, "d")
     assert [mending.ask() for _ in range(4)] == [["a"], ["b"], ["c"], ["a"]]
-    assert not mending.repair.finished
+    assert not mending.repair.is_finished
     cluster.start("a")
     assert [mending.ask() for _ in range(3)] == [["b"], ["c"], ["a"]]
     mending.finish()
@@ -190,6 +190,6 @@ def test_what_nobody_has_as_it_stood_in_the_log_is_beyond_repair() -> None:
     for _ in range(3):
         mending.ask()
     another = cluster.journals["b"].read("b", cluster.core("b").birth, 1, 1, 1000)
-    mending.repair.receive("a", wire.encode(Runs([another])), cluster.now("d"))  # late, to an earlier question
+    mending.repair.receive("a", wire.encode(RunsReply([another])), cluster.now("d"))  # late, to an earlier question
     with pytest.raises(Fatal, match=r"BeyondRepair.* no other master holds a seq 1 as it stood here"):
-        mending.repair.receive("a", wire.encode(Runs([])), cluster.now("d"))
+        mending.repair.receive("a", wire.encode(RunsReply([])), cluster.now("d"))

@@ -10,7 +10,7 @@ from core_cluster import Cluster
 
 from txlog.model.view import Number
 from txlog.wire import messages as wire
-from txlog.wire.messages import Propose
+from txlog.wire.messages import ProposeView
 
 
 class Heard:
@@ -23,7 +23,7 @@ class Heard:
 
     def _hear(self, source: str, target: str, data: bytes) -> None:
         message = wire.decode(source, data)
-        if isinstance(message, Propose):
+        if isinstance(message, ProposeView):
             self.members[message.number].add(tuple(m.node for m in message.members))
         self._receive(source, target, data)
 

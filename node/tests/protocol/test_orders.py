@@ -99,7 +99,7 @@ def told_to_begin_and_crashed() -> Cluster:
     cluster = Cluster(idle_interval_ms=100)
     cluster.crash("c")
     cluster.run(300)
-    cluster.executors["a"].found(["a", "b"])
+    cluster.executors["a"].bootstrap(["a", "b"])
     answered(cluster, "a")
     cluster.crash("a")
     return cluster
@@ -493,7 +493,7 @@ def unfounded(*away: str) -> Cluster:
 def test_a_cluster_is_founded_by_order_and_the_last_one_is_let_in_when_it_comes(away: str) -> None:
     cluster = unfounded(away)
     here = [node for node in "abc" if node != away]
-    cluster.executors[here[0]].found(here)
+    cluster.executors[here[0]].bootstrap(here)
     run_until_in_view(cluster, *here, within_ms=2000)
     cluster.submit(here[1], "x")
     cluster.run(100)
@@ -508,11 +508,11 @@ def test_an_order_to_found_that_cannot_be_meant_is_refused() -> None:
     cluster = unfounded("c")
     for at, members, why in (("b", ["a", "b"], "a comes first"), ("a", ["a", "b", "c"], "c did not answer")):
         with pytest.raises(Conflict, match=why):
-            cluster.executors[at].found(members)
+            cluster.executors[at].bootstrap(members)
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     with pytest.raises(Conflict, match="founded cluster already"):
-        cluster.executors["a"].found(["a", "b"])
+        cluster.executors["a"].bootstrap(["a", "b"])
 
 
 def test_who_held_a_founding_that_never_came_about_is_let_in() -> None:
@@ -527,7 +527,7 @@ def test_who_held_a_founding_that_never_came_about_is_let_in() -> None:
     cluster.crash("c", kept=99)
     cluster.cut.clear()
     assert not cluster.core("a").founding.founded
-    cluster.executors["a"].found(["a", "b"])
+    cluster.executors["a"].bootstrap(["a", "b"])
     run_until_in_view(cluster, "a", "b", within_ms=3000)
     cluster.submit("a", "x")
     cluster.run(100)
@@ -547,7 +547,7 @@ def test_a_founding_that_an_order_replaced_is_heard_late(later: bool) -> None:
     first = cluster.core("a").views.accepted
     assert first is not None
     cluster.cut = {("c", "a")}
-    cluster.executors["a"].found(["a", "b"])
+    cluster.executors["a"].bootstrap(["a", "b"])
     run_until_in_view(cluster, "a", "b", within_ms=3000)
     if later:
         cluster.cut.clear()
@@ -565,10 +565,10 @@ def test_few_begin_no_cluster_that_needs_a_majority() -> None:
     cluster.crash("c")
     cluster.run(1000)
     with pytest.raises(Conflict, match="more than half of the votes"):
-        cluster.executors["a"].found(["a"])
+        cluster.executors["a"].bootstrap(["a"])
     cluster.start("b")
     cluster.run(1000)
-    cluster.executors["a"].found(["a", "b"])
+    cluster.executors["a"].bootstrap(["a", "b"])
     run_until_in_view(cluster, "a", "b")
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
@@ -587,7 +587,7 @@ def test_who_has_accepted_a_founding_begins_no_other() -> None:
         cluster.run(1)
     cluster.cut = {("a", "b"), ("a", "c")}
     with pytest.raises(Conflict, match="may be complete"):
-        cluster.executors["b"].found(["b", "c"])
+        cluster.executors["b"].bootstrap(["b", "c"])
     cluster.run(2000)
     assert not cluster.core("b").founding.founded
     cluster.cut.clear()
@@ -600,7 +600,7 @@ def test_an_order_and_a_founding_of_all_make_one_cluster() -> None:
     cluster.cut = {("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")}
     cluster.run(1000)
     cluster.cut |= {("b", "c")}
-    cluster.executors["b"].found(["b", "c"])
+    cluster.executors["b"].bootstrap(["b", "c"])
     cluster.run(300)
     assert cluster.core("b").views.unfounded
     cluster.cut = {("b", "c"), ("a", "c")}
@@ -618,7 +618,7 @@ def test_a_founding_is_proposed_above_what_an_order_began() -> None:
     cluster.run(500)
     cluster.cut = {(one, other) for one in "abc" for other in "abc"}
     for node in "ab":
-        cluster.executors[node].found([node, "c"])
+        cluster.executors[node].bootstrap([node, "c"])
         cluster.run(300)
         assert cluster.core(node).views.unfounded
     cluster.cut.remove(("b", "c"))

@@ -17,7 +17,7 @@ from txlog.protocol.history import History
 from txlog.protocol.keys import First, Keys
 from txlog.protocol.peers import Peer
 from txlog.protocol.queue import OriginQueue, head_within, ranks_of
-from txlog.wire.messages import Claim
+from txlog.wire.messages import ReplicaState
 
 ORIGINS = [Origin("b", 2), Origin("a", 9), Origin("a", 1), Origin("c", 5)]
 stamps = st.lists(st.integers(1, 30), max_size=8, unique=True).map(sorted)
@@ -124,10 +124,10 @@ def test_rule_16_keys_against_a_plain_list(rows: list[tuple[str, int]]) -> None:
             twin[key] = entry
 
 
-def claim(start: int, number: int, **changes: object) -> Claim:
+def claim(start: int, number: int, **changes: object) -> ReplicaState:
     values: dict[str, object] = {"log_index": 5, "counter": 50, "own_seq": 4, "held": [5, 4]}
     values.update(changes)
-    return Claim(
+    return ReplicaState(
         1, 2, start, number, values["log_index"], b"", values["counter"], values["own_seq"], values["held"], 3, False
     )  # type: ignore[arg-type]
 

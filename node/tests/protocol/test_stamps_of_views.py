@@ -22,22 +22,22 @@ def test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_w
     assert agreement is not None
     assert b.core.views.at_work
     queue = agreement.by_origin[A.origin]
-    b.receive("c", wire.Runs([held(A, 2, 99).run], NEXT))
+    b.receive("c", wire.RunsReply([held(A, 2, 99).run], NEXT))
     assert queue.held == 1
-    b.receive("c", wire.Runs([held(A, 2, 20).run], VIEW.number))
+    b.receive("c", wire.RunsReply([held(A, 2, 20).run], VIEW.number))
     assert queue.held == 2
 
 
 def test_rule_34_who_takes_stamps_of_the_view_ahead_has_stopped_its_own_for_good() -> None:
     """a and others of this view may order what a made by the stamps of this view, and tell b to follow."""
     b = Lone([*FIRST, held(A, 1, 10)])
-    b.receive("c", wire.Known("c", 3, 1, list(CONFIGURED), [], GROWN, True, [2, 0, 0]))
+    b.receive("c", wire.HelloReply("c", 3, 1, list(CONFIGURED), [], GROWN, True, [2, 0, 0]))
     b.pass_ms(50)
     assert ("c", wire.FetchRuns(Span("a", 1, 2, 1))) in b.said
     assert b.core.views.at_work, "nothing came yet"
-    b.receive("c", wire.Runs([held(A, 1, 99).run], GROWN.number))
+    b.receive("c", wire.RunsReply([held(A, 1, 99).run], GROWN.number))
     assert b.core.views.at_work, "nothing new came"
-    b.receive("c", wire.Runs([held(A, 2, 99).run], GROWN.number))
+    b.receive("c", wire.RunsReply([held(A, 2, 99).run], GROWN.number))
     promise, taken = b.records[-2:]
     assert (promise, taken) == (Promised(*GROWN.number), held(A, 2, 99))
     for one in (b, b.restart()):
@@ -57,12 +57,12 @@ def test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view() -
     cluster = Cluster(idle_interval_ms=100).founded()
     cluster.submit("a", "x")
     cluster.run(300)
-    told: list[wire.Runs] = []
+    told: list[wire.RunsReply] = []
     a = cluster.executors["a"]
     origin = cluster.core("a").views.origin
     for stopped in (False, True):
         if stopped:
-            known = wire.Known("c", cluster.core("c").birth, 1, list(CONFIGURED), [], GROWN, True, [1, 0, 0])
+            known = wire.HelloReply("c", cluster.core("c").birth, 1, list(CONFIGURED), [], GROWN, True, [1, 0, 0])
             cluster.core("a").views.on_known(known)
             cluster.core("a").views.give_way()
         a.receive("b", wire.encode(wire.FetchRuns(Span("a", origin.birth, 1, 1))), cluster.now("a"))
@@ -71,5 +71,5 @@ def test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view() -
             sync.run()
             a.end_sync()
         messages = [wire.decode(peer, data) for peer, data in a.release().messages]
-        told += [message for message in messages if isinstance(message, wire.Runs)]
+        told += [message for message in messages if isinstance(message, wire.RunsReply)]
     assert [one.view for one in told] == [(1, 1, "a"), GROWN.number]

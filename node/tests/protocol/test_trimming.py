@@ -10,7 +10,7 @@ import pytest
 from changing_views import leave, run_until_in_view
 from core_cluster import Cluster
 
-from txlog.journal import Journal, MemoryFiles
+from txlog.journal import Journal, MemoryVfs
 from txlog.model.records import Recovered
 from txlog.protocol.greetings import who_now
 from txlog.protocol.trimming import BACKUP, MASTER, SPLIT_BACKUP, UNKNOWN, WORKER, Place, Verdict
@@ -24,7 +24,7 @@ class DiskJournal:
 
     def __init__(self, node: str, birth: int) -> None:
         self.node, self.birth, self.start = node, birth, 0
-        self.files = MemoryFiles()
+        self.files = MemoryVfs()
         self.inner: Journal | None = None
 
     def open(self) -> Recovered:
@@ -298,8 +298,8 @@ def test_rule_17_a_lost_disk_below_the_foot_beyond_a_lost_link(trimmed: str) -> 
         assert cluster.now_ms < 60_000
         cluster.run(1)
     assert cluster.core("c").views.accepted is None
-    below = wire.encode(wire.Below(length(cluster), hash_of(cluster, "a")))
-    cluster.receive("b", "c", wire.encode(wire.Forward("c", ["a", "b"], below)))
+    below = wire.encode(wire.LogTruncatedBelow(length(cluster), hash_of(cluster, "a")))
+    cluster.receive("b", "c", wire.encode(wire.Relay("c", ["a", "b"], below)))
     arriving = cluster.core("c").arriving
     assert arriving is not None
     assert arriving.peer == "b"
@@ -325,7 +325,7 @@ def test_rule_17_one_that_lacks_no_payload_is_told_that_the_log_was_trimmed_abov
         who = msgspec.structs.replace(who_now(cluster.core("c").views), log_index=index)
         cluster.core("a").receive("c", who, cluster.now("a"), True)
         said = [send.message for send in cluster.core("a").drain().sends if send.peer == "c"]
-        assert [type(message) for message in said] == [wire.Known, *[wire.Below] * below]
+        assert [type(message) for message in said] == [wire.HelloReply, *[wire.LogTruncatedBelow] * below]
 
 
 def test_rule_17_a_lost_disk_below_the_foot_while_the_others_have_installed_no_view() -> None:

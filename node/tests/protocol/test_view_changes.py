@@ -30,7 +30,7 @@ from txlog.model.hashes import chain_start
 from txlog.model.records import Added, Held, Left, Promised, ViewAccepted, ViewInstalled
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.wire import messages as wire
-from txlog.wire.messages import Checkpoint, Departure, Outline, Post, Propose, Refuse, Report
+from txlog.wire.messages import Checkpoint, Departure, Post, ProposeView, RejectView, ReportSummary, ViewReport
 
 # Promise and report
 
@@ -39,7 +39,7 @@ def test_rule_34_a_report_is_a_promise_that_was_durable_before() -> None:
     b = Lone([*FIRST, held(B, 1, 10, 20)])
     effects_before = len(b.records)
     report = b.ask("a", propose([A, B], [DOWN]))
-    assert isinstance(report, Report)
+    assert isinstance(report, ViewReport)
     assert b.records[effects_before:] == [Promised(*NEXT)]
     assert (report.number, report.node, report.birth, report.view) == (NEXT, "b", 2, VIEW)
     assert [(p.node, p.first_seq, p.stamps) for p in report.pending] == [("b", 1, [10, 20])]
@@ -67,14 +67,14 @@ def test_rule_34_the_promise_survives_a_restart_and_the_stopped_view_is_never_re
     b = b.restart()
     assert b.core.views.stopped
     b.receive("a", post())
-    b.receive("a", wire.Install(VIEW.number))
-    b.receive("a", wire.Begin(VIEW))
+    b.receive("a", wire.InstallView(VIEW.number))
+    b.receive("a", wire.CommitBootstrap(VIEW))
     for _ in range(20):
         b.pass_ms(50)
     assert not b.core.views.at_work
     assert not any(isinstance(message, Post) for _, message in b.said)
     lower = b.ask("c", propose([B, C], [Departure("a", 1, 1, "down")], (1, 9, "c")))
-    assert isinstance(lower, Refuse)
+    assert isinstance(lower, RejectView)
     assert (lower.why, lower.promise) == ("Promised", NEXT)
 
 
@@ -84,8 +84,8 @@ def test_the_same_proposal_again_is_answered_again_also_after_a_restart() -> Non
     first = b.ask("a", propose([A, B], [DOWN]))
     assert b.ask("a", propose([A, B], [DOWN])) == first
     again = b.restart().ask("a", propose([A, B], [DOWN]))
-    assert isinstance(again, Report)
-    assert isinstance(first, Report)
+    assert isinstance(again, ViewReport)
+    assert isinstance(first, ViewReport)
     assert (again.log, again.pending, again.number) == (first.log, first.pending, first.number)
 
 
@@ -93,7 +93,7 @@ def test_a_founding_view_that_was_accepted_and_never_at_work_is_reported() -> No
     """Else a majority would wait for ever for one that holds all there is: nothing."""
     b = Lone(FIRST[:1])
     report = b.ask("a", propose([A, B], [DOWN]))
-    assert isinstance(report, Report)
+    assert isinstance(report, ViewReport)
     assert (report.view, report.installed, report.log.index) == (VIEW, False, 0)
     b.receive("a", accept(floor=50))
     assert b.core.views.number == NEXT
@@ -108,7 +108,7 @@ def test_a_report_begins_at_the_last_place_that_both_logs_have() -> None:
     wrong = Checkpoint(3, bytes(16))
     proposal = msgspec.structs.replace(propose([A, B], [DOWN]), checkpoints=[wrong, *places])
     report = b.ask("a", proposal)
-    assert isinstance(report, Report)
+    assert isinstance(report, ViewReport)
     assert report.shared == places[2]
     assert report.tail == [Span("a", 1, 3, 1)]
     assert report.log == Checkpoint(3, base((A, 1, 10), (A, 2, 20), (A, 3, 30)))
@@ -118,9 +118,9 @@ def test_a_report_begins_at_the_last_place_that_both_logs_have() -> None:
 # Refusals
 
 
-def refused(b: Lone, proposal: Propose, peer: str = "a") -> tuple[str, str]:
+def refused(b: Lone, proposal: ProposeView, peer: str = "a") -> tuple[str, str]:
     answer = b.ask(peer, proposal)
-    assert isinstance(answer, Refuse), answer
+    assert isinstance(answer, RejectView), answer
     assert answer.number == proposal.number
     assert not any(isinstance(record, Promised) for record in b.records)
     return answer.why, answer.about
@@ -150,7 +150,7 @@ def test_what_is_heard_of_a_new_birth_is_not_the_member_that_is_left_out(view: N
     b.receive("c", msgspec.structs.replace(who_of("c", 1, ["b"]), birth=33, view=NO_VIEW))
     assert b.core.around.both_ways("c")
     gone = [Departure("c", 3, 1, "silent")]
-    assert isinstance(b.ask("a", propose([A, B], gone, number=(4, 1, "a"), view=view)), Report)
+    assert isinstance(b.ask("a", propose([A, B], gone, number=(4, 1, "a"), view=view)), ViewReport)
 
 
 def test_one_that_lags_goes_along_without_others_of_its_old_view() -> None:
@@ -159,9 +159,9 @@ def test_one_that_lags_goes_along_without_others_of_its_old_view() -> None:
     b.hear("c")
     assert refused(b, propose([A, B], number=(4, 1, "a"), view=(3, 1, "a"))) == ("HeardBothWays", "c")
     grown = View(2, 1, "a", [A], VIEW.cluster_id, 0, base(), VIEW.origins, [VIEW.number])
-    b.receive("a", wire.Known("a", 1, 1, list(CONFIGURED), [], grown, True, [0, 0, 0]))
+    b.receive("a", wire.HelloReply("a", 1, 1, list(CONFIGURED), [], grown, True, [0, 0, 0]))
     assert refused(b, propose([A, B], number=(4, 1, "a"))) == ("HeardBothWays", "c"), "it lags behind another view"
-    assert isinstance(b.ask("a", propose([A, B], number=(4, 1, "a"), view=(2, 1, "a"))), Report)
+    assert isinstance(b.ask("a", propose([A, B], number=(4, 1, "a"), view=(2, 1, "a"))), ViewReport)
 
 
 def test_rule_23_a_backup_is_wanted_also_when_the_view_is_stopped() -> None:
@@ -189,10 +189,10 @@ def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> N
     assert b.core.wants_backup
     b.ask("a", propose([A, B], [DOWN]))
     assert b.core.wants_backup
-    assert b.ask("a", accept((A, 1, 20))) == wire.Accepted(NEXT, "b", 2)
+    assert b.ask("a", accept((A, 1, 20))) == wire.ViewAcceptedReply(NEXT, "b", 2)
     b.pass_ms(1000)
     assert not b.core.wants_backup
-    b.receive("a", wire.Install(NEXT))
+    b.receive("a", wire.InstallView(NEXT))
     assert b.core.wants_backup
 
 
@@ -202,14 +202,14 @@ def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> Non
     grown = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [(1, 0, "c")], known=[1, 0, 0])
     b = Lone()
     b.hear("a")
-    b.receive("c", wire.Known("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
+    b.receive("c", wire.HelloReply("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
     b.said.clear()
     b.pass_ms(50)
     assert not any(isinstance(message, wire.FetchRuns) for _, message in b.said)
     b.pass_ms(450)
     assert not any(isinstance(message, wire.FetchRuns) for _, message in b.said)
     b.receive("a", msgspec.structs.replace(who_of("a", 1, ["b"]), birth=11, view=NO_VIEW))
-    b.receive("c", wire.Known("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
+    b.receive("c", wire.HelloReply("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
     b.pass_ms(50)
     assert ("c", wire.FetchRuns(Span("a", 1, 1, 1))) in b.said
 
@@ -219,7 +219,7 @@ def test_a_silent_one_may_go_when_nobody_hears_it() -> None:
     b.hear("c")
     b.pass_ms(399)
     b.pass_ms(2)
-    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 1, "silent")])), Report)
+    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 1, "silent")])), ViewReport)
 
 
 @pytest.mark.parametrize("why", ["down", "left"])
@@ -229,7 +229,7 @@ def test_refused_stale_proof_of_an_earlier_process(why: str) -> None:
     b.pass_ms(399)
     b.pass_ms(2)
     assert refused(b, propose([A, B], [Departure("c", 3, 1, why)])) == ("StaleProof", "c")
-    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 2, why)])), Report)
+    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 2, why)])), ViewReport)
 
 
 @pytest.mark.parametrize("why", ["silent", "ordered"])
@@ -240,7 +240,7 @@ def test_silence_is_of_whoever_bears_that_birth(why: str) -> None:
     b.pass_ms(399)
     assert refused(b, propose([A, B], [Departure("c", 3, 1, why)])) == ("HeardBothWays", "c")
     b.pass_ms(2)
-    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 1, why)])), Report)
+    assert isinstance(b.ask("a", propose([A, B], [Departure("c", 3, 1, why)])), ViewReport)
 
 
 def test_refused_no_majority() -> None:
@@ -252,9 +252,9 @@ def test_refused_no_majority() -> None:
 def test_refused_left_when_nobody_knows_what_followed() -> None:
     """Rule 27: the others of the view may have gone on without this master."""
     b = Lone([*FIRST, held(A, 1, 10), Left(1, 1, "a")])
-    assert isinstance(b.ask("a", propose([A, B], [DOWN])), Report)
+    assert isinstance(b.ask("a", propose([A, B], [DOWN])), ViewReport)
     answer = b.ask("a", accept((A, 1, 10)))
-    assert isinstance(answer, Refuse)
+    assert isinstance(answer, RejectView)
     assert answer.why == "Left"
     assert b.core.views.number == VIEW.number
 
@@ -264,7 +264,7 @@ def test_a_member_that_is_heard_with_a_new_birth_has_lost_the_old_one() -> None:
     b = Lone()
     b.hear("c")
     proposal = propose([A, B, Member("c", 33, 1, "us")], number=(4, 1, "a"), view=(3, 1, "a"))
-    assert isinstance(b.ask("a", proposal), Report)
+    assert isinstance(b.ask("a", proposal), ViewReport)
 
 
 @pytest.mark.parametrize("knows", ["a later view", "all that it left", "everybody, one of them with a lost disk"])
@@ -272,12 +272,12 @@ def test_rule_27_one_that_left_returns_with_who_knows(knows: str) -> None:
     b = Lone([*FIRST, held(A, 1, 10), Left(1, 1, "a")])
     b.ask("a", propose([A, B], [DOWN]))
     log = Checkpoint(0, b"")
-    outlines = [Outline(m.node, m.birth, VIEW.number, log, 0, True) for m in MEMBERS]
+    outlines = [ReportSummary(m.node, m.birth, VIEW.number, log, 0, True) for m in MEMBERS]
     if knows == "a later view":
-        outlines = [Outline("a", 1, (1, 5, "a"), log, 0, True), outlines[1]]
+        outlines = [ReportSummary("a", 1, (1, 5, "a"), log, 0, True), outlines[1]]
     if knows == "everybody, one of them with a lost disk":
-        outlines[2] = Outline("c", 33, NO_VIEW, log, 0, False)
-    assert b.ask("a", accept((A, 1, 10), outlines=outlines)) == wire.Accepted(NEXT, "b", 2)
+        outlines[2] = ReportSummary("c", 33, NO_VIEW, log, 0, False)
+    assert b.ask("a", accept((A, 1, 10), outlines=outlines)) == wire.ViewAcceptedReply(NEXT, "b", 2)
 
 
 def test_refused_other_base_and_nothing_has_changed() -> None:
@@ -287,19 +287,19 @@ def test_refused_other_base_and_nothing_has_changed() -> None:
     before = len(b.records)
     wrong = msgspec.structs.replace(right, view=msgspec.structs.replace(right.view, base_hash=bytes(16)))
     answer = b.ask("a", wrong)
-    assert isinstance(answer, Refuse)
+    assert isinstance(answer, RejectView)
     assert answer.why == "OtherBase"
     assert b.records[before:] == []
     assert b.core.agreement is not None
     assert b.core.agreement.history.length == 0
-    assert b.ask("a", right) == wire.Accepted(NEXT, "b", 2)
+    assert b.ask("a", right) == wire.ViewAcceptedReply(NEXT, "b", 2)
 
 
 def test_refused_promised_an_accept_of_another_number() -> None:
     b = Lone([*FIRST, held(A, 1, 10)])
     b.ask("a", propose([A, B], [DOWN], (2, 2, "a")))
     answer = b.ask("a", accept((A, 1, 10)))
-    assert isinstance(answer, Refuse)
+    assert isinstance(answer, RejectView)
     assert (answer.why, answer.promise) == ("Promised", (2, 2, "a"))
 
 
@@ -326,18 +326,18 @@ def test_rule_22_a_message_for_another_goes_one_step_on_and_never_back() -> None
     b = Lone()
     b.hear("a")
     b.hear("c")
-    inner = wire.encode(wire.Install(NEXT))
-    b.receive("a", wire.Forward("c", ["a"], inner))
-    assert b.said == [("c", wire.Forward("c", ["a", "b"], inner))]
+    inner = wire.encode(wire.InstallView(NEXT))
+    b.receive("a", wire.Relay("c", ["a"], inner))
+    assert b.said == [("c", wire.Relay("c", ["a", "b"], inner))]
     b.said.clear()
-    b.receive("a", wire.Forward("c", ["b", "a"], inner))
+    b.receive("a", wire.Relay("c", ["b", "a"], inner))
     assert b.said == [], "it has passed here"
 
 
 @pytest.mark.parametrize("path", [[], ["a", "c", "a", "c"]])
 def test_a_path_that_cannot_be_is_a_fault_by_name(path: list[str]) -> None:
     with pytest.raises(PeerFault, match="Malformed"):
-        Lone().receive("a", wire.Forward("c", path, b""))
+        Lone().receive("a", wire.Relay("c", path, b""))
 
 
 def test_rule_22_the_answer_goes_back_the_way_that_is_open() -> None:
@@ -346,6 +346,6 @@ def test_rule_22_the_answer_goes_back_the_way_that_is_open() -> None:
     b.receive("c", who_of("c", 1, ["a", "b"]))
     b.said.clear()
     proposal = propose([A, B, C])
-    b.receive("c", wire.Forward("b", ["a", "c"], wire.encode(proposal)))
+    b.receive("c", wire.Relay("b", ["a", "c"], wire.encode(proposal)))
     effects = [(to, type(message)) for to, message in b.said]
-    assert effects == [("c", Report)], "inside a Forward whose target is a; the driver wraps it"
+    assert effects == [("c", ViewReport)], "inside a Forward whose target is a; the driver wraps it"

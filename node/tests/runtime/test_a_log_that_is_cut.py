@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from test_watermarks_and_loop import Alone, founded, submission
 
-from txlog.config.process import NodeConfig, WorkerConfig
+from txlog.config.process_config import NodeConfig, WorkerConfig
 from txlog.model.durability import Durability
 from txlog.model.entry import Span
 from txlog.model.errors import LogAhead, LogDiverged, Unavailable
@@ -19,12 +19,12 @@ from txlog.model.records import Stamped
 from txlog.model.view import View
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Accepted
-from txlog.runtime.events import EventLog
-from txlog.runtime.loop import Loop
-from txlog.runtime.registry import Marker, Registry
-from txlog.runtime.site import Site
-from txlog.runtime.transactions import Transactions
-from txlog.server.feed.pages import STEP_ENTRIES, Pages
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.transaction_status import TransactionTracker
+from txlog.runtime.worker_registry import WorkerMarker, WorkerRegistry
+from txlog.server.feed.log_pages import STEP_ENTRIES, LogPageHandler
+from txlog.telemetry.event_log import EventLog
 
 SHARED, END = 5, 2000
 
@@ -33,21 +33,21 @@ class Split:
     """A master whose view stands apart since index 5, with 2000 entries, and a worker that has executed them all."""
 
     def __init__(self, alone: Alone) -> None:
-        self.loop: Loop = alone.loop
-        self.registry = Registry("uk", [WorkerConfig(name="w-1", url="http://nowhere")], self.loop)
-        self.loop.stable_moved = self.registry.evaluate
-        self.loop.log_cut = self.registry.wake_all
-        self.transactions = Transactions(self.loop, self.registry)
+        self.loop: MasterLoop = alone.loop
+        self.registry = WorkerRegistry("uk", [WorkerConfig(name="w-1", url="http://nowhere")], self.loop)
+        self.loop.on_stable_moved = self.registry.update_watermarks
+        self.loop.on_log_truncated = self.registry.wake_all
+        self.transactions = TransactionTracker(self.loop, self.registry)
 
     @property
     def agreement(self) -> Agreement:
-        agreement = self.loop.agreement
+        agreement = self.loop.log_state
         assert agreement is not None
         return agreement
 
     async def write(self, count: int) -> list[Txid]:
         write = self.loop.write([submission(f"{at}") for at in range(count)], Durability.SYNCED)
-        assert await self.loop.within(write.reached, 20)
+        assert await self.loop.wait_for(write.reached, 20)
         return [answer.txid for answer in write.answers if isinstance(answer, Accepted)]
 
     def view(self, base: int, base_hash: bytes, apart_at: int) -> View:
@@ -96,7 +96,7 @@ async def split() -> AsyncIterator[Split]:
     made.install()
     await made.write(END - SHARED)
     made.report(END)
-    assert (made.loop.stable.value, made.loop.applied.value, made.loop.cuts) == (END, END, 0)
+    assert (made.loop.stable.value, made.loop.applied.value, made.loop.truncation_count) == (END, END, 0)
     yield made
     assert not alone.ended
     await alone.loop.close(5.0)
@@ -126,7 +126,7 @@ async def test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_be
     old = loop.position_at(END)
     rejoin(split)
     split.look()
-    assert (loop.cuts, loop.stable.value, loop.log_index, loop.synced.value) == (1, SHARED, SHARED, SHARED)
+    assert (loop.truncation_count, loop.stable.value, loop.log_index, loop.synced.value) == (1, SHARED, SHARED, SHARED)
     assert loop.log_position().index == loop.stable_position().index == SHARED
     assert loop.applied.value == SHARED, "that much of it every branch has"
     own = split.agreement.own.origin
@@ -134,17 +134,17 @@ async def test_everything_falls_with_the_cut_and_nothing_of_the_base_is_shown_be
     outcome = split.transactions.outcome(Txid(own, SHARED + 1))
     assert (outcome.position, outcome.state) == (None, "quorum")
     split.install()
-    assert await loop.within(loop.wait_index(loop.stable, END), 20), (loop.stable.value, loop.core.state)
+    assert await loop.wait_for(loop.wait_index(loop.stable, END), 20), (loop.stable.value, loop.core.state)
     assert loop.position_at(END).hash != old.hash
     assert loop.level_of(Txid(own, END)) is Durability.SYNCED
     assert loop.applied.value == 0, "the worker has executed another branch"
-    assert split.registry.is_off(split.registry.workers["w-1"])
+    assert split.registry.is_off_chain(split.registry.workers["w-1"])
 
 
 async def test_marks_that_wait_for_the_disk_speak_of_no_log_that_was_cut(split: Split) -> None:
     loop = split.loop
     executor = loop.executor
-    loop._sync_s = 1.0
+    loop._average_sync_s = 1.0
     write = loop.write([submission("x")], Durability.SYNCED)
     split.look()
     assert not executor.idle
@@ -156,7 +156,7 @@ async def test_marks_that_wait_for_the_disk_speak_of_no_log_that_was_cut(split: 
         await asyncio.sleep(0.001)
     assert loop.stable.value == loop.log_index == SHARED
     split.install()
-    assert await loop.within(write.reached, 20)
+    assert await loop.wait_for(write.reached, 20)
     assert loop.stable.value == END + 1
 
 
@@ -165,12 +165,14 @@ async def test_a_worker_above_the_new_log_is_known_to_be_off_it(split: Split) ->
     loop = split.loop
     rejoin(split)
     split.look()
-    assert not split.registry.is_off(split.registry.workers["w-1"]), "the view may still have it, for all that is known"
+    assert not split.registry.is_off_chain(split.registry.workers["w-1"]), (
+        "the view may still have it, for all that is known"
+    )
     split.loop.core.views.learn_installed()
     loop.executor.poll(loop._now())
     assert loop.stable.value == SHARED
-    assert split.registry.is_off(split.registry.workers["w-1"])
-    split.registry.evaluate()
+    assert split.registry.is_off_chain(split.registry.workers["w-1"])
+    split.registry.update_watermarks()
     assert loop.applied.value == 0
 
 
@@ -180,24 +182,24 @@ async def test_who_waits_for_a_worker_is_told_when_it_has_executed_the_transacti
     loop = split.loop
     txid = Txid(split.agreement.own.origin, END)
     split.report(SHARED)
-    task = asyncio.ensure_future(split.transactions.reach(txid, Durability.APPLIED, 20))
+    task = asyncio.ensure_future(split.transactions.wait_for_level(txid, Durability.APPLIED, 20))
     await asyncio.sleep(0)
     rejoin(split)
     split.look()
-    loop.applied.move(END)  # whatever anybody believes meanwhile
+    loop.applied.move_to(END)  # whatever anybody believes meanwhile
     for _ in range(5):
         await asyncio.sleep(0)
     assert not task.done()
-    loop.applied.move(0)
+    loop.applied.move_to(0)
     split.install()
-    assert await loop.within(loop.wait_index(loop.stable, END), 20), (loop.stable.value, loop.core.state)
+    assert await loop.wait_for(loop.wait_index(loop.stable, END), 20), (loop.stable.value, loop.core.state)
     split.report(END)
     assert await task
 
 
 async def test_a_page_never_mixes_two_views(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = Pages(site_of(split))
-    step: Callable[..., object] = pages._step
+    pages = LogPageHandler(site_of(split))
+    step: Callable[..., object] = pages._read_step
     looked = 0
 
     def cut_behind_the_first_step(*asked: object) -> object:
@@ -209,32 +211,32 @@ async def test_a_page_never_mixes_two_views(split: Split, monkeypatch: pytest.Mo
             split.look()
         return found
 
-    monkeypatch.setattr(pages, "_step", cut_behind_the_first_step)
-    monkeypatch.setattr("txlog.server.feed.pages.time.monotonic", iter(range(10**6)).__next__)
+    monkeypatch.setattr(pages, "_read_step", cut_behind_the_first_step)
+    monkeypatch.setattr("txlog.server.feed.log_pages.time.monotonic", iter(range(10**6)).__next__)
     with pytest.raises(Unavailable) as rejoining:
-        await pages._entries(split.agreement, 0, END, 1 << 20, split.loop.cuts)
+        await pages._read_entries(split.agreement, 0, END, 1 << 20, split.loop.truncation_count)
     assert rejoining.value.reason == "Rejoining"
     assert looked == 1
     assert STEP_ENTRIES < END, "else there is no middle"
     with pytest.raises(LogAhead):
-        pages._start(split.agreement, SHARED + 1, bytes(16).hex())
+        pages._checked_start(split.agreement, SHARED + 1, bytes(16).hex())
 
 
 async def test_no_page_for_a_worker_whose_position_is_on_another_branch(split: Split) -> None:
     """It is asked at every page, and compared by hash: the log has an entry there, and goes on behind it."""
-    pages = Pages(site_of(split))
+    pages = LogPageHandler(site_of(split))
     old = split.loop.position_at(SHARED + 2)
     rejoin(split)
     split.look()
     split.install()
-    assert await split.loop.within(split.loop.wait_index(split.loop.stable, END), 20)
+    assert await split.loop.wait_for(split.loop.wait_index(split.loop.stable, END), 20)
     new = split.loop.position_at(SHARED + 2)
-    assert pages._start(split.agreement, new.index, new.hash.hex()).hash == new.hash != old.hash
+    assert pages._checked_start(split.agreement, new.index, new.hash.hex()).hash == new.hash != old.hash
     with pytest.raises(LogDiverged, match="another branch"):
-        pages._start(split.agreement, old.index, old.hash.hex())
-    assert not split.registry.on_log(Marker(old.epoch, old.index, old.hash.hex()))
+        pages._checked_start(split.agreement, old.index, old.hash.hex())
+    assert not split.registry.is_on_chain(WorkerMarker(old.epoch, old.index, old.hash.hex()))
 
 
-def site_of(split: Split) -> Site:
+def site_of(split: Split) -> MasterContext:
     config = NodeConfig.model_construct(node="uk-1", data_center="uk")
-    return Site(config, split.loop, split.registry, split.transactions, EventLog("uk-1"))
+    return MasterContext(config, split.loop, split.registry, split.transactions, EventLog("uk-1"))

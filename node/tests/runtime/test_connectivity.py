@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.runtime.connectivity import FRESH_S, Connectivity, Rows, findings
+from txlog.runtime.connectivity_matrix import ROW_TTL_S, ConnectivityMatrix, MatrixRows, diagnose
 
 NODES = ("a", "b", "c")
 
 
-def rows(**told: str | None) -> Rows:
+def rows(**told: str | None) -> MatrixRows:
     return {node: frozenset(row) if row is not None else None for node, row in told.items()}
 
 
@@ -30,8 +30,10 @@ def rows(**told: str | None) -> Rows:
         (rows(a="", b="", c="ab"), [("mute", ["c"]), ("cut", ["a", "b"])]),
     ],
 )
-def test_a_fault_is_named_once_and_a_master_before_its_links(matrix: Rows, found: list[tuple[str, list[str]]]) -> None:
-    said = findings(matrix)
+def test_a_fault_is_named_once_and_a_master_before_its_links(
+    matrix: MatrixRows, found: list[tuple[str, list[str]]]
+) -> None:
+    said = diagnose(matrix)
     assert [(one.kind, one.nodes) for one in said] == found
     assert all(node in one.text for one in said for node in one.nodes)
 
@@ -43,17 +45,17 @@ class Clock:
         return self.now
 
 
-def made(node: str, clock: Clock, *hears: str, start: int = 1) -> Connectivity:
-    return Connectivity(node, NODES, start, lambda: list(hears), clock)
+def made(node: str, clock: Clock, *hears: str, start: int = 1) -> ConnectivityMatrix:
+    return ConnectivityMatrix(node, NODES, start, lambda: list(hears), clock)
 
 
 def test_a_row_finds_its_way_through_a_third_and_grows_stale() -> None:
     clock = Clock()
     a, b, c = made("a", clock, "b"), made("b", clock, "a", "c"), made("c", clock, "b")
-    b.told(c.telling())
-    a.told(b.telling())
+    b.on_notice(c.encode_notice())
+    a.on_notice(b.encode_notice())
     assert a.rows() == rows(a="b", b="ac", c="b")
-    clock.now = FRESH_S + 1
+    clock.now = ROW_TTL_S + 1
     assert a.rows() == rows(a="b", b=None, c=None)
 
 
@@ -61,20 +63,20 @@ def test_the_newest_row_counts_whoever_tells_it() -> None:
     clock = Clock()
     a, b = made("a", clock, "b"), made("b", clock, "a")
     deaf, well = made("c", clock), made("c", clock, "a", "b", start=2)
-    old = deaf.telling()
-    a.told(well.telling())
-    a.told(old)
-    b.told(old)
-    a.told(b.telling())
+    old = deaf.encode_notice()
+    a.on_notice(well.encode_notice())
+    a.on_notice(old)
+    b.on_notice(old)
+    a.on_notice(b.encode_notice())
     assert a.rows()["c"] == frozenset("ab")
-    clock.now = FRESH_S + 1
-    a.told(deaf.telling())  # its disk was lost: starts are counted anew
+    clock.now = ROW_TTL_S + 1
+    a.on_notice(deaf.encode_notice())  # its disk was lost: starts are counted anew
     assert a.rows()["c"] == frozenset()
 
 
 def test_what_nobody_can_read_or_a_stranger_tells_changes_nothing() -> None:
     clock = Clock()
     a = made("a", clock, "b")
-    a.told(b"nonsense")
-    a.told(b'[["d",1,1,["a"]],["a",9,9,[]]]')
+    a.on_notice(b"nonsense")
+    a.on_notice(b'[["d",1,1,["a"]],["a",9,9,[]]]')
     assert a.rows() == rows(a="b", b=None, c=None)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from txlog.runtime import slices
-from txlog.runtime.slices import SHORT_US, answer_soon
+from txlog.runtime import scheduler_hints
+from txlog.runtime.scheduler_hints import TIMESLICE_US, request_short_timeslice
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275, "riscv64": 275}
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -69,9 +69,9 @@ def test_the_loop_has_short_slices_and_what_it_starts_has_not() -> None:
 
     def work() -> None:
         usual = slice_ns()
-        assert answer_soon()
-        assert slice_ns() == 1000 * SHORT_US < usual
-        assert answer_soon()  # twice is once
+        assert request_short_timeslice()
+        assert slice_ns() == 1000 * TIMESLICE_US < usual
+        assert request_short_timeslice()  # twice is once
         in_a_thread(lambda: _is(usual))
         child = subprocess.run(
             [sys.executable, "-c", ask],
@@ -89,7 +89,7 @@ def test_the_loop_has_short_slices_and_what_it_starts_has_not() -> None:
 def test_the_niceness_stays() -> None:
     def work() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, 7)  # of this thread, as Linux has it
-        assert answer_soon()
+        assert request_short_timeslice()
         assert os.getpriority(os.PRIO_PROCESS, 0) == 7
 
     in_a_thread(work)
@@ -99,7 +99,7 @@ def test_the_niceness_stays() -> None:
 def test_another_policy_stays() -> None:
     def work() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        assert not answer_soon()
+        assert not request_short_timeslice()
         assert os.sched_getscheduler(0) == os.SCHED_BATCH
 
     in_a_thread(work)
@@ -112,18 +112,18 @@ def test_a_system_that_does_not_say_or_forbids_it_is_left_alone(error: int, monk
     def refused(pid: int) -> int:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(slices.os, "sched_getscheduler", refused, raising=False)
-    assert not answer_soon()
+    monkeypatch.setattr(scheduler_hints.os, "sched_getscheduler", refused, raising=False)
+    assert not request_short_timeslice()
 
 
 def test_another_processor_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices.platform, "machine", lambda: "s390x")
-    assert not answer_soon()
+    monkeypatch.setattr(scheduler_hints.platform, "machine", lambda: "s390x")
+    assert not request_short_timeslice()
 
 
 _LARGE = """
 import os
-from txlog.runtime.slices import keep_large_memory_apart
+from txlog.runtime.scheduler_hints import keep_large_memory_apart
 
 def resident():
     with open("/proc/self/statm") as statm:

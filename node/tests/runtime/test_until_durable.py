@@ -10,11 +10,11 @@ from test_watermarks_and_loop import Alone
 
 from txlog.model.errors import Unavailable
 from txlog.model.records import Orders
-from txlog.runtime.executor import Sync
-from txlog.runtime.loop import Loop
+from txlog.runtime.executor import SyncTask
+from txlog.runtime.master_loop import MasterLoop
 
 
-def say(loop: Loop, node: str) -> None:
+def say(loop: MasterLoop, node: str) -> None:
     """Any record, as the core says one."""
     loop.core.views.records.append(Orders([], [(node, 1, 1)]))
     loop.adopt(loop.core.settings)
@@ -28,15 +28,15 @@ async def until(there: Callable[[], object]) -> None:
 
 async def test_an_order_is_taken_when_the_sync_behind_it_has_returned() -> None:
     alone = Alone(3)
-    loop, held = alone.loop, list[Sync]()
-    run, loop._sync_s = loop._sync_thread.run, 1.0
+    loop, held = alone.loop, list[SyncTask]()
+    run, loop._average_sync_s = loop._sync_thread.run, 1.0
     loop._sync_thread.run = held.append  # type: ignore[method-assign]
-    await loop.durable()  # nothing was said
-    loop.found(["uk-1"])
-    first = asyncio.ensure_future(loop.durable())
+    await loop.wait_durable()  # nothing was said
+    loop.bootstrap(["uk-1"])
+    first = asyncio.ensure_future(loop.wait_durable())
     await until(lambda: held)
     say(loop, "uk-2")
-    second = asyncio.ensure_future(loop.durable())
+    second = asyncio.ensure_future(loop.wait_durable())
     await asyncio.sleep(0)
     assert not first.done()
     run(held.pop())
@@ -49,12 +49,12 @@ async def test_an_order_is_taken_when_the_sync_behind_it_has_returned() -> None:
     async with asyncio.timeout(60):
         await second
     say(loop, "uk-3")
-    third = asyncio.ensure_future(loop.durable())
+    third = asyncio.ensure_future(loop.wait_durable())
     await until(lambda: held)
     loop.end(RuntimeError("the disk"))
     with pytest.raises(Unavailable, match="the disk"):
         await third
     with pytest.raises(Unavailable, match="is ending"):
-        await loop.durable()
+        await loop.wait_durable()
     assert len(alone.ended) == 1
     await loop.close(5.0)

@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 import pytest
 
-from txlog.journal import Journal, MemoryFiles
+from txlog.journal import Journal, MemoryVfs
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import JournalDamaged, PeerFault, Refused, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
 from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
-from txlog.runtime.events import EventLog
-from txlog.runtime.executor import Executor, Sync
-from txlog.runtime.loop import Loop, clock_with_offset, system_now
+from txlog.runtime.executor import Executor, SyncTask
+from txlog.runtime.master_loop import MasterLoop, clock_with_offset, system_now
 from txlog.runtime.watermark import Watermark
+from txlog.telemetry.event_log import EventLog
 
 
 def submission(text: str, key: str = "") -> Submission:
@@ -32,14 +32,14 @@ def submission(text: str, key: str = "") -> Submission:
 class Alone:
     """One master without peers."""
 
-    def __init__(self, members: int = 1, files: MemoryFiles | None = None, segment_bytes: int = 1 << 20) -> None:
+    def __init__(self, members: int = 1, files: MemoryVfs | None = None, segment_bytes: int = 1 << 20) -> None:
         self.ended: list[BaseException] = []
         self.sent: list[tuple[str, bytes]] = []
-        files = files or MemoryFiles()
+        files = files or MemoryVfs()
         journal, recovered = Journal.open(files, node="uk-1", draw_birth=lambda: 7, segment_bytes=segment_bytes)
         names = [ConfiguredMember(f"uk-{at + 1}", "uk", 1) for at in range(members)]
         core = Core(Settings("uk-1", tuple(names)), recovered, system_now())
-        self.loop = Loop(
+        self.loop = MasterLoop(
             Executor(core, journal),
             send=lambda peer, data: self.sent.append((peer, data)),
             ended=self.ended.append,
@@ -55,8 +55,8 @@ async def alone():  # type: ignore[no-untyped-def]
     await made.loop.close(5.0)
 
 
-async def founded(loop: Loop) -> None:
-    while loop.agreement is None:  # noqa: ASYNC110 - founding takes a few turns
+async def founded(loop: MasterLoop) -> None:
+    while loop.log_state is None:  # noqa: ASYNC110 - founding takes a few turns
         await asyncio.sleep(0.001)
 
 
@@ -65,16 +65,16 @@ async def test_a_watermark_tells_whoever_it_has_passed_in_order() -> None:
     mark = Watermark(5)
     futures = {target: loop.create_future() for target in (3, 9, 7, 8)}
     for target, future in futures.items():
-        mark.tell(target, future)
+        mark.add_waiter(target, future)
     assert [target for target, future in futures.items() if future.done()] == [3]
     futures[8].cancel()
-    mark.move(8)
+    mark.move_to(8)
     assert [target for target, future in futures.items() if future.done()] == [3, 7, 8]
-    mark.move(2)
+    mark.move_to(2)
     late = loop.create_future()
-    mark.tell(5, late)
+    mark.add_waiter(5, late)
     assert not late.done()
-    mark.move(9)
+    mark.move_to(9)
     assert late.done()
     assert len(mark) == 0
 
@@ -84,7 +84,7 @@ async def test_a_watermark_forgets_who_gave_up() -> None:
     mark = Watermark()
     for _ in range(5000):
         future = loop.create_future()
-        mark.tell(10, future)
+        mark.add_waiter(10, future)
         future.cancel()
     assert len(mark) < 1100
 
@@ -92,7 +92,7 @@ async def test_a_watermark_forgets_who_gave_up() -> None:
 async def test_writes_of_one_moment_become_one_record(alone: Alone) -> None:
     await founded(alone.loop)
     writes = [alone.loop.write([submission(f"{at}")], Durability.SYNCED) for at in range(8)]
-    assert [await alone.loop.within(write.reached, 10) for write in writes] == [True] * 8
+    assert [await alone.loop.wait_for(write.reached, 10) for write in writes] == [True] * 8
     answers = [answer for write in writes for answer in write.answers]
     assert [answer.txid.seq for answer in answers if isinstance(answer, Accepted)] == list(range(1, 9))
     assert alone.loop.stable.value == alone.loop.synced.value == 8
@@ -104,7 +104,7 @@ async def test_writes_of_one_moment_become_one_record(alone: Alone) -> None:
 async def test_more_than_a_batch_is_taken_in_several(alone: Alone) -> None:
     await founded(alone.loop)
     writes = [alone.loop.write([submission(f"{at}.{n}") for n in range(4)], Durability.SYNCED) for at in range(6)]
-    assert all([await alone.loop.within(write.reached, 10) for write in writes])
+    assert all([await alone.loop.wait_for(write.reached, 10) for write in writes])
     assert alone.loop.synced.value == 24
 
 
@@ -112,20 +112,20 @@ async def test_time_that_is_over_says_false_and_leaves_nothing_behind(alone: Alo
     await founded(alone.loop)
     mark = alone.loop.applied
     future = alone.loop.wait_index(mark, 5)
-    assert not await alone.loop.within(future, 0.01)
-    task = asyncio.ensure_future(alone.loop.within(alone.loop.wait_index(mark, 6), 60))
+    assert not await alone.loop.wait_for(future, 0.01)
+    task = asyncio.ensure_future(alone.loop.wait_for(alone.loop.wait_index(mark, 6), 60))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    mark.move(10)
+    mark.move_to(10)
     assert len(mark) == 0
 
 
 async def test_refused_before_it_is_founded() -> None:
     lonely = Alone(members=2)
     write = lonely.loop.write([submission("x"), submission("y")], Durability.SYNCED)
-    assert await lonely.loop.within(write.reached, 10)
+    assert await lonely.loop.wait_for(write.reached, 10)
     assert [answer.reason for answer in write.answers if isinstance(answer, Unavailable)] == ["NotFounded"] * 2
     assert lonely.loop.counts.refused == {"NotFounded": 2}
     assert lonely.sent
@@ -140,19 +140,19 @@ async def until(what: Callable[[], object]) -> None:
 
 
 async def test_sealed_segments_get_their_indexes_and_old_ones_are_read_again() -> None:
-    files = MemoryFiles()
+    files = MemoryVfs()
     first = Alone(files=files, segment_bytes=8192)
     await founded(first.loop)
     for at in range(30):
         write = first.loop.write([submission("x" * 1000 + str(at))], Durability.SYNCED)
-        assert await first.loop.within(write.reached, 10)
+        assert await first.loop.wait_for(write.reached, 10)
     segments = [name for name in files.list() if name.startswith("segment")]
     await until(lambda: sum(name.startswith("index") for name in files.list()) == len(segments) - 1)
     assert not first.ended
     await first.loop.close(5.0)
     files.kill()
 
-    files.flip(segments[1], files.dump()[segments[1]].index(b"x" * 900), 1)
+    files.flip_bit(segments[1], files.dump()[segments[1]].index(b"x" * 900), 1)
     second = Alone(files=files, segment_bytes=8192)
     assert not second.ended
     await until(lambda: second.ended)
@@ -172,9 +172,9 @@ async def test_too_many_requests_are_refused_at_once(alone: Alone) -> None:
 async def test_a_repeated_key_is_the_first_transaction(alone: Alone) -> None:
     await founded(alone.loop)
     first = alone.loop.write([submission("x", "k")], Durability.SYNCED)
-    await alone.loop.within(first.reached, 10)
+    await alone.loop.wait_for(first.reached, 10)
     again = alone.loop.write([submission("x", "k"), submission("y", "k")], Durability.SYNCED)
-    assert await alone.loop.within(again.reached, 10)
+    assert await alone.loop.wait_for(again.reached, 10)
     same, other = again.answers
     assert isinstance(same, Accepted)
     assert same.repeat
@@ -204,12 +204,12 @@ async def test_a_sync_that_fails_ends_the_process_and_releases_nothing(alone: Al
     alone.loop.executor.begin_sync = lambda: Broken() if real() is not None else None  # type: ignore[method-assign]
     sent = len(alone.sent)
     write = alone.loop.write([submission("x")], Durability.ACCEPTED)
-    assert not await alone.loop.within(write.reached, 0.2)
+    assert not await alone.loop.wait_for(write.reached, 0.2)
     assert [str(error) for error in alone.ended] == ["the disk is gone"]
     assert alone.loop.accepted.value == 0
     assert len(alone.sent) == sent
     late = alone.loop.write([submission("y")], Durability.ACCEPTED)
-    assert await alone.loop.within(late.reached, 1)
+    assert await alone.loop.wait_for(late.reached, 1)
     assert isinstance(late.answers[0], Unavailable)
 
 
@@ -219,7 +219,7 @@ async def test_on_a_slow_disk_what_comes_during_a_sync_shares_the_next_turn(alon
     real = loop.executor.begin_sync
 
     class Slow:
-        def __init__(self, sync: Sync) -> None:
+        def __init__(self, sync: SyncTask) -> None:
             self._sync = sync
 
         def run(self) -> None:
@@ -227,7 +227,7 @@ async def test_on_a_slow_disk_what_comes_during_a_sync_shares_the_next_turn(alon
             assert gate.wait(10)
             self._sync.run()
 
-    def begin_sync() -> Sync | None:
+    def begin_sync() -> SyncTask | None:
         nonlocal syncs
         sync = real()
         if sync is None:
@@ -236,7 +236,7 @@ async def test_on_a_slow_disk_what_comes_during_a_sync_shares_the_next_turn(alon
         return Slow(sync)
 
     loop.executor.begin_sync = begin_sync  # type: ignore[method-assign]
-    loop._sync_s = 1.0  # as if the last ones had taken so long
+    loop._average_sync_s = 1.0  # as if the last ones had taken so long
     first = loop.write([submission("first")], Durability.ACCEPTED)
     await asyncio.to_thread(at_disk.wait, 10)
     turns = loop.counts.turns
@@ -247,14 +247,14 @@ async def test_on_a_slow_disk_what_comes_during_a_sync_shares_the_next_turn(alon
     assert (loop.counts.turns, syncs) == (turns, 1), "nothing turns while the disk is at work"
     assert not first.reached.done()
     gate.set()
-    assert [await loop.within(write.reached, 10) for write in (first, *later)] == [True] * 9
+    assert [await loop.wait_for(write.reached, 10) for write in (first, *later)] == [True] * 9
     assert loop.synced.value == 9
     first_run = loop.executor.journal.read("uk-1", 7, 2, 100, 1 << 20)
     assert [item.payload for item in first_run.items] == [b"%d" % at for at in range(8)], "one record"
 
 
 async def test_after_an_idle_moment_the_journal_is_sealed(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.runtime.loop.IDLE_SEAL_S", 0.01)
+    monkeypatch.setattr("txlog.runtime.master_loop.IDLE_SEAL_S", 0.01)
     sealed = asyncio.Event()
     monkeypatch.setattr(alone.loop.executor.journal, "seal", sealed.set)
     await founded(alone.loop)
@@ -267,10 +267,10 @@ def test_a_line_for_each_event_and_not_more_than_that() -> None:
     log = EventLog("uk-1", out, limit_s=10, clock=lambda: time[0])
     log.info("Started", port=1)
     for _ in range(5):
-        log.limited("WrongToken", "uk-2", peer="uk-2")
-    log.limited("WrongToken", "uk-3")
+        log.warning_rate_limited("WrongToken", "uk-2", peer="uk-2")
+    log.warning_rate_limited("WrongToken", "uk-3")
     time[0] = 11
-    log.limited("WrongToken", "uk-2", peer="uk-2")
+    log.warning_rate_limited("WrongToken", "uk-2", peer="uk-2")
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["event"], line.get("peer"), line.get("suppressed")) for line in lines] == [
         ("Started", None, None),

@@ -17,9 +17,9 @@ from typing import Any
 
 from aiohttp import ClientError, ClientResponse, ClientSession
 
-from txlog.config.process import NodeConfig
-from txlog.runtime.events import EventLog
-from txlog.server.app import App, open_journal, read_certificates, read_users
+from txlog.config.process_config import NodeConfig
+from txlog.server.app import MasterApp, load_authenticator, load_tls, open_journal
+from txlog.telemetry.event_log import EventLog
 
 TOKEN = b"a-shared-secret"
 DEADLINE_S = 60.0
@@ -61,7 +61,7 @@ class Cluster:
         self.ports = free_ports(count)
         self.nodes = [f"uk-{at + 1}" for at in range(count)]
         self.configs = [self.config(at, changes) for at in range(count)]
-        self.apps: list[App | None] = [None] * count
+        self.apps: list[MasterApp | None] = [None] * count
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * count
         self.ended: list[BaseException] = []
         self.logs = [io.StringIO() for _ in range(count)]
@@ -100,16 +100,16 @@ class Cluster:
             config = NodeConfig.model_validate(self.configs[at])
             journal, recovered = open_journal(config)
             log = EventLog(config.node, self.logs[at], limit_s=0.0)
-            token, guard = config.peer_token_file.read_bytes().strip(), read_users(config, log)
-            tls = read_certificates(config, log)
-            app = App(config, journal, recovered, token, log, self.ended.append, guard, tls)
+            token, guard = config.peer_token_file.read_bytes().strip(), load_authenticator(config, log)
+            tls = load_tls(config, log)
+            app = MasterApp(config, journal, recovered, token, log, self.ended.append, guard, tls)
             await app.start()
             self.apps[at] = app
         if ready:
             for at in which or range(len(self.nodes)):
-                await until(lambda at=at: self.app(at).site.ready)
+                await until(lambda at=at: self.app(at).context.is_ready)
 
-    def app(self, at: int) -> App:
+    def app(self, at: int) -> MasterApp:
         app = self.apps[at]
         assert app is not None
         return app
@@ -123,7 +123,7 @@ class Cluster:
     async def crash(self, *which: int) -> None:
         """What the others notice of kill -9: it says nothing more, and has not left."""
         for at in which:
-            self.app(at).loop.dead = ConnectionAbortedError("crashed by a test")
+            self.app(at).loop.end_reason = ConnectionAbortedError("crashed by a test")
         await self.stop(*which)
 
     # As processes

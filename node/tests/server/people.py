@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from master_cluster import Cluster
 
-from txlog.access import hash_token
+from txlog.auth import hash_token
 
 ROLES: Final = ("reader", "writer", "admin")
 PASSWORDS: Final = {role: f"correct horse of the {role}" for role in ROLES}

@@ -16,7 +16,7 @@ from master_cluster import Cluster, until
 from test_open_transactions import QUADS, RESULTS, act, begin, count
 from worker_driver import Driver, OxigraphProcess, Served
 
-from txlog.config.process import Limits
+from txlog.config.process_config import Limits
 from txlog.evaluation.pipe_protocol import ApplyOperations, CountRequest, LoadDataset, QueryRequest
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import BadInput, Conflict, Unavailable, WorkerFault
@@ -187,7 +187,7 @@ async def test_one_that_is_free_is_taken_again_and_ends_when_nobody_does(monkeyp
 
 MASTER = """
 import asyncio, sys, uvloop
-from txlog.config.process import Limits
+from txlog.config.process_config import Limits
 from txlog.evaluation.pipe_protocol import Count, Load, Query
 from txlog.server.frontdoor.evaluator_pool import Evaluator
 async def lines():
@@ -249,7 +249,7 @@ async def test_an_update_that_takes_too_much_is_refused_by_name_and_the_next_one
     await cluster.write(0, make, TxLog_Durability="applied")
     assert sum("<urn:made>" in line for line in await bounded.quads()) == 1
     # Not even its copy was lost by it.
-    [process] = cluster.app(0).doors.evaluators._all
+    [process] = cluster.app(0).http_api.evaluators._all
     assert process.is_usable
 
 
@@ -265,8 +265,8 @@ async def test_a_process_that_is_killed_is_made_anew(bounded: Served) -> None:
         assert await count(cluster, url) == 3001 + turn
         if turn == 1:
             assert await count(cluster, fixed) == 3002
-            assert len(cluster.app(0).doors.evaluators._all) == 3
-            for each in cluster.app(0).doors.evaluators._all:
+            assert len(cluster.app(0).http_api.evaluators._all) == 3
+            for each in cluster.app(0).http_api.evaluators._all:
                 os.kill(each.pid, signal.SIGKILL)
                 await each.wait()
     assert "it asked to see nothing newer" in await act(cluster, fixed, "SIZE", status=409)
@@ -281,7 +281,7 @@ async def test_what_a_serialisable_transaction_has_read_goes_with_its_process(bo
     url = await begin(cluster, query="?isolation-level=SERIALIZABLE")
     assert await count(cluster, url) == 3000
     await act(cluster, url, "ADD", "<urn:own> <urn:p> <urn:o> .", Content_Type=QUADS)
-    [process] = cluster.app(0).doors.evaluators._all
+    [process] = cluster.app(0).http_api.evaluators._all
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
     assert "it asked to see nothing newer" in await act(cluster, url, "COMMIT", status=409)
@@ -337,6 +337,6 @@ async def test_a_master_that_stops_ends_them(bounded: Served) -> None:
     url = await begin(bounded.cluster)
     await act(bounded.cluster, url, "ADD", "<urn:own> <urn:p> <urn:o> .", Content_Type=QUADS)
     assert await count(bounded.cluster, url) == 3001
-    [process] = bounded.cluster.app(0).doors.evaluators._all
+    [process] = bounded.cluster.app(0).http_api.evaluators._all
     await bounded.cluster.app(0).stop()
     assert gone(process.pid)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from txlog.cli.main import app
 from txlog.model.errors import JournalDamaged
-from txlog.server.admin import branches as room
+from txlog.server.admin import abandoned_branches as room
 
 ALONE = 2
 
@@ -23,7 +23,7 @@ ALONE = 2
 async def order(cluster: Cluster, at: int) -> list[tuple[int, str]]:
     """What its clients and workers are shown: index and transaction, in the order of the log."""
     end = (await cluster.get(at, "/txlog/status"))["stable"]["index"]
-    agreement = cluster.app(at).loop.agreement
+    agreement = cluster.app(at).loop.log_state
     assert agreement is not None
     found: list[tuple[int, str]] = []
     for span in agreement.history.spans(0, end):
@@ -164,7 +164,7 @@ async def test_what_was_trimmed_or_is_damaged_is_said_by_name(
     assert "the backup nightly has its effect" in missing_of(
         await asyncio.to_thread(command, cluster, branch["view"], "--full", "--json")
     )
-    cluster.app(ALONE).doors._trimming._backups.clear()
+    cluster.app(ALONE).http_api._log_retention._backups.clear()
     (unknown, *_) = await cluster.get(ALONE, path)
     assert (unknown["missing"]["reason"], unknown["missing"]["backup"]) == ("Trimmed", None)
 

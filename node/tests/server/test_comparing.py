@@ -14,21 +14,28 @@ import pytest
 from master_cluster import Cluster, until
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.config.process import PipelineConfig
+from txlog.config.process_config import PipelineConfig
 from txlog.model.entry import KIND_UPDATE, Position
-from txlog.pipeline import comparing
-from txlog.pipeline.comparing import PACED_BY, PIECE, TRIES, Comparing, Pacing, Pieces
-from txlog.workers.base import MarkerPosition, Operation, Piece, SystemGraphs
+from txlog.pipeline import divergence_scanner
+from txlog.pipeline.divergence_scanner import (
+    ATTEMPTS,
+    DUTY_CYCLE_SAMPLES,
+    PIECE_QUADS,
+    DivergenceScanner,
+    DutyCycle,
+    PieceScan,
+)
+from txlog.workers.adapter import MarkerPosition, RangeFingerprint, StoreOperation, SystemGraphs
 
-DATA = Operation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
-MORE = Operation(KIND_UPDATE, b"INSERT DATA { GRAPH <urn:h> { <urn:s> <urn:p> 1 } }")
+DATA = StoreOperation(KIND_UPDATE, b"INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } }")
+MORE = StoreOperation(KIND_UPDATE, b"INSERT DATA { GRAPH <urn:h> { <urn:s> <urn:p> 1 } }")
 
 
 def at(index: int) -> MarkerPosition:
     return MarkerPosition(Position(1, index, bytes([index]) * 16), 0)
 
 
-def comparing_of(cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> Comparing:
+def comparing_of(cluster: Cluster, stores: dict[str, OxigraphProcess], folder: Path) -> DivergenceScanner:
     """Of these stores of uk, as fast as it can."""
     told = {
         "data_center": "uk",
@@ -37,7 +44,7 @@ def comparing_of(cluster: Cluster, stores: dict[str, OxigraphProcess], folder: P
         "scratch_folder": str(folder / "scratch"),
         "compare_share": 1,
     }
-    return Comparing(PipelineConfig.model_validate(told), threading.Lock())
+    return DivergenceScanner(PipelineConfig.model_validate(told), threading.Lock())
 
 
 class Pair:
@@ -45,18 +52,18 @@ class Pair:
         self.cluster, self.stores = cluster, stores
         self.comparing = comparing_of(cluster, stores, folder)
 
-    async def move(self, name: str, operation: Operation, index: int) -> None:
+    async def move(self, name: str, operation: StoreOperation, index: int) -> None:
         expected = None if index == 1 else at(index - 1)
         assert self.stores[name].send(ADAPTER.apply([operation], expected, at(index))).ok
         place = {"epoch": 1, "index": index, "hash": at(index).position.hash.hex()}
         await self.cluster.post(0, f"/txlog/workers/{name}", None, 200, json={"position": place, "state": "Working"})
 
     async def counted(self) -> dict[str, Any]:
-        await asyncio.to_thread(self.comparing.counts)
+        await asyncio.to_thread(self.comparing.compare_counts)
         return await self.found()
 
     async def summed(self) -> dict[str, Any]:
-        await asyncio.to_thread(self.comparing.sums, threading.Event())
+        await asyncio.to_thread(self.comparing.compare_sums, threading.Event())
         return await self.found()
 
     async def found(self) -> dict[str, Any]:
@@ -109,7 +116,7 @@ async def test_a_difference_that_nobody_saw_arise_is_undecided_between_two(pair:
 async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("txlog.pipeline.comparing.MEET_S", 0.1)
+    monkeypatch.setattr("txlog.pipeline.divergence_scanner.ALIGN_TIMEOUT_S", 0.1)
     await pair.move("w-2", MORE, 2)
     assert await pair.counted() == {}
     pair.stores["w-1"].kill()
@@ -119,19 +126,19 @@ async def test_workers_that_do_not_meet_and_one_that_is_gone_are_no_difference(
 
 
 async def test_counts_that_met_at_no_index_are_taken_once_more(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.pipeline.comparing.MEET_S", 0.1)
+    monkeypatch.setattr("txlog.pipeline.divergence_scanner.ALIGN_TIMEOUT_S", 0.1)
     await pair.move("w-2", MORE, 2)
     assert pair.stores["w-2"].update("INSERT DATA { <urn:s> <urn:p> 9 }").ok
-    ask, loop, times = Comparing._asked, asyncio.get_running_loop(), 0
+    ask, loop, times = DivergenceScanner._query_workers, asyncio.get_running_loop(), 0
 
-    def then_meet(self: Comparing, places: Any, how: Any) -> Any:
+    def then_meet(self: DivergenceScanner, places: Any, how: Any) -> Any:
         nonlocal times
         told, times = ask(self, places, how), times + 1
         if times == 1:
             asyncio.run_coroutine_threadsafe(pair.move("w-1", MORE, 2), loop).result(30)
         return told
 
-    monkeypatch.setattr(Comparing, "_asked", then_meet)
+    monkeypatch.setattr(DivergenceScanner, "_query_workers", then_meet)
     assert set(await pair.counted()) == {"w-1", "w-2"}
     assert times == 2
     await pair.counted()
@@ -140,9 +147,9 @@ async def test_counts_that_met_at_no_index_are_taken_once_more(pair: Pair, monke
 
 async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     holds: list[int] = []
-    hold, read_marker = Comparing._hold, comparing._marker
+    hold, read_marker = DivergenceScanner._pause, divergence_scanner._read_marker
 
-    def put(self: Comparing, names: Any, index: int) -> None:
+    def put(self: DivergenceScanner, names: Any, index: int) -> None:
         holds.append(index)
         hold(self, names, index)
 
@@ -153,29 +160,29 @@ async def test_stores_are_held_until_each_has_begun_to_be_read(pair: Pair, monke
             time.sleep(0.002)
         return read_marker(place)
 
-    monkeypatch.setattr("txlog.pipeline.comparing.RENEW_S", 0.01)
-    monkeypatch.setattr("txlog.pipeline.comparing.BEGIN_S", 60.0)
-    monkeypatch.setattr(Comparing, "_hold", put)
-    monkeypatch.setattr(comparing, "_marker", slowly)
+    monkeypatch.setattr("txlog.pipeline.divergence_scanner.PAUSE_RENEW_S", 0.01)
+    monkeypatch.setattr("txlog.pipeline.divergence_scanner.READ_START_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(DivergenceScanner, "_pause", put)
+    monkeypatch.setattr(divergence_scanner, "_read_marker", slowly)
     assert await pair.summed() == {}
     assert set(holds) == {1}
 
 
 async def test_a_store_that_stands_still_holds_no_other_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("RENEW_S", 0.05), ("BEGIN_S", 0.1)):
-        monkeypatch.setattr(f"txlog.pipeline.comparing.{name}", seconds)
+        monkeypatch.setattr(f"txlog.pipeline.divergence_scanner.{name}", seconds)
     held: list[bool] = []
-    hold = Comparing._hold
+    hold = DivergenceScanner._pause
 
-    def put(self: Comparing, names: Any, index: int) -> None:
+    def put(self: DivergenceScanner, names: Any, index: int) -> None:
         held.append(True)
         hold(self, names, index)
 
-    monkeypatch.setattr(Comparing, "_hold", put)
+    monkeypatch.setattr(DivergenceScanner, "_pause", put)
     store = pair.stores["w-2"]
     store.process.send_signal(signal.SIGSTOP)
     try:
-        summing = asyncio.create_task(asyncio.to_thread(pair.comparing.sums, threading.Event()))
+        summing = asyncio.create_task(asyncio.to_thread(pair.comparing.compare_sums, threading.Event()))
         await until(lambda: bool(held))
 
         async def released() -> bool:
@@ -193,25 +200,25 @@ async def test_a_store_that_stands_still_holds_no_other_one(pair: Pair, monkeypa
 
 
 def test_looks_keep_to_their_share_by_what_they_cost_when_nothing_else_runs() -> None:
-    pacing = Pacing(5.0, 0.1)
+    pacing = DutyCycle(5.0, 0.1)
     assert pacing.pause_after(2.0) == 5.0, "one alone says nothing"
     assert pacing.pause_after(1.0) == 9.0
     assert pacing.pause_after(3.0) == 9.0
     assert pacing.pause_after(0.1) == 5.0
-    for _ in range(PACED_BY - 1):
+    for _ in range(DUTY_CYCLE_SAMPLES - 1):
         assert pacing.pause_after(2.0) == 5.0
     assert pacing.pause_after(2.0) == 18.0, "it has grown"
 
 
 async def pieced(pair: Pair) -> dict[str, Any]:
-    await asyncio.to_thread(pair.comparing.pieces, threading.Event())
+    await asyncio.to_thread(pair.comparing.compare_pieces, threading.Event())
     return await pair.found()
 
 
 async def test_one_quad_in_the_place_of_another_is_met_by_a_piece_and_told_by_sums(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("txlog.pipeline.comparing.PIECE", 2)
+    monkeypatch.setattr("txlog.pipeline.divergence_scanner.PIECE_QUADS", 2)
     assert await pair.counted() == {}
     store = pair.stores["w-2"]
 
@@ -241,19 +248,19 @@ async def test_what_is_repaired_while_all_is_read_is_not_found_again_and_no_fals
     exchanged = "DELETE DATA {{ {} }} ; INSERT DATA {{ {} }}"
     store = pair.stores["w-2"]
     assert store.update(exchanged.format(there.format(2), there.format(3))).ok
-    reading, once = comparing._sum, threading.Lock()
+    reading, once = divergence_scanner._digest_chunks, threading.Lock()
 
     def read(marker: MarkerPosition, *rest: Any) -> Any:
         look = reading(marker, *rest)
         if once.acquire(blocking=False):
-            undo = Operation(KIND_UPDATE, exchanged.format(there.format(3), there.format(2)).encode())
+            undo = StoreOperation(KIND_UPDATE, exchanged.format(there.format(3), there.format(2)).encode())
             assert store.send(ADAPTER.apply([undo], at(1), MarkerPosition(at(1).position, 1))).ok
         return look
 
-    monkeypatch.setattr(comparing, "_sum", read)
+    monkeypatch.setattr(divergence_scanner, "_digest_chunks", read)
     assert await pieced(pair) == {}
     assert once.locked(), "the pieces differed, so all was read"
-    assert not pair.comparing._pieces.doubted
+    assert not pair.comparing._piece_scan.is_suspended
 
 
 class Asked:
@@ -275,12 +282,12 @@ class Asked:
 
 async def test_two_that_compare_do_not_lift_each_others_holds(pair: Pair, tmp_path: Path) -> None:
     lock: Any = Asked()
-    pair.comparing._meeting = lock
+    pair.comparing._align_lock = lock
     with comparing_of(pair.cluster, pair.stores, tmp_path) as other:
-        other._meeting = lock
-        meets = pair.comparing._met(["w-1", "w-2"])
+        other._align_lock = lock
+        meets = pair.comparing._paused_at_same_index(["w-1", "w-2"])
         await asyncio.to_thread(meets.__enter__)
-        counting = asyncio.create_task(asyncio.to_thread(other.counts))
+        counting = asyncio.create_task(asyncio.to_thread(other.compare_counts))
         assert await asyncio.to_thread(lock.waited.wait, 10)
         workers = (await pair.cluster.get(0, "/txlog/workers"))["workers"]
         assert all(worker["hold"] is not None for worker in workers)
@@ -300,44 +307,46 @@ async def test_a_store_alone_is_told_from_what_it_held_before(pair: Pair) -> Non
 
 def test_an_alarm_that_sums_do_not_confirm_is_not_heard_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a store that gives its quads out in an order of its own."""
-    monkeypatch.setattr("txlog.pipeline.comparing.DOUBTED_S", (0.2, 0.4))
-    made = Pieces()
+    monkeypatch.setattr("txlog.pipeline.divergence_scanner.FALSE_ALARM_BACKOFF_S", (0.2, 0.4))
+    made = PieceScan()
     marker = at(1)
     system = SystemGraphs((marker,), frozenset())
-    one, other = Piece(system, 3, "a"), Piece(system, 3, "b")
-    assert made.differing(0, [("w-1", (marker, one)), ("w-2", (marker, other))]) == ["w-1", "w-2"]
-    made.judged(confirmed=False)
-    assert made.doubted
+    one, other = RangeFingerprint(system, 3, "a"), RangeFingerprint(system, 3, "b")
+    assert made.find_differing(0, [("w-1", (marker, one)), ("w-2", (marker, other))]) == ["w-1", "w-2"]
+    made.record_confirmation(confirmed=False)
+    assert made.is_suspended
     until = time.monotonic() + 5
-    while made.doubted:
+    while made.is_suspended:
         assert time.monotonic() < until
         time.sleep(0.01)
-    assert made.differing(0, [("w-1", (marker, other))]) == ["w-1"], "at one marker a store holds one thing"
-    assert made.differing(0, [("w-1", (at(2), one)), ("w-2", (at(3), other))]) == [], "at other positions they may"
-    made.judged(confirmed=True)
-    assert not made.doubted
+    assert made.find_differing(0, [("w-1", (marker, other))]) == ["w-1"], "at one marker a store holds one thing"
+    assert made.find_differing(0, [("w-1", (at(2), one)), ("w-2", (at(3), other))]) == [], "at other positions they may"
+    made.record_confirmation(confirmed=True)
+    assert not made.is_suspended
 
 
 def test_a_piece_that_stores_show_of_different_moments_is_looked_at_again_but_not_for_ever() -> None:
     """Else what is exchanged there while writes go on would be met by chance only."""
-    made = Pieces()
-    for index, first in enumerate([0] * TRIES + [PIECE] * TRIES + [2 * PIECE]):
-        assert made.first == first
-        pieces = [Piece(SystemGraphs((at(index + n),), frozenset()), PIECE, "a") for n in (0, 1)]
+    made = PieceScan()
+    for index, first in enumerate([0] * ATTEMPTS + [PIECE_QUADS] * ATTEMPTS + [2 * PIECE_QUADS]):
+        assert made.next_offset == first
+        pieces = [RangeFingerprint(SystemGraphs((at(index + n),), frozenset()), PIECE_QUADS, "a") for n in (0, 1)]
         assert (
-            made.differing(first, [(f"w-{n}", (piece.system.markers[0], piece)) for n, piece in enumerate(pieces)])
+            made.find_differing(first, [(f"w-{n}", (piece.system.markers[0], piece)) for n, piece in enumerate(pieces)])
             == []
         )
     same = at(100)
-    piece = Piece(SystemGraphs((same,), frozenset()), PIECE, "a")
-    assert made.differing(2 * PIECE, [("w-0", (same, piece)), ("w-1", (same, piece))]) == []
-    assert made.first == 3 * PIECE
+    piece = RangeFingerprint(SystemGraphs((same,), frozenset()), PIECE_QUADS, "a")
+    assert made.find_differing(2 * PIECE_QUADS, [("w-0", (same, piece)), ("w-1", (same, piece))]) == []
+    assert made.next_offset == 3 * PIECE_QUADS
 
 
 def test_pieces_follow_one_another_to_the_end() -> None:
-    made = Pieces()
-    for index, (first, quads) in enumerate(((0, PIECE), (PIECE, PIECE), (2 * PIECE, PIECE - 1), (0, 0), (0, PIECE))):
-        assert made.first == first
-        piece = Piece(SystemGraphs((at(index),), frozenset()), quads, str(index))
-        assert made.differing(first, [("w-1", (at(index), piece))]) == []
-    assert made.first == PIECE
+    made = PieceScan()
+    for index, (first, quads) in enumerate(
+        ((0, PIECE_QUADS), (PIECE_QUADS, PIECE_QUADS), (2 * PIECE_QUADS, PIECE_QUADS - 1), (0, 0), (0, PIECE_QUADS))
+    ):
+        assert made.next_offset == first
+        piece = RangeFingerprint(SystemGraphs((at(index),), frozenset()), quads, str(index))
+        assert made.find_differing(first, [("w-1", (at(index), piece))]) == []
+    assert made.next_offset == PIECE_QUADS

@@ -14,8 +14,8 @@ from txlog.model.entry import Position
 from txlog.model.errors import BadInput, TooLarge
 from txlog.sparql import EvaluatedUpdate, prepare_evaluated
 from txlog.workers import OxigraphAdapter
-from txlog.workers.base import NOTHING, Operation
-from txlog.workers.netting import update_texts
+from txlog.workers.adapter import EMPTY_MARKER, StoreOperation
+from txlog.workers.update_batching import update_texts
 
 NOW = "2026-11-21T10:00:00.123Z"
 SEED = """INSERT DATA { <a:a> <a:p> <a:b>, <a:c> . <a:b> <a:q> <a:a>, 1, "x"@en . <a:c> a <a:b> .
@@ -92,16 +92,16 @@ def test_an_effect_in_a_later_place_is_the_updates_own_or_nothing(text: str, bet
     except BadInput:
         assume(False)
         raise
-    copy = DatasetCopy(at(SEED), NOTHING.position)
+    copy = DatasetCopy(at(SEED), EMPTY_MARKER.position)
     effect = copy.evaluate(update, lambda: 7, 1 << 20)
-    assert copy.fingerprint(None) == DatasetCopy(at(SEED), NOTHING.position).fingerprint(None), (
+    assert copy.fingerprint(None) == DatasetCopy(at(SEED), EMPTY_MARKER.position).fingerprint(None), (
         "the copy is not as it was"
     )
-    carried = update_texts([Operation(effect.body.kind, effect.body.payload)])
+    carried = update_texts([StoreOperation(effect.body.kind, effect.body.payload)])
     assert quads(at(SEED, *carried)) == quads(at(SEED, update.text))
     found = quads(at(SEED, between, *carried))
     before = at(SEED, between)
-    if DatasetCopy(before, NOTHING.position).fingerprint(update.read_predicates) == effect.fingerprint:
+    if DatasetCopy(before, EMPTY_MARKER.position).fingerprint(update.read_predicates) == effect.fingerprint:
         event("counts" if quads(before) != quads(at(SEED)) else "nothing came between")
         assert found == quads(at(SEED, between, update.text))
     else:
@@ -110,7 +110,7 @@ def test_an_effect_in_a_later_place_is_the_updates_own_or_nothing(text: str, bet
 
 
 def test_a_copy_that_refuses_is_as_it_was() -> None:
-    copy = DatasetCopy(at(SEED), NOTHING.position)
+    copy = DatasetCopy(at(SEED), EMPTY_MARKER.position)
     before = copy.fingerprint(None)
     with pytest.raises(TooLarge, match="one transaction may hold 20"):
         copy.evaluate(evaluated("INSERT { ?s <a:new> ?u } WHERE { ?s ?p ?o BIND(UUID() AS ?u) }"), lambda: 7, 20)

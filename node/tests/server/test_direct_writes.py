@@ -62,7 +62,7 @@ async def connect(one: Cluster) -> AsyncIterator[Connect]:
 
 def plain(one: Cluster) -> int:
     """Connections that are still on the short way."""
-    direct = one.app(0)._direct
+    direct = one.app(0)._fast_path
     assert direct is not None
     return len(direct.connections)
 
@@ -219,7 +219,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(clusters: Callable[
 
 
 async def test_a_silent_connection_is_closed_and_a_stop_closes_all(one: Cluster, connect: Connect) -> None:
-    direct = one.app(0)._direct
+    direct = one.app(0)._fast_path
     assert direct is not None
     silent, started = await connect(), await connect()
     started.send(request(quad(1))[:30])

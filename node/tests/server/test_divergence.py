@@ -81,7 +81,7 @@ async def test_a_hold_for_a_look_stands_beside_the_other_and_ends_by_itself(
     assert await held() == 5
     async with watched.session.delete(watched.url(0, "/txlog/holds/w-1?for=look")) as answer:
         assert (await answer.json())["hold"] == 7
-    monkeypatch.setattr("txlog.server.feed.workers.LOOK_HOLD_S", 0.05)
+    monkeypatch.setattr("txlog.server.feed.worker_reports.DIGEST_PAUSE_S", 0.05)
     await put(3, "?for=look")
 
     async def ended() -> bool:

@@ -307,11 +307,11 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
     pair.stores[0].process.kill()
     pair.stores[0].process.wait(30)
     for _ in range(2):  # each is chosen first once
-        pair.cluster.app(0).doors.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
+        pair.cluster.app(0).http_api.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
         await pair.cluster.write(0, COUNTING)
     pair.stores[1].process.kill()
     pair.stores[1].process.wait(30)
-    pair.cluster.app(0).doors.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
+    pair.cluster.app(0).http_api.writes._optimistic_updates._discard_copy()  # type: ignore[union-attr]
     answer = await pair.cluster.write(0, COUNTING, status=503)
     assert answer["TxLog-Error"] == "NoWorker"
 
@@ -319,7 +319,7 @@ async def test_a_store_that_is_down_is_passed_over_and_none_is_503(pair: Pair) -
 async def test_what_is_too_large_is_said_by_name(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await pair.update(PEOPLE)
     index = pair.index
-    writer = pair.cluster.app(0).doors.writes._optimistic_updates
+    writer = pair.cluster.app(0).http_api.writes._optimistic_updates
     assert writer is not None
     monkeypatch.setattr(writer, "_bytes_max", 1300)
     answer = await pair.update(CONSTRUCTS["UUID"][0], status=413)
@@ -437,7 +437,7 @@ async def test_a_copy_is_kept_and_given_up_when_nobody_needs_it(pair: Pair, monk
     assert len(made) == 1
     monkeypatch.setattr(evaluated_updates, "COPY_IDLE_S", 0.05)
     await pair.update(COUNTING)
-    writer = pair.cluster.app(0).doors.writes._optimistic_updates
+    writer = pair.cluster.app(0).http_api.writes._optimistic_updates
     await until(lambda: writer is not None and writer._copy is None)
     await pair.update(COUNTING)
     assert len(made) == 2
@@ -458,7 +458,7 @@ TAKE = "DELETE { ?j <urn:open> true } INSERT { ?j <urn:taken> _:x } WHERE { SELE
 
 
 def held_by(pair: Pair, at: int = 0) -> RemoteCopy | None:
-    writer = pair.cluster.app(at).doors.writes._optimistic_updates
+    writer = pair.cluster.app(at).http_api.writes._optimistic_updates
     assert writer is not None
     return writer._copy
 

@@ -20,10 +20,10 @@ from people import TOKENS, guarded
 from typer.testing import CliRunner
 
 from txlog.cli.main import app as commands
-from txlog.client import Follower
+from txlog.client import FeedFollower
 from txlog.model.errors import LogAhead, LogDiverged, LogGone, Unavailable
-from txlog.server.feed import watch
-from txlog.wire.feed import EVENTS, LINES, PATCH, FeedEvent
+from txlog.server.feed import change_feed
+from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, SSE_MEDIA_TYPE, FeedEvent
 
 NO_TIME: Final = ClientTimeout(total=DEADLINE_S)
 MODIFY: Final = "DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }"
@@ -31,7 +31,7 @@ MODIFY: Final = "DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:q> ?o } WHERE { ?s <u
 
 @contextlib.asynccontextmanager
 async def following(
-    cluster: Cluster, at: int, query: str = "", form: str = LINES, **headers: str
+    cluster: Cluster, at: int, query: str = "", form: str = NDJSON_MEDIA_TYPE, **headers: str
 ) -> AsyncIterator[Any]:
     sent = {"Accept": form, **{name.replace("_", "-"): value for name, value in headers.items()}}
     url = cluster.url(at, f"/txlog/watch?{query}")
@@ -57,7 +57,7 @@ async def told(cluster: Cluster, at: int, query: str, **headers: str) -> list[di
 
 
 async def refused(cluster: Cluster, at: int, query: str, **headers: str) -> tuple[int, dict[str, Any]]:
-    sent = {"Accept": LINES, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    sent = {"Accept": NDJSON_MEDIA_TYPE, **{name.replace("_", "-"): value for name, value in headers.items()}}
     async with cluster.session.get(cluster.url(at, f"/txlog/watch?{query}"), headers=sent, timeout=NO_TIME) as answer:
         return answer.status, await answer.json()
 
@@ -100,7 +100,7 @@ async def test_every_place_of_the_log_is_one_to_begin_from(one: Cluster) -> None
 
 async def test_a_browser_gets_server_sent_events_as_they_happen(one: Cluster) -> None:
     await one.write(0, insert("before"))
-    async with following(one, 0, "heartbeat=1", EVENTS) as answer:
+    async with following(one, 0, "heartbeat=1", SSE_MEDIA_TYPE) as answer:
         read = answer.content.readline
         assert await read() == b"retry: 1000\n"
         assert (await read()).startswith(b"id: 1:")
@@ -115,21 +115,21 @@ async def test_a_browser_gets_server_sent_events_as_they_happen(one: Cluster) ->
         assert lines[1] == b"event: entry\n"
         assert json.loads(lines[2].removeprefix(b"data: "))["payload"] == 'A <urn:s:after> <urn:p> "o" .\n'
         assert lines[3] == b"\n"
-    await until(lambda: not one.app(0).doors.watch.feeds)
+    await until(lambda: not one.app(0).http_api.change_feed.feeds)
 
 
 async def test_a_patch_ends_before_an_update_or_has_it_in_a_header(one: Cluster) -> None:
     await every_kind(one)
-    async with following(one, 0, "from=0", PATCH) as answer:
+    async with following(one, 0, "from=0", RDF_PATCH_MEDIA_TYPE) as answer:
         text = (await answer.read()).decode()
     assert text.count("TC .") == 2
     last = text.rstrip("\n").split("\n\n")[-1].split("\n")
     assert last[1].startswith('H not-quads "the entry behind 2:')
     assert last[2:] == ["TX .", "TA ."]
-    status, body = await refused(one, 0, "from=2", Accept=PATCH)
+    status, body = await refused(one, 0, "from=2", Accept=RDF_PATCH_MEDIA_TYPE)
     assert (status, body["error"]) == (406, "NotAcceptable")
     assert "updates=header" in body["message"]
-    async with following(one, 0, "from=0&until=now&updates=header", PATCH) as answer:
+    async with following(one, 0, "from=0&until=now&updates=header", RDF_PATCH_MEDIA_TYPE) as answer:
         text = (await answer.read()).decode()
     assert text.count("TC .") == 5
     assert 'H update "DELETE' in text
@@ -165,7 +165,7 @@ async def test_what_is_no_parameter_is_said(one: Cluster, query: str, says: str)
 
 
 async def test_other_refusals_have_their_own_names(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "AHEAD_S", 0.1)
+    monkeypatch.setattr(change_feed, "CATCH_UP_WAIT_S", 0.1)
     assert (await refused(one, 0, "", Last_Event_ID="x"))[0] == 400
     assert (await refused(one, 0, "", Accept="text/turtle"))[0] == 406
     assert (await refused(one, 0, "", Accept="text/event-stream;q=x"))[0] == 400
@@ -175,19 +175,19 @@ async def test_other_refusals_have_their_own_names(one: Cluster, monkeypatch: py
     assert (status, body["reason"]) == (409, "Ahead")
     status, body = await refused(one, 0, f"from=1:{'ab' * 16}")
     assert (status, body["reason"]) == (409, "Diverged")
-    monkeypatch.setattr(watch, "FOLLOWERS_MAX", 1)
+    monkeypatch.setattr(change_feed, "FOLLOWERS_MAX", 1)
     async with following(one, 0):
         status, body = await refused(one, 0, "")
         assert (status, body["reason"]) == (503, "TooManyFollowers")
-    await until(lambda: not one.app(0).doors.watch.feeds)
+    await until(lambda: not one.app(0).http_api.change_feed.feeds)
     assert await told(one, 0, "until=now"), "the place is free again"
     async with one.session.head(one.url(0, "/txlog/watch")) as answer:
-        assert (answer.status, answer.headers["Content-Type"]) == (200, EVENTS)
+        assert (answer.status, answer.headers["Content-Type"]) == (200, SSE_MEDIA_TYPE)
     for accept, form in (
-        ("*/*", EVENTS),
-        ("text/*", EVENTS),
-        ("application/*", LINES),
-        (f"{PATCH};q=0.5, {LINES}", LINES),
+        ("*/*", SSE_MEDIA_TYPE),
+        ("text/*", SSE_MEDIA_TYPE),
+        ("application/*", NDJSON_MEDIA_TYPE),
+        (f"{RDF_PATCH_MEDIA_TYPE};q=0.5, {NDJSON_MEDIA_TYPE}", NDJSON_MEDIA_TYPE),
     ):
         async with one.session.get(one.url(0, "/txlog/watch?until=now"), headers={"Accept": accept}) as answer:
             assert answer.headers["Content-Type"] == form, accept
@@ -203,9 +203,11 @@ async def test_a_slow_reader_costs_a_page_and_misses_nothing(one: Cluster) -> No
     try:
         await running.sock_connect(reader, ("127.0.0.1", one.ports[0]))
         await running.sock_sendall(
-            reader, f"GET /txlog/watch?from=0&until={count} HTTP/1.1\r\nHost: x\r\nAccept: {LINES}\r\n\r\n".encode()
+            reader,
+            f"GET /txlog/watch?from=0&until={count} HTTP/1.1\r\n"
+            f"Host: x\r\nAccept: {NDJSON_MEDIA_TYPE}\r\n\r\n".encode(),
         )
-        (feed,) = await until(lambda: one.app(0).doors.watch.feeds)
+        (feed,) = await until(lambda: one.app(0).http_api.change_feed.feeds)
         transport = feed._request.transport
         waiting = 0
         for number in range(count):
@@ -230,7 +232,7 @@ async def test_a_slow_reader_costs_a_page_and_misses_nothing(one: Cluster) -> No
 
 
 async def test_who_reads_nothing_for_long_is_let_go(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "STALLED_S", 0.2)
+    monkeypatch.setattr(change_feed, "STALL_TIMEOUT_S", 0.2)
     reader = socket.socket()
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     reader.setblocking(False)
@@ -238,13 +240,13 @@ async def test_who_reads_nothing_for_long_is_let_go(one: Cluster, monkeypatch: p
     try:
         await running.sock_connect(reader, ("127.0.0.1", one.ports[0]))
         await running.sock_sendall(
-            reader, f"GET /txlog/watch?from=0 HTTP/1.1\r\nHost: x\r\nAccept: {LINES}\r\n\r\n".encode()
+            reader, f"GET /txlog/watch?from=0 HTTP/1.1\r\nHost: x\r\nAccept: {NDJSON_MEDIA_TYPE}\r\n\r\n".encode()
         )
-        await until(lambda: one.app(0).doors.watch.feeds)
+        await until(lambda: one.app(0).http_api.change_feed.feeds)
         text = "x" * (1 << 20)
         for number in range(16):
             await one.write(0, f'INSERT DATA {{ <urn:s:{number}> <urn:p> "{text}" }}')
-        await until(lambda: not one.app(0).doors.watch.feeds)
+        await until(lambda: not one.app(0).http_api.change_feed.feeds)
     finally:
         reader.close()
     assert "FollowerStalled" in one.logged(0)
@@ -262,14 +264,14 @@ async def test_a_place_below_the_cut_is_gone_by_name(clusters: Callable[..., Clu
     backup = {"backups": [{"name": "nightly", "index": stable["index"], "hash": stable["hash"]}]}
     async with cluster.session.post(cluster.url(0, "/txlog/backups"), json=backup) as answer:
         assert answer.status == 200
-    await until(lambda: cluster.app(0).loop.agreement.history.start > 1)  # type: ignore[union-attr]
+    await until(lambda: cluster.app(0).loop.log_state.history.start > 1)  # type: ignore[union-attr]
     for place in ("0", "1", first):
         status, body = await refused(cluster, 0, f"from={place}")
         assert (status, body["reason"]) == (410, "Gone"), body
         assert "restore a backup" in body["message"]
     with pytest.raises(LogGone):
-        await asyncio.to_thread(lambda: list(Follower([cluster.url(0)], first)))
-    kept = cluster.app(0).loop.agreement.history.start  # type: ignore[union-attr]
+        await asyncio.to_thread(lambda: list(FeedFollower([cluster.url(0)], first)))
+    kept = cluster.app(0).loop.log_state.history.start  # type: ignore[union-attr]
     assert [e["index"] for e in (await told(cluster, 0, f"from={kept}&until=now"))[1:]] == list(range(kept + 1, 32))
 
 
@@ -355,11 +357,11 @@ async def test_a_rejoin_is_told_by_name_and_never_to_who_asked_for_what_is_settl
         status, body = await refused(cluster, 0, f"from={moving['id']}&until=9")
         assert (status, body["reason"]) == (409, "Diverged")
         followed = await asyncio.to_thread(
-            lambda: [e.event for e in Follower([cluster.url(0), cluster.url(2)], moving["id"], until=9)]
+            lambda: [e.event for e in FeedFollower([cluster.url(0), cluster.url(2)], moving["id"], until=9)]
         )
         assert followed[:2] == ["position", "rewound"], "another master knows"
         with pytest.raises(LogDiverged, match="settled"):
-            await asyncio.to_thread(lambda: list(Follower([cluster.url(0), cluster.url(1)], moving["id"], until=9)))
+            await asyncio.to_thread(lambda: list(FeedFollower([cluster.url(0), cluster.url(1)], moving["id"], until=9)))
         for task in tasks:
             task.cancel()
 
@@ -372,7 +374,7 @@ async def test_a_follower_outlives_masters(three: Cluster) -> None:
     seen: list[FeedEvent] = []
 
     def follow() -> None:
-        for one in Follower([three.url(at) for at in range(3)], "0", until=30, heartbeat_s=1):
+        for one in FeedFollower([three.url(at) for at in range(3)], "0", until=30, heartbeat_s=1):
             seen.append(one)
 
     following = asyncio.create_task(asyncio.to_thread(follow))
@@ -389,9 +391,9 @@ async def test_a_follower_outlives_masters(three: Cluster) -> None:
     assert [one.index for one in seen[1:]] == list(range(1, 31))
     assert [one.previous for one in seen[1:]] == [one.id for one in seen[:-1]]
     with pytest.raises(Unavailable):
-        await asyncio.to_thread(lambda: list(Follower([three.url(0)], "0")))
+        await asyncio.to_thread(lambda: list(FeedFollower([three.url(0)], "0")))
     with pytest.raises(LogAhead):
-        await asyncio.to_thread(lambda: list(Follower([three.url(2)], "99")))
+        await asyncio.to_thread(lambda: list(FeedFollower([three.url(2)], "99")))
 
 
 async def run(*arguments: str) -> tuple[int, str]:

@@ -101,7 +101,7 @@ async def test_a_stopped_master_comes_back_and_follows(three: Cluster) -> None:
     await three.stop(2)
     await asyncio.gather(*(three.write(n % 2, insert(n), Prefer="wait=20") for n in range(1, 10)))  # it has left
     await three.start(2)
-    await until(lambda: three.app(2).site.state == "Joined")
+    await until(lambda: three.app(2).context.state == "Joined")
     await three.crash(2)
     late = [asyncio.ensure_future(three.write(n % 2, insert(n), Prefer="wait=20")) for n in range(10, 20)]
     await until(lambda: three.app(0).loop.in_flight > 0)  # it has not
@@ -175,7 +175,7 @@ async def test_a_stop_lets_what_was_accepted_reach_the_others(clusters: Callable
 
 async def test_a_closing_master_takes_no_work_and_says_so(one: Cluster) -> None:
     one.app(0).loop.leave(0)
-    one.app(0).site.closing = True
+    one.app(0).context.is_closing = True
     told = await one.write(0, insert(1), 503)
     assert told["TxLog-Error"] == "Closing"
     assert told["Retry-After"]

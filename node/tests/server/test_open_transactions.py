@@ -105,7 +105,7 @@ async def test_a_commit_without_an_answer_may_be_repeated(one: Cluster) -> None:
 
 
 async def test_what_is_idle_expires_by_name_and_their_number_is_bounded(one: Cluster) -> None:
-    rooms = one.app(0).doors.transactions
+    rooms = one.app(0).http_api.transactions
     rooms.idle_s, rooms.open_max = 0.3, 2
     first = await begin(one)
     await begin(one)
@@ -178,7 +178,7 @@ async def test_plain_writes_are_read_with_a_store_of_any_size(served: Served, mo
         assert size == await served.send("GET", f"/size?{each[1:]}", status=200)
     assert len(mine[""]) == len(held) + 3 - 4
     assert turtle.count('"') == 2 * 20
-    assert not cluster.app(0).doors.evaluators._all, "a process was started"
+    assert not cluster.app(0).http_api.evaluators._all, "a process was started"
 
 
 async def test_of_a_large_store_what_a_query_names_is_copied(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,19 +12,19 @@ import pytest
 from master_cluster import Cluster
 from test_following_the_log import every_kind
 
-from txlog.runtime.web import API_HEADER, API_VERSION
-from txlog.server.admin.openapi import document
+from txlog.http.router import API_HEADER, API_VERSION
+from txlog.server.admin.openapi import build_document
 
 NOTHING: Final = "0" * 32
 
 
 def operation(method: str, path: str) -> dict[str, Any]:
-    return dict(document()["paths"][path][method.lower()])
+    return dict(build_document()["paths"][path][method.lower()])
 
 
 def check(value: Any, schema: dict[str, Any]) -> None:
     """``$ref`` as the document has it."""
-    whole = {**schema, "components": document()["components"]}
+    whole = {**schema, "components": build_document()["components"]}
     jsonschema_rs.Draft202012Validator(whole).validate(value)
 
 
@@ -48,15 +48,17 @@ async def asked(
 
 
 async def test_every_route_is_in_the_document_and_no_other(one: Cluster) -> None:
-    routes = {(route.method, route.path) for route in one.app(0).door.routes if route.path.startswith("/txlog/")}
-    said = {(method.upper(), path) for path, found in document()["paths"].items() for method in found}
+    routes = {(route.method, route.path) for route in one.app(0).router.routes if route.path.startswith("/txlog/")}
+    said = {(method.upper(), path) for path, found in build_document()["paths"].items() for method in found}
     assert routes == said, routes ^ said
-    assert len({found["operationId"] for path in document()["paths"].values() for found in path.values()}) == len(said)
+    assert len({found["operationId"] for path in build_document()["paths"].values() for found in path.values()}) == len(
+        said
+    )
 
 
 async def test_the_document_is_one(one: Cluster) -> None:
     told = await asked(one, "GET", "/txlog/openapi.json", "/txlog/openapi.json")
-    assert told == document()
+    assert told == build_document()
     assert told["info"]["version"] == API_VERSION
     assert re.fullmatch(r"3\.1\.\d", told["openapi"])
     for schema in told["components"]["schemas"].values():

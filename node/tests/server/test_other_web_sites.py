@@ -18,7 +18,7 @@ QUAD = b'<urn:s> <urn:p> "o" .\n'
     "told", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
 )
 async def test_it_changes_nothing_on_any_route(one: Cluster, told: dict[str, str]) -> None:
-    changing = [route for route in one.app(0).door.routes if route.method not in ("GET", "HEAD", "OPTIONS")]
+    changing = [route for route in one.app(0).router.routes if route.method not in ("GET", "HEAD", "OPTIONS")]
     assert len(changing) > 20
     for route in changing:
         path = re.sub(r"\{(\w+)\}", lambda found: NAMES[found[1]], route.path)

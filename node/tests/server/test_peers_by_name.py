@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from txlog.config.process import NodeConfig, PeerConfig
-from txlog.runtime.events import EventLog
-from txlog.server.peers import links as peers
-from txlog.server.peers.links import Links
+from txlog.config.process_config import NodeConfig, PeerConfig
+from txlog.server.peers import peer_links as peers
+from txlog.server.peers.peer_links import PeerLinks
+from txlog.telemetry.event_log import EventLog
 
 NAME = "us-1.masters.invalid"
 
@@ -37,15 +37,15 @@ def config(folder: Path, url: str) -> NodeConfig:
 
 def test_a_look_up_that_was_given_up_is_heard_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the masters' own loop: others do not leave it unheard."""
-    monkeypatch.setattr(peers, "CONNECT_S", 0.0001)
+    monkeypatch.setattr(peers, "CONNECT_TIMEOUT_S", 0.0001)
     complaints: list[dict[str, Any]] = []
 
     async def look() -> str:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, what: complaints.append(what))
-        links = Links(config(tmp_path, f"http://{NAME}:7300"), b"token", EventLog("uk-1"))
+        links = PeerLinks(config(tmp_path, f"http://{NAME}:7300"), b"token", EventLog("uk-1"))
         link = links.links["us-1"]
-        connecting = asyncio.create_task(links._connect_for_ever(link))
+        connecting = asyncio.create_task(links._keep_connected(link))
         async with asyncio.timeout(20):
             while link.last_error is None:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.01)
@@ -62,9 +62,9 @@ def test_a_look_up_that_was_given_up_is_heard_when_it_fails(tmp_path: Path, monk
 
 def test_a_name_that_nobody_knows_is_told_as_such(tmp_path: Path) -> None:
     async def look() -> str:
-        links = Links(config(tmp_path, f"http://{NAME}:7300"), b"token", EventLog("uk-1"))
+        links = PeerLinks(config(tmp_path, f"http://{NAME}:7300"), b"token", EventLog("uk-1"))
         link = links.links["us-1"]
-        connecting = asyncio.create_task(links._connect_for_ever(link))
+        connecting = asyncio.create_task(links._keep_connected(link))
         async with asyncio.timeout(20):
             while link.last_error is None:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.01)

@@ -18,10 +18,10 @@ from oxigraph_process import OxigraphProcess
 from test_comparing import comparing_of
 from worker_driver import Driver
 
-from txlog.config.process import DutyJobConfig, FolderConfig
+from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.local.duties import Duties
 from txlog.local.state import StateFolder
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 NAMES = ("w-1", "w-2", "w-3")
 DATA = "INSERT DATA { <urn:s> <urn:p> 0 . GRAPH <urn:g> { <urn:s> <urn:p> 1 , 2 } GRAPH <urn:h> { <urn:s> <urn:p> 3 } }"
@@ -64,7 +64,7 @@ class Three:
             store.kill()
 
     async def counted(self) -> dict[str, dict[str, Any]]:
-        await asyncio.to_thread(self.comparing.counts)
+        await asyncio.to_thread(self.comparing.compare_counts)
         return await self.workers()
 
     async def workers(self) -> dict[str, dict[str, Any]]:
@@ -215,14 +215,14 @@ async def test_nothing_is_repaired_while_a_master_is_silent(tmp_path: Path, clus
 
 
 async def test_killed_in_the_middle_it_goes_on(trio: Three, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("txlog.server.feed.workers.REPAIR_HOLD_S", 4.0)
+    monkeypatch.setattr("txlog.server.feed.worker_reports.REPAIR_PAUSE_S", 4.0)
     monkeypatch.setattr("txlog.divergence.repair_policy.RETRY_PAUSES_S", (0.5, 0.5))
     await trio.plant("w-2")
     await trio.standing("w-2", "Due")
     await asyncio.to_thread(trio.drivers[1].pause)  # they come to one index only when it goes on
     await trio.cluster.write(0, "INSERT DATA { <urn:more> <urn:p> 1 }")
     await until(lambda: "<urn:more>" in "".join(trio.stores["w-1"].quads()))
-    command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(trio.state.duties("uk")), "--repair=w-2")
+    command = (sys.executable, "-m", "txlog.backup.duty_job", "--config", str(trio.state.duties("uk")), "--repair=w-2")
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
 
     async def running() -> bool:

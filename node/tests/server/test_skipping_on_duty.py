@@ -8,20 +8,22 @@ from typing import Any, cast
 
 import pytest
 
-from txlog.runtime.registry import STALE_S, Marker, WorkerState
-from txlog.server.admin.skipping import HEARD_S, Skipping
+from txlog.runtime.worker_registry import STALE_S, RegisteredWorker, WorkerMarker
+from txlog.server.admin.skip_transaction import NOTICE_TTL_S, SkipHandler
 
 REFUSED = "uk-1:7:5"
 
 
-def worker(name: str, index: int, state: str, age_s: float = 0.0) -> WorkerState:
-    found = WorkerState(name, position=Marker(1, index, "ab" * 32), state=state, reported_at=time.time() - age_s)
+def worker(name: str, index: int, state: str, age_s: float = 0.0) -> RegisteredWorker:
+    found = RegisteredWorker(
+        name, position=WorkerMarker(1, index, "ab" * 32), state=state, reported_at=time.time() - age_s
+    )
     if state == "Blocked":
         found.status, found.txid = 400, REFUSED
     return found
 
 
-def refused(near: list[WorkerState], far: list[WorkerState], heard_s: float = 0.0) -> str | None:
+def refused(near: list[RegisteredWorker], far: list[RegisteredWorker], heard_s: float = 0.0) -> str | None:
     """By the workers of this data centre and of the other one, which was heard of so long ago."""
     registry = SimpleNamespace(
         data_center="uk",
@@ -30,7 +32,7 @@ def refused(near: list[WorkerState], far: list[WorkerState], heard_s: float = 0.
         elsewhere={"us": {w.name: w for w in far}},
     )
     site = SimpleNamespace(registry=registry, loop=None, masters=[("uk-1", "uk"), ("us-1", "us")])
-    return Skipping(cast(Any, site), lambda peer, message: None)._refused_everywhere()
+    return SkipHandler(cast(Any, site), lambda peer, message: None)._refused_everywhere()
 
 
 def test_what_all_refuse_is_passed_over() -> None:
@@ -43,7 +45,7 @@ def test_not_while_one_has_not_said_no(state: str) -> None:
 
 
 def test_not_while_a_data_centre_is_silent() -> None:
-    assert refused([worker("w1", 4, "Blocked")], [worker("w2", 4, "Blocked")], heard_s=HEARD_S + 1) is None
+    assert refused([worker("w1", 4, "Blocked")], [worker("w2", 4, "Blocked")], heard_s=NOTICE_TTL_S + 1) is None
 
 
 @pytest.mark.parametrize("age_s", [0.0, STALE_S + 1])

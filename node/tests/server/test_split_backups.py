@@ -15,12 +15,12 @@ from apart import go_apart, states
 from master_cluster import Cluster, until
 from oxigraph_process import OxigraphProcess
 
-from txlog.apply import State, apply_up_to
-from txlog.apply.log import MasterLog
+from txlog.apply import WorkerState, apply_up_to
+from txlog.apply.log_source import MasterLog
 from txlog.backup import catalogue, open_target
-from txlog.backup.splitting import back_up
+from txlog.backup.split_backup import back_up_for_duty
 from txlog.client import MasterClient
-from txlog.config.process import DutyJobConfig, FolderConfig
+from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.model.errors import OffTheLog, Unavailable
 from txlog.wire import messages as wire
 from txlog.workers import OxigraphAdapter
@@ -62,7 +62,9 @@ class Pen(NamedTuple):
                 epoch = master.status().stable.epoch
                 log = MasterLog(master)
                 done = apply_up_to(OxigraphAdapter(), self.store.transport, log, index, epoch=epoch, budget_s=30)
-                assert (done.state, done.position and done.position.position.index) == (State.WORKING, index), done
+                assert (done.state, done.position and done.position.position.index) == (WorkerState.WORKING, index), (
+                    done
+                )
 
         await asyncio.to_thread(run)
         return index
@@ -111,12 +113,12 @@ async def test_a_store_above_the_stable_index_of_a_master_alone_is_backed_up_onc
     duty = await pen.duty(ALONE)
     assert duty["id"] == (await pen.duty(0))["id"]
     assert alone.stable.value == 1
-    told = await asyncio.to_thread(back_up, pen.jobs(0, ALONE), duty["id"])
+    told = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"])
     assert told["index"] == 2
     assert len(pen.backups()) == 1
     await until(lambda: {pen.cluster.app(at).loop.core.state for at in range(3)} == {"Isolated"})
     assert alone.position_at(2).hash.hex() == told["hash"], "the side alone has closed its view over the backup"
-    assert await asyncio.to_thread(back_up, pen.jobs(0, ALONE), duty["id"]) == {"already": True}
+    assert await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"]) == {"already": True}
     await pen.cluster.write(ALONE, insert("alone"))
     await pen.cluster.write(0, insert("others"))
 
@@ -124,7 +126,7 @@ async def test_a_store_above_the_stable_index_of_a_master_alone_is_backed_up_onc
 async def test_a_store_that_left_for_the_others_is_not_backed_up_again_and_what_they_made_helps(pen: Pen) -> None:
     await pen.apply(0)
     duty = await pen.duty(0)
-    elsewhere = await asyncio.to_thread(back_up, pen.jobs(0, target="theirs"), duty["id"])
+    elsewhere = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, target="theirs"), duty["id"])
     await until(lambda: pen.cluster.app(0).loop.core.state == "Isolated")
     await pen.cluster.write(0, insert("others"))
     assert await pen.apply(0) == 3
@@ -132,11 +134,11 @@ async def test_a_store_that_left_for_the_others_is_not_backed_up_again_and_what_
     assert (await pen.duty(ALONE))["id"] == duty["id"]
     for _ in range(2):
         with pytest.raises(OffTheLog, match="w-1 at 3"):
-            await asyncio.to_thread(back_up, pen.jobs(0, ALONE), duty["id"])
+            await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"])
         assert pen.backups() == []
         assert (await pen.duty(ALONE))["error"].startswith("OffTheLog: position 3 ")
     assert pen.cluster.app(ALONE).loop.core.state == "Suspected"
-    told = await asyncio.to_thread(back_up, pen.jobs(0, ALONE, others=("theirs",)), duty["id"])
+    told = await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE, others=("theirs",)), duty["id"])
     assert (told["name"], told["already"]) == (elsewhere["name"], True)
     await until(lambda: pen.cluster.app(ALONE).loop.core.state == "Isolated")
 
@@ -146,9 +148,9 @@ async def test_a_store_that_does_not_answer_is_named(pen: Pen) -> None:
     duty = await pen.duty(0)
     pen.store.kill()
     with pytest.raises(Unavailable, match=pen.store.url):
-        await asyncio.to_thread(back_up, pen.jobs(0, ALONE), duty["id"])
+        await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"])
     pen.store.start()
-    assert (await asyncio.to_thread(back_up, pen.jobs(0, ALONE), duty["id"]))["index"] == 2
+    assert (await asyncio.to_thread(back_up_for_duty, pen.jobs(0, ALONE), duty["id"]))["index"] == 2
 
 
 async def test_no_position_counts_that_the_log_and_the_queue_do_not_give(pen: Pen) -> None:
@@ -170,7 +172,7 @@ def cut_at_install(cluster: Cluster) -> list[str]:
 
     def sender(at: int) -> Callable[..., None]:
         def send(peer: str, data: bytes, *more: Any) -> None:
-            if isinstance(wire.decode(peer, data), wire.Install):
+            if isinstance(wire.decode(peer, data), wire.InstallView):
                 begun.append(peer)
             if not begun or "uk-3" not in (peer, cluster.nodes[at]):
                 whole[at](peer, data, *more)

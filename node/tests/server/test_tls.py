@@ -20,14 +20,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from master_cluster import TOKEN, Cluster, free_ports, until
 from people import bearer, guarded
 
+from txlog.auth.tls import BadCertificates, Certificates
 from txlog.client import MasterClient, MasterUnreachable
-from txlog.config.process import NodeConfig
+from txlog.config.process_config import NodeConfig
 from txlog.model.errors import BadInput
-from txlog.runtime.certificates import BadCertificates, Certificates
-from txlog.runtime.events import EventLog
-from txlog.server.app import BadStart, read_certificates
-from txlog.server.peers import links
-from txlog.server.room import WaitsForRoom
+from txlog.server.app import BadStart, load_tls
+from txlog.server.disk_full_mode import DiskFullMode
+from txlog.server.peers import peer_links
+from txlog.telemetry.event_log import EventLog
 
 JSON = {"Accept": "application/json"}
 
@@ -86,7 +86,7 @@ async def test_three_masters_agree_and_both_short_ways_are_taken(three_secured: 
     cluster = three_secured.cluster
     for n in range(6):
         await cluster.write(n % 3, insert(n))
-    direct = cluster.app(0)._direct
+    direct = cluster.app(0)._fast_path
     assert direct is not None
     assert direct._head_cache, "the short way for plain writes recognised none"
 
@@ -98,7 +98,7 @@ async def test_three_masters_agree_and_both_short_ways_are_taken(three_secured: 
     await until(lambda: all(cluster.app(at).loop.stable.value == 6 for at in range(3)))
     for link in cluster.app(0).links.links.values():
         assert link.outgoing is not None
-        assert isinstance(link.outgoing.shaken_with, ssl.SSLContext)
+        assert isinstance(link.outgoing.ssl_context, ssl.SSLContext)
     pages = [(await cluster.get(at, "/txlog/log?after=0", headers=JSON))["entries"] for at in range(3)]
     assert len(pages[0]) == 6
     assert pages[0] == pages[1] == pages[2]
@@ -181,7 +181,7 @@ async def test_a_master_that_takes_no_part_speaks_tls_as_well(clusters: Callable
     cluster, stop = secured.cluster, asyncio.Event()
     if phase == "DiskFull":
         config, log = NodeConfig.model_validate(cluster.configs[0]), EventLog("uk-1", cluster.logs[0])
-        room = WaitsForRoom(config, 1, 1, 0, log, None, read_certificates(config, log))
+        room = DiskFullMode(config, 1, 1, 0, log, None, load_tls(config, log))
         waiting = asyncio.ensure_future(room.run(stop))
     else:
         cluster.spawn()
@@ -237,7 +237,7 @@ async def test_users_are_asked_behind_tls_on_both_ways(clusters: Callable[..., C
 
 
 async def as_peer(
-    secured: Secured, at: int, node: str, shown: Path | None, path: str = links.PATH, token: bytes = TOKEN
+    secured: Secured, at: int, node: str, shown: Path | None, path: str = peer_links.PEER_PATH, token: bytes = TOKEN
 ) -> bytes:
     """What the peers' port answers to who shows that certificate; OSError when the connection ends without."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -292,7 +292,7 @@ async def test_strangers_are_refused_by_name(two: Secured, tmp_path: Path) -> No
     assert b"WrongToken" in await as_peer(two, 0, "uk-2", two.folder(1), token=b"wrong")
     assert b"404" in (await as_peer(two, 0, "uk-2", two.folder(1), path="/txlog/status")).split(b"\r\n")[0]
     shown_plainly = {"TxLog-Node": "uk-2", "Authorization": f"Bearer {TOKEN.decode()}"}
-    told = await cluster.get(0, links.PATH, 403, headers=shown_plainly)
+    told = await cluster.get(0, peer_links.PEER_PATH, 403, headers=shown_plainly)
     assert told["reason"] == "NoCertificate"
     counts = await refused()
     assert counts["uk-2", "WrongCertificate"] == 3
@@ -360,7 +360,7 @@ async def test_renewal_under_load_loses_nothing_and_counts_for_open_connections(
     clusters: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The authority is exchanged as one does it: trusted beside the old one, then issues, then the old one goes."""
-    monkeypatch.setattr(links, "ALIVE_S", 0.3)
+    monkeypatch.setattr(peer_links, "HEARTBEAT_S", 0.3)
     secured, new = Secured(clusters(3)), Authority("the new one")
     cluster, old = secured.cluster, secured.authority
     both = old.pem + new.pem
@@ -396,7 +396,7 @@ async def test_renewal_under_load_loses_nothing_and_counts_for_open_connections(
             fresh = all(
                 link.outgoing is not None and link.outgoing is not was for link, was in zip(now, before, strict=True)
             )
-            return fresh and all(link.incoming is not None and not link.incoming.closed for link in now)
+            return fresh and all(link.incoming is not None and not link.incoming.is_closed for link in now)
 
         await until(renewed)
         written = len(done)
@@ -467,23 +467,23 @@ async def test_what_is_wrong_with_files_is_named_and_those_of_before_count_on(tm
     authority.issue(folder, "uk-1")
     log, now = EventLog("uk-1", limit_s=0.0), 0.0
     certificates = Certificates(folder, log, node="uk-1", clock=lambda: now)
-    before = certificates.server
+    before = certificates.server_context
     broken(what, folder, authority, tmp_path)
     now = 2.0
-    assert certificates.server is before
-    assert certificates.count_for(before)
+    assert certificates.server_context is before
+    assert certificates.is_current(before)
     with pytest.raises(BadCertificates, match=FAULTS[what]):
         Certificates(folder, log, node="uk-1")
     config = {"node": "uk-1", "data_center": "uk", "repository": "r", "port": 1, "journal_folder": "j"}
     config |= {"peer_token_file": "t", "peers": [{"node": "uk-1", "data_center": "uk", "url": "http://127.0.0.1:1"}]}
     config |= {"peer_tls_folder": folder, "peer_port": 2}
     with pytest.raises(BadStart, match=r"^peer_tls_folder "):
-        read_certificates(NodeConfig.model_validate(config), log)
+        load_tls(NodeConfig.model_validate(config), log)
     shutil.rmtree(folder, ignore_errors=True)
     authority.issue(folder, "uk-1")
     now = 4.0
-    assert certificates.server is not before
-    assert not certificates.count_for(before)
+    assert certificates.server_context is not before
+    assert not certificates.is_current(before)
 
 
 def test_certificates_for_clients_need_no_authority_and_no_masters_name(tmp_path: Path) -> None:

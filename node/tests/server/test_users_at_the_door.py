@@ -18,13 +18,13 @@ from people import OWN, PASSWORDS, SECRETS, TOKENS, basic, bearer, guarded, quic
 from SPARQLWrapper import SPARQLWrapper
 from SPARQLWrapper.SPARQLExceptions import Unauthorized
 
-from txlog.access import hash_token
-from txlog.access.users import Users
-from txlog.config.process import NodeConfig
-from txlog.runtime.events import EventLog
-from txlog.runtime.guard import WAITING_MAX
-from txlog.server.app import BadStart, read_users
-from txlog.server.room import WaitsForRoom
+from txlog.auth import hash_token
+from txlog.auth.authenticator import PASSWORD_CHECKS_MAX
+from txlog.auth.users_file import UserDatabase
+from txlog.config.process_config import NodeConfig
+from txlog.server.app import BadStart, load_authenticator
+from txlog.server.disk_full_mode import DiskFullMode
+from txlog.telemetry.event_log import EventLog
 
 STATEMENTS = "/repositories/demo/statements"
 QUAD = b'<urn:s> <urn:p> "o" .\n'
@@ -84,7 +84,7 @@ async def connect(cluster: Cluster) -> Client:
 
 
 def on_the_short_way(cluster: Cluster) -> int:
-    direct = cluster.app(0)._direct
+    direct = cluster.app(0)._fast_path
     assert direct is not None
     return len(direct.connections)
 
@@ -122,13 +122,13 @@ async def test_a_password_is_checked_once_and_then_on_the_short_way(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[str] = []
-    slow = Users.of_password
+    slow = UserDatabase.authenticate_password
 
-    def counted(self: Users, name: str, password: bytes) -> object:
+    def counted(self: UserDatabase, name: str, password: bytes) -> object:
         checks.append(name)
         return slow(self, name, password)
 
-    monkeypatch.setattr(Users, "of_password", counted)
+    monkeypatch.setattr(UserDatabase, "authenticate_password", counted)
     shown = basic("writer", PASSWORDS["writer"])
     clients = [await connect(cluster) for _ in range(5)]  # held: one that is collected closes its connection
     assert [await client.write(shown) for client in clients] == [204] * 5
@@ -150,18 +150,18 @@ async def test_too_many_passwords_at_once_are_refused_and_tokens_go_on(
 
     go_on = threading.Event()
 
-    def stuck(self: Users, name: str, password: bytes) -> None:
+    def stuck(self: UserDatabase, name: str, password: bytes) -> None:
         go_on.wait(30)
 
-    monkeypatch.setattr(Users, "of_password", stuck)
+    monkeypatch.setattr(UserDatabase, "authenticate_password", stuck)
     url = cluster.url(0, "/repositories")
     asked = [
         asyncio.ensure_future(cluster.session.get(url, headers=basic("reader", f"guess {at}")))
-        for at in range(WAITING_MAX)
+        for at in range(PASSWORD_CHECKS_MAX)
     ]
-    guard = cluster.app(0).guard
+    guard = cluster.app(0).authenticator
     assert guard is not None
-    await until(lambda: len(guard._asking) == WAITING_MAX)
+    await until(lambda: len(guard._pending_checks) == PASSWORD_CHECKS_MAX)
     async with cluster.session.get(url, headers=basic("reader", "one guess more")) as answer:
         assert answer.status == 503
         assert answer.headers["TxLog-Error"] == "TooManyLogins"
@@ -220,7 +220,7 @@ async def test_a_master_that_shall_ask_and_cannot_does_not_start(
     (tmp_path / "users").write_text(f"admin boss {TOKENS['admin']}\n")
     log = EventLog("uk-1", cluster.logs[0])
     with pytest.raises(BadStart, match=r"users:1: expected reader, writer or admin"):
-        read_users(NodeConfig.model_validate(cluster.configs[0]), log)
+        load_authenticator(NodeConfig.model_validate(cluster.configs[0]), log)
     os.unlink(tmp_path / "users")
     cluster.spawn(0)
     assert cluster.process(0).wait(30) == 64
@@ -257,7 +257,7 @@ async def test_a_master_without_room_asks_as_well(clusters: Callable[..., Cluste
         EventLog("uk-1", cluster.logs[0]),
         asyncio.Event(),
     )
-    waiting = asyncio.ensure_future(WaitsForRoom(config, 1, 1, 0, log, read_users(config, log)).run(stop))
+    waiting = asyncio.ensure_future(DiskFullMode(config, 1, 1, 0, log, load_authenticator(config, log)).run(stop))
     await cluster_answers(cluster)
     await cluster.get(0, "/txlog/status", 401)
     assert (await cluster.get(0, "/txlog/status", headers=bearer("reader")))["state"] == "DiskFull"

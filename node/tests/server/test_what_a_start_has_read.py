@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bench.masters import free_ports
 from txlog.client import MasterClient, MasterUnreachable
-from txlog.config.process import NodeConfig, PeerConfig
+from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
 from txlog.model.records import Recovered
-from txlog.runtime.events import EventLog
 from txlog.server.app import serve
+from txlog.telemetry.event_log import EventLog
 
 DEADLINE_S = 60.0
 

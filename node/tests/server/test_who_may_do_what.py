@@ -12,7 +12,7 @@ import pytest
 from master_cluster import TOKEN, UPDATE, Cluster
 from people import PASSWORDS, SECRETS, TOKENS, guarded, raw, users_text
 
-from txlog.access import Role, hashing, is_listed, needed, users
+from txlog.auth import Role, is_known_route, required_role, secret_hashes, users_file
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "reference" / "http-api.md"
 NAMES: Final = {
@@ -83,18 +83,22 @@ async def ask(cluster: Cluster, method: str, path: str, shown: str | None, body:
 
 
 async def test_every_route_is_documented_and_no_other(cluster: Cluster) -> None:
-    routes = {in_the_document(route.method, route.path) for route in cluster.app(0).door.routes}
+    routes = {in_the_document(route.method, route.path) for route in cluster.app(0).router.routes}
     assert routes == set(documented()), routes ^ set(documented())
     for (method, path), role in documented().items():
-        assert is_listed(method, path), f"{method} {path} stands in no list of access/rules.py"
+        assert is_known_route(method, path), f"{method} {path} stands in no list of auth/route_roles.py"
         if role != "peer":
-            assert needed(method, path) == (None if role == "nobody" else Role[role.upper()]), (method, path)
-    assert needed("POST", "/txlog/something-new") is Role.ADMIN, "what nobody has thought of is an administrator's"
+            assert required_role(method, path) == (None if role == "nobody" else Role[role.upper()]), (method, path)
+    assert required_role("POST", "/txlog/something-new") is Role.ADMIN, (
+        "what nobody has thought of is an administrator's"
+    )
 
 
 async def test_strangers_get_in_nowhere(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "NOBODY", hashing.NOBODY._replace(log2_n=1, r=1, p=1))  # hundreds are asked
-    for route in cluster.app(0).door.routes:
+    monkeypatch.setattr(
+        users_file, "DUMMY_HASH", secret_hashes.DUMMY_HASH._replace(log2_n=1, r=1, p=1)
+    )  # hundreds are asked
+    for route in cluster.app(0).router.routes:
         role = documented()[in_the_document(route.method, route.path)]
         for who, shown in STRANGERS.items():
             status, challenge, body = await ask(
@@ -121,7 +125,7 @@ async def test_everybody_else_gets_in_where_the_document_says(cluster: Cluster, 
     basic = base64.b64encode(f"{who}:{PASSWORDS[who]}".encode()).decode()
     shown = f"Basic {basic}" if how == "password" else f"Bearer {TOKENS[who]}"
     order = ["nobody", "reader", "writer", "admin"]
-    for route in cluster.app(0).door.routes:
+    for route in cluster.app(0).router.routes:
         role = documented()[in_the_document(route.method, route.path)]
         status, _, body = await ask(cluster, route.method, route.path, shown)
         if role == "peer":
@@ -136,7 +140,7 @@ async def test_everybody_else_gets_in_where_the_document_says(cluster: Cluster, 
 
 
 async def test_head_is_asked_as_get(cluster: Cluster) -> None:
-    for route in cluster.app(0).door.routes:
+    for route in cluster.app(0).router.routes:
         role = documented()[in_the_document(route.method, route.path)]
         if route.method == "GET" and role != "nobody":
             assert (await ask(cluster, "HEAD", route.path, None))[0] == 401, route
@@ -170,6 +174,6 @@ async def test_a_method_that_is_not_there_is_not_told_to_strangers(cluster: Clus
 
 
 async def test_without_users_everybody_gets_in(one: Cluster) -> None:
-    for route in one.app(0).door.routes:
+    for route in one.app(0).router.routes:
         if route.path != "/txlog/peer":
             assert (await ask(one, route.method, route.path, "Bearer whatever"))[0] not in (401, 403), route

@@ -13,11 +13,11 @@ import pytest
 from master_cluster import Cluster, until
 from worker_driver import Served
 
-from txlog.client import MasterClient, Masters, Patience, Written
+from txlog.client import FailoverClient, MasterClient, RetryPolicy, WriteResult
 from txlog.model import errors
 from txlog.model.durability import Durability
 
-PATIENCE = Patience(60, 60.0)
+PATIENCE = RetryPolicy(60, 60.0)
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ async def everywhere(cluster: Cluster, *at: int) -> list[list[bytes]]:
     return [await asyncio.to_thread(effects, cluster.url(one)) for one in at]
 
 
-def in_order(cluster: Cluster, *at: int) -> Masters:
-    return Masters([cluster.url(one) for one in at], 5.0, patience=PATIENCE)
+def in_order(cluster: Cluster, *at: int) -> FailoverClient:
+    return FailoverClient([cluster.url(one) for one in at], 5.0, patience=PATIENCE)
 
 
 async def test_a_master_killed_in_the_middle_of_a_write(spawned: Cluster) -> None:
@@ -82,7 +82,7 @@ async def test_a_master_killed_in_the_middle_of_a_write(spawned: Cluster) -> Non
 
 
 async def test_masters_are_killed_while_somebody_writes(spawned: Cluster) -> None:
-    done: dict[int, Written] = {}
+    done: dict[int, WriteResult] = {}
     ended = threading.Event()
 
     def write() -> None:

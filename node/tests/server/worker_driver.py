@@ -13,8 +13,8 @@ from master_cluster import Cluster
 from oxigraph_process import OxigraphProcess
 
 from txlog.apply.applier import apply_up_to
-from txlog.apply.log import MasterLog
-from txlog.client import MasterClient, WorkerPlace, WorkerReport
+from txlog.apply.log_source import MasterLog
+from txlog.client import JsonMarker, MasterClient, WorkerReport
 from txlog.model.errors import TxLogError
 from txlog.workers import OxigraphAdapter
 
@@ -69,12 +69,12 @@ class Driver:
                         hold=hold,
                         held=held,
                     )
-                    held = outcome.held
+                    held = outcome.foreign_lock
                     at, refused = outcome.position, outcome.refused
                     place, before = None, max(0, after)
                     if at is not None:
                         position = at.position
-                        place = WorkerPlace(position.epoch, position.index, position.hash.hex(), at.fence)
+                        place = JsonMarker(position.epoch, position.index, position.hash.hex(), at.fence)
                         after = position.index
                     master.report_worker(
                         self._name,

@@ -10,7 +10,7 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.records import Added, Ceiling, Held, Stable, Stamped, ViewAccepted
 from txlog.model.view import Member, View, founding_view
 from txlog.protocol.events import Marks, Submission
-from txlog.wire.messages import Claim
+from txlog.wire.messages import ReplicaState
 from txlog_simulation.checkers.acknowledgements import Acknowledgements, Promises
 from txlog_simulation.checkers.log import Branch, Log
 from txlog_simulation.checkers.transactions import Transactions
@@ -188,10 +188,10 @@ def test_promises() -> None:
     history = two_held()
     mirror = history.mirrors[A]
     mirror.apply(Ceiling(15))
-    history.promises.post(A, Claim(0, 1, 1, 1, 0, b"", 12, 1, [1, 1], 3, False), mirror)
+    history.promises.post(A, ReplicaState(0, 1, 1, 1, 0, b"", 12, 1, [1, 1], 3, False), mirror)
     assert history.said == set()
     history.promises.made(A, 12, 2)
-    history.promises.post(A, Claim(0, 1, 1, 2, 1, b"", 40, 0, [2, 1], 3, False), mirror)
+    history.promises.post(A, ReplicaState(0, 1, 1, 2, 1, b"", 40, 0, [2, 1], 3, False), mirror)
     assert history.said == {"promise 4", "promise 5", "promise 7", "promise 8"}
 
 

@@ -12,8 +12,19 @@ from hypothesis import strategies as st
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.errors import BadInput, PeerFault
 from txlog.model.namespaces import Change, change_key
-from txlog.wire.feed import BEAT, EVENTS, LINES, PATCH, FeedEvent, entry_event, place_of, read_line, stops_patch, write
-from txlog.wire.pages import PageEntry
+from txlog.wire.change_feed import (
+    HEARTBEAT,
+    NDJSON_MEDIA_TYPE,
+    RDF_PATCH_MEDIA_TYPE,
+    SSE_MEDIA_TYPE,
+    FeedEvent,
+    entry_event,
+    is_inexpressible_in_patch,
+    parse_event_line,
+    parse_feed_position,
+    render_event,
+)
+from txlog.wire.log_page import PageEntry
 
 HASH = bytes(range(16))
 BEFORE = bytes(16)
@@ -26,7 +37,7 @@ def entry(kind: int, payload: bytes, noop: str = "", key: str = "", settled: boo
 
 
 def rows(event: FeedEvent) -> list[str]:
-    text = write(event, PATCH).decode()
+    text = render_event(event, RDF_PATCH_MEDIA_TYPE).decode()
     assert text.endswith("\n\n")
     return text[:-2].split("\n")
 
@@ -36,7 +47,7 @@ def rows(event: FeedEvent) -> list[str]:
     [("0", 0, None), ("17", 17, None), (ID, 7, HASH), (f"3:{ID}", 7, HASH), (ID.upper(), 7, HASH)],
 )
 def test_a_place_has_three_ways_to_be_named(text: str, index: int, value: bytes | None) -> None:
-    found = place_of(text, "from")
+    found = parse_feed_position(text, "from")
     assert (found.index, found.hash) == (index, value)
 
 
@@ -46,12 +57,12 @@ def test_a_place_has_three_ways_to_be_named(text: str, index: int, value: bytes 
 )
 def test_what_names_no_place_is_said(text: str) -> None:
     with pytest.raises(BadInput, match="Last-Event-ID="):
-        place_of(text, "Last-Event-ID")
+        parse_feed_position(text, "Last-Event-ID")
 
 
 def test_an_event_is_one_event_for_browsers() -> None:
     event = entry(KIND_QUADS, b'A <urn:s> <urn:p> "two\\nlines" .\n')
-    head, data = write(event, EVENTS).decode().split("data: ")
+    head, data = render_event(event, SSE_MEDIA_TYPE).decode().split("data: ")
     assert head == f"id: {ID}\nevent: entry\n"
     assert data.endswith("\n\n")
     assert json.loads(data) == {
@@ -64,22 +75,24 @@ def test_an_event_is_one_event_for_browsers() -> None:
         "kind": "quads",
         "payload": 'A <urn:s> <urn:p> "two\\nlines" .\n',
     }
-    assert write(FeedEvent(event="position", id=ID), EVENTS) == f"id: {ID}\n\n".encode(), "remembered, nobody is called"
+    assert render_event(FeedEvent(event="position", id=ID), SSE_MEDIA_TYPE) == f"id: {ID}\n\n".encode(), (
+        "remembered, nobody is called"
+    )
 
 
 @given(st.text(), st.text(), st.booleans(), st.sampled_from(["entry", "rewound", "gone"]))
 def test_lines_are_read_as_they_were_written(payload: str, key: str, settled: bool, name: str) -> None:
     event = FeedEvent(event=name, id=ID, payload=payload, key=key, settled=settled, kind="skip")
-    line = write(event, LINES)
+    line = render_event(event, NDJSON_MEDIA_TYPE)
     assert line.count(b"\n") == 1
-    assert read_line("m", line) == event
+    assert parse_event_line("m", line) == event
 
 
 def test_lines_that_are_none_are_named() -> None:
-    assert read_line("m", BEAT[LINES]) is None
+    assert parse_event_line("m", HEARTBEAT[NDJSON_MEDIA_TYPE]) is None
     for broken in (b"{", b"[]", b'{"event": 1, "id": "x"}', b'{"id": "1"}'):
         with pytest.raises(PeerFault, match="feed"):
-            read_line("m", broken)
+            parse_event_line("m", broken)
 
 
 def test_quads_are_a_patch() -> None:
@@ -99,7 +112,7 @@ def test_quads_are_a_patch() -> None:
 
 def test_the_first_patch_has_none_before_it() -> None:
     made = PageEntry(1, HASH, "uk-1", 1, 1, 1, KIND_QUADS, b"A <urn:s> <urn:p> <urn:o> .\n", "")
-    assert "H prev" not in write(entry_event(made, BEFORE, "", True), PATCH).decode()
+    assert "H prev" not in render_event(entry_event(made, BEFORE, "", True), RDF_PATCH_MEDIA_TYPE).decode()
 
 
 @pytest.mark.parametrize(
@@ -147,6 +160,6 @@ def test_what_is_no_entry_is_a_transaction_that_is_aborted(name: str) -> None:
 
 
 def test_updates_stop_a_patch_unless_they_do_nothing() -> None:
-    assert stops_patch(entry(KIND_UPDATE, b"CLEAR ALL"))
-    assert not stops_patch(entry(KIND_UPDATE, b"CLEAR ALL", noop="skip"))
-    assert not stops_patch(entry(KIND_QUADS, b""))
+    assert is_inexpressible_in_patch(entry(KIND_UPDATE, b"CLEAR ALL"))
+    assert not is_inexpressible_in_patch(entry(KIND_UPDATE, b"CLEAR ALL", noop="skip"))
+    assert not is_inexpressible_in_patch(entry(KIND_QUADS, b""))

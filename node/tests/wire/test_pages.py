@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
-from txlog.wire.pages import FORMAT, LogPage, PageEntry, decode_page, encode_page, page_of, readable_page
+from txlog.wire.log_page import LOG_PAGE_FORMAT, LogPage, PageEntry, decode_page, encode_page, make_page, page_to_json
 
 
 def entry(index: int, payload: bytes = b"", birth: int = 7, noop: str = "") -> LogEntry:
@@ -20,7 +20,7 @@ def entry(index: int, payload: bytes = b"", birth: int = 7, noop: str = "") -> L
 
 def page(first: int, count: int) -> LogPage:
     entries = [entry(first + i, b"A <urn:s> <urn:p> <urn:o> .\n") for i in range(count)]
-    return page_of(Position(1, first - 1, b"a" * 16), entries, Position(1, first + count, b"s" * 16))
+    return make_page(Position(1, first - 1, b"a" * 16), entries, Position(1, first + count, b"s" * 16))
 
 
 @given(
@@ -31,14 +31,14 @@ def page(first: int, count: int) -> LogPage:
 )
 def test_a_page_survives_the_wire_as_it_was(after: int, payloads: list[bytes], births: list[int], noop: str) -> None:
     entries = [entry(after + 1 + i, p, births[i], noop) for i, p in enumerate(payloads)]
-    sent = page_of(Position(3, after, b"h" * 16), entries, Position(4, after + 9, b"s" * 16))
+    sent = make_page(Position(3, after, b"h" * 16), entries, Position(4, after + 9, b"s" * 16))
     got = decode_page("uk-1", encode_page(sent))
     assert got == sent
     assert got.log_entries() == entries
     assert [e.entry for e in got.entries] == entries
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", bytes([FORMAT + 1]) + encode_page(page(1, 1))[1:], b"<html>"])
+@pytest.mark.parametrize("data", [b"", b"\x00", bytes([LOG_PAGE_FORMAT + 1]) + encode_page(page(1, 1))[1:], b"<html>"])
 def test_an_unknown_format_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(PeerFault, match="http://m: UnknownFormat: log page format") as refused:
         decode_page("http://m", data)
@@ -64,13 +64,13 @@ def test_later_fields_of_an_entry_are_ignored() -> None:
     wide = msgspec.msgpack.encode(
         [[1, 0, b"a" * 16], [[1, b"h" * 16, "uk-1", 7, 1, 9, 1, b"x", "", "new"]], [1, 1, b""]]
     )
-    assert decode_page("m", bytes([FORMAT]) + wide).entries == [
+    assert decode_page("m", bytes([LOG_PAGE_FORMAT]) + wide).entries == [
         PageEntry(1, b"h" * 16, "uk-1", 7, 1, 9, KIND_UPDATE, b"x", "")
     ]
 
 
 def test_the_readable_form_is_json_and_says_the_same() -> None:
-    shown = json.loads(json.dumps(readable_page(page(5, 1))))
+    shown = json.loads(json.dumps(page_to_json(page(5, 1))))
     assert shown == {
         "after": {"epoch": 1, "index": 4, "hash": "61" * 16},
         "entries": [

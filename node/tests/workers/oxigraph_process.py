@@ -8,8 +8,8 @@ from pathlib import Path
 from server_process import StoreProcess
 
 from txlog.workers import OxigraphAdapter
-from txlog.workers.base import MarkerPosition, WorkerResponse
-from txlog.workers.naming import marker_name
+from txlog.workers.adapter import MarkerPosition, WorkerResponse
+from txlog.workers.marker_names import marker_name
 
 BINARY = Path(sys.executable).parent / "oxigraph"
 ADAPTER = OxigraphAdapter()

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from txlog.workers import Adapter
-from txlog.workers.base import SYSTEM, MarkerPosition, SystemGraphs, WorkerRequest, WorkerResponse
-from txlog.workers.digest import Digest, digest_of_worker
-from txlog.workers.naming import marker_name
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import SYSTEM, MarkerPosition, SystemGraphs, WorkerRequest, WorkerResponse
+from txlog.workers.digest import Digest, digest_worker
+from txlog.workers.http_transport import HttpTransport
+from txlog.workers.marker_names import marker_name
 
 START_S: Final = 180.0
 SWIFT: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
@@ -132,10 +132,10 @@ class StoreProcess:
         return self.update(f"INSERT DATA {{ GRAPH <{marker_name(marker)}> {{ {term} {term} {term} }} }}")
 
     def system(self) -> SystemGraphs:
-        return self.adapter.system_in(self.send(self.adapter.read_system()))
+        return self.adapter.parse_system_graphs(self.send(self.adapter.read_system()))
 
     def digest(self) -> Digest:
-        return digest_of_worker(self.adapter, self.transport)
+        return digest_worker(self.adapter, self.transport)
 
     def clear(self) -> None:
         answer = self.update("DROP ALL")

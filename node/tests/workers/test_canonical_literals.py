@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txlog.workers.canonical import _SUSPECT, _suspicious, canonical_lines, canonical_literal, cleaned
+from txlog.workers.canonical_literals import (
+    _MAY_NEED_REWRITING,
+    _may_need_rewriting,
+    canonical_lines,
+    canonical_literal,
+    clean_quads,
+)
 
 XSD = b"http://www.w3.org/2001/XMLSchema#"
 
@@ -37,13 +43,13 @@ def test_tags_and_escapes() -> None:
 @pytest.mark.parametrize("byte", range(256))
 def test_the_quick_look_finds_each_suspicious_byte(byte: int) -> None:
     text = b'<urn:a> <urn:b> "x%by"@en .\n' % bytes([byte])
-    assert _suspicious(text) == (_SUSPECT.search(text) is not None)
+    assert _may_need_rewriting(text) == (_MAY_NEED_REWRITING.search(text) is not None)
 
 
 @given(st.lists(st.sampled_from(['"', "@", "^^<", XSD.decode(), "en", "EN", "-", "\\", "\t", "\n", "é"]), max_size=8))
 def test_the_quick_look_finds_what_is_suspicious(parts: list[str]) -> None:
     text = "".join(parts).encode()
-    assert _suspicious(text) == (_SUSPECT.search(text) is not None)
+    assert _may_need_rewriting(text) == (_MAY_NEED_REWRITING.search(text) is not None)
 
 
 @given(
@@ -61,7 +67,7 @@ def test_any_cut_gives_the_same_and_the_form_of_a_form_is_itself(terms: list[tup
     lines = [f'<urn:a> <urn:b> "{text.translate(escapes)}"{tail} .\n'.encode() for text, tail in terms]
     ours = b"<urn:txlog:system> <urn:txlog:system> <urn:txlog:system> <urn:txlog:system:1> .\n"
     whole = b"".join([ours, *lines])
-    made = b"".join(cleaned([whole[at : at + size] for at in range(0, len(whole), size)], ours[:19]))
+    made = b"".join(clean_quads([whole[at : at + size] for at in range(0, len(whole), size)], ours[:19]))
     assert made == canonical_lines(b"".join(lines))
     assert canonical_lines(made) == made
     assert made.count(b"\n") == len(lines)

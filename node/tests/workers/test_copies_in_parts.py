@@ -11,7 +11,7 @@ from server_process import StoreProcess
 
 from txlog.evaluation.dataset_copy import load_copy
 from txlog.model.entry import KIND_UPDATE, Position
-from txlog.workers.base import MarkerPosition, Operation, Verdict
+from txlog.workers.adapter import ApplyResult, MarkerPosition, StoreOperation
 
 DATA = """INSERT DATA { <urn:a> <urn:p> 1 , "x"@en . <urn:b> <urn:q> <urn:c> . <urn:b> <urn:r> 2 .
 GRAPH <urn:g> { <urn:a> <urn:p> 1 . <urn:d> <urn:q> "two\\nlines" . <urn:d> <urn:r> true } }"""
@@ -28,9 +28,9 @@ def test_a_part_is_what_has_these_predicates_and_where_it_stands(
 ) -> None:
     adapter = worker.adapter
     assert adapter.capabilities.parts
-    applied = worker.send(adapter.apply([Operation(KIND_UPDATE, DATA.encode())], None, AT))
-    assert adapter.verdict(applied) is Verdict.APPLIED
-    answer = worker.send(adapter.everything(predicates))
+    applied = worker.send(adapter.apply([StoreOperation(KIND_UPDATE, DATA.encode())], None, AT))
+    assert adapter.parse_apply_result(applied) is ApplyResult.APPLIED
+    answer = worker.send(adapter.dump(predicates))
     assert answer.ok, answer.body[:500]
     copy, position = load_copy(adapter, io.BytesIO(answer.body))
     assert position == AT.position, answer.body

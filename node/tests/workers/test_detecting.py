@@ -13,9 +13,9 @@ from fuseki_process import FusekiProcess
 from oxigraph_process import OxigraphProcess
 from rdf4j_process import Rdf4jProcess
 
-from txlog.workers.base import Unreachable
-from txlog.workers.detecting import detect
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import Unreachable
+from txlog.workers.engine_detection import detect
+from txlog.workers.http_transport import HttpTransport
 
 
 @pytest.mark.parametrize("kind", [OxigraphProcess, FusekiProcess, Rdf4jProcess])

@@ -12,10 +12,19 @@ from rdf4j_process import ADAPTER, Rdf4jProcess
 from server_process import StoreProcess
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
-from txlog.workers.base import NOTHING, Loading, Lock, MarkerPosition, Operation, Verdict, WorkerRequest, WorkerResponse
-from txlog.workers.digest import DEFAULT_GRAPH, digest_of_worker, statements
+from txlog.workers.adapter import (
+    EMPTY_MARKER,
+    ApplyResult,
+    LoadMarker,
+    LockAction,
+    MarkerPosition,
+    StoreOperation,
+    WorkerRequest,
+    WorkerResponse,
+)
+from txlog.workers.digest import DEFAULT_GRAPH, digest_worker, stream_statements
+from txlog.workers.http_transport import HttpTransport
 from txlog.workers.probe import probe
-from txlog.workers.transport import HttpTransport
 
 OURS = "<urn:txlog:system> <urn:txlog:system> <urn:txlog:system>"
 
@@ -24,31 +33,34 @@ def at(index: int, fence: int = 0) -> MarkerPosition:
     return MarkerPosition(Position(1, index, index.to_bytes(16, "big")), fence)
 
 
-NEW = Loading(at(9).position, 2)
+NEW = LoadMarker(at(9).position, 2)
 
 
-def quads(*lines: str) -> Operation:
-    return Operation(KIND_QUADS, "".join(f"A {line}\n" for line in lines).encode())
+def quads(*lines: str) -> StoreOperation:
+    return StoreOperation(KIND_QUADS, "".join(f"A {line}\n" for line in lines).encode())
 
 
-def update(text: str) -> Operation:
-    return Operation(KIND_UPDATE, text.encode())
+def update(text: str) -> StoreOperation:
+    return StoreOperation(KIND_UPDATE, text.encode())
 
 
 running, worker = stores_of(BARE)
 
 
 def apply(
-    worker: StoreProcess, expected: MarkerPosition | Loading | None, new: MarkerPosition | Loading, *what: Operation
-) -> Verdict:
-    return worker.adapter.verdict(worker.send(worker.adapter.apply(what, expected, new)))
+    worker: StoreProcess,
+    expected: MarkerPosition | LoadMarker | None,
+    new: MarkerPosition | LoadMarker,
+    *what: StoreOperation,
+) -> ApplyResult:
+    return worker.adapter.parse_apply_result(worker.send(worker.adapter.apply(what, expected, new)))
 
 
 def locked(worker: StoreProcess, request: WorkerRequest) -> WorkerResponse:
     """The answer to a request that confirms the lock 0, where there are locks."""
     assert worker.send(worker.adapter.claim(0)).ok
     answer = worker.send(request)
-    assert worker.send(worker.adapter.unclaim(0)).ok
+    assert worker.send(worker.adapter.release_claim(0)).ok
     return answer
 
 
@@ -70,25 +82,25 @@ def test_the_probe_refuses_a_fuseki_that_asks_other_addresses(tmp_path: Path) ->
 
 def test_the_guard_lets_only_the_expected_marker_pass(worker: StoreProcess) -> None:
     one = quads("<urn:a> <urn:b> <urn:c> .")
-    assert worker.adapter.is_empty_in(worker.send(worker.adapter.is_empty()))
-    assert apply(worker, at(1), at(2), one) is Verdict.MOVED, "an empty store has no marker"
+    assert worker.adapter.parse_is_empty(worker.send(worker.adapter.is_empty()))
+    assert apply(worker, at(1), at(2), one) is ApplyResult.MOVED, "an empty store has no marker"
     assert worker.quads() == []
-    assert apply(worker, None, at(1), one) is Verdict.APPLIED
+    assert apply(worker, None, at(1), one) is ApplyResult.APPLIED
     before = worker.quads()
-    for expected, new in ((None, at(1)), (at(2), at(3)), (at(1, 1), at(2, 1)), (Loading(at(1).position, 7), at(2))):
-        assert apply(worker, expected, new, quads("<urn:x> <urn:y> <urn:z> .")) is Verdict.MOVED
+    for expected, new in ((None, at(1)), (at(2), at(3)), (at(1, 1), at(2, 1)), (LoadMarker(at(1).position, 7), at(2))):
+        assert apply(worker, expected, new, quads("<urn:x> <urn:y> <urn:z> .")) is ApplyResult.MOVED
         assert worker.quads() == before
-    assert apply(worker, at(1), at(2), quads("<urn:a> <urn:b> <urn:d> .")) is Verdict.APPLIED
+    assert apply(worker, at(1), at(2), quads("<urn:a> <urn:b> <urn:d> .")) is ApplyResult.APPLIED
     assert worker.system().markers == (at(2),)
-    assert worker.adapter.is_at_in(worker.send(worker.adapter.is_at(at(2))))
-    assert not worker.adapter.is_at_in(worker.send(worker.adapter.is_at(at(2, 1))))
+    assert worker.adapter.parse_is_at(worker.send(worker.adapter.is_at(at(2))))
+    assert not worker.adapter.parse_is_at(worker.send(worker.adapter.is_at(at(2, 1))))
 
 
 @pytest.mark.parametrize("last", ["LOAD <urn:nowhere>", "INSERT DATA { nonsense", "COPY <urn:none> TO"])
 def test_a_request_that_fails_changes_nothing(worker: StoreProcess, last: str) -> None:
     apply(worker, None, at(1), quads("<urn:a> <urn:b> <urn:c> ."))
     before = worker.quads()
-    assert apply(worker, at(1), at(2), quads("<urn:x> <urn:y> <urn:z> ."), update(last)) is Verdict.REFUSED
+    assert apply(worker, at(1), at(2), quads("<urn:x> <urn:y> <urn:z> ."), update(last)) is ApplyResult.REFUSED
     assert worker.quads() == before
 
 
@@ -102,7 +114,7 @@ def test_updates_that_sweep_neither_see_nor_take_the_marker(worker: StoreProcess
         "CLEAR SILENT NAMED",
     ]
     for index, text in enumerate(texts, 1):
-        assert apply(worker, at(index), at(index + 1), update(text)) is Verdict.APPLIED
+        assert apply(worker, at(index), at(index + 1), update(text)) is ApplyResult.APPLIED
         assert worker.system().markers == (at(index + 1),)
         if index == 1:
             assert worker.select("SELECT ?o { GRAPH <urn:seen> { ?s ?p ?o } }") == ["urn:g"]
@@ -111,16 +123,16 @@ def test_updates_that_sweep_neither_see_nor_take_the_marker(worker: StoreProcess
 
 def test_nothing_of_ours_is_counted_listed_or_given_out(worker: StoreProcess) -> None:
     apply(worker, None, at(1), quads("<urn:a> <urn:b> <urn:c> .", "<urn:a> <urn:b> <urn:c> <urn:g> ."))
-    assert worker.adapter.size_in(worker.send(worker.adapter.size())) == 2
-    assert worker.adapter.size_in(worker.send(worker.adapter.size([None, "urn:g", "urn:none"]))) == 2
-    assert worker.adapter.contexts_in(worker.send(worker.adapter.contexts())) == ["urn:g"]
-    with statements(worker.adapter, worker.transport) as chunks:
+    assert worker.adapter.parse_size(worker.send(worker.adapter.size())) == 2
+    assert worker.adapter.parse_size(worker.send(worker.adapter.size([None, "urn:g", "urn:none"]))) == 2
+    assert worker.adapter.parse_contexts(worker.send(worker.adapter.contexts())) == ["urn:g"]
+    with stream_statements(worker.adapter, worker.transport) as chunks:
         assert OURS.encode() not in b"".join(chunks)
-    digest = digest_of_worker(worker.adapter, worker.transport)
+    digest = digest_worker(worker.adapter, worker.transport)
     assert {name: count for name, (count, _) in digest.graphs.items()} == {DEFAULT_GRAPH: 1, "urn:g": 1}
     everything = pyoxigraph.parse_query_results(
-        worker.send(worker.adapter.everything()).body,
-        pyoxigraph.QueryResultsFormat.from_media_type(worker.adapter.everything_media),
+        worker.send(worker.adapter.dump()).body,
+        pyoxigraph.QueryResultsFormat.from_media_type(worker.adapter.dump_media_type),
     )
     assert isinstance(everything, pyoxigraph.QuerySolutions)
     told = sorted(" ".join(str(term) for term in row if term is not None) for row in everything)
@@ -137,42 +149,44 @@ def test_nothing_of_ours_is_counted_listed_or_given_out(worker: StoreProcess) ->
 
 
 def test_a_load_and_what_takes_its_place(worker: StoreProcess) -> None:
-    loading = Loading(at(9).position, 5)
+    loading = LoadMarker(at(9).position, 5)
     assert locked(worker, worker.adapter.begin_loading(loading, 0)).ok
-    assert worker.adapter.is_at_in(worker.send(worker.adapter.is_loading(loading)))
-    another = locked(worker, worker.adapter.begin_loading(Loading(at(9).position, 6), 0))
-    assert worker.adapter.verdict(another) is Verdict.MOVED
+    assert worker.adapter.parse_is_at(worker.send(worker.adapter.is_loading(loading)))
+    another = locked(worker, worker.adapter.begin_loading(LoadMarker(at(9).position, 6), 0))
+    assert worker.adapter.parse_apply_result(another) is ApplyResult.MOVED
     line = b'<urn:a> <urn:b> "01"^^<http://www.w3.org/2001/XMLSchema#int> <urn:g> .\n'
     assert worker.send(worker.adapter.load(line + b"<urn:x> <urn:y> <urn:z> .\n")).ok
-    assert worker.send(worker.adapter.erase([line.rstrip()], [b"<urn:g>"])).ok
-    assert worker.send(worker.adapter.erase([], [b"<urn:g>"])).ok
+    assert worker.send(worker.adapter.delete_quads([line.rstrip()], [b"<urn:g>"])).ok
+    assert worker.send(worker.adapter.delete_quads([], [b"<urn:g>"])).ok
     assert worker.send(worker.adapter.end_loading(loading, at(9))).ok
-    assert worker.adapter.verdict(worker.send(worker.adapter.end_loading(loading, at(9)))) is Verdict.MOVED
+    assert (
+        worker.adapter.parse_apply_result(worker.send(worker.adapter.end_loading(loading, at(9)))) is ApplyResult.MOVED
+    )
     assert worker.system().markers == (at(9),)
-    assert worker.adapter.size_in(worker.send(worker.adapter.size())) == 1
-    again = Loading(at(12).position, 8)
-    assert locked(worker, worker.adapter.condemn(worker.system(), again, 0)).ok
+    assert worker.adapter.parse_size(worker.send(worker.adapter.size())) == 1
+    again = LoadMarker(at(12).position, 8)
+    assert locked(worker, worker.adapter.mark_unusable(worker.system(), again, 0)).ok
     assert worker.system().loading == (again,)
-    assert worker.send(worker.adapter.empty()).ok
-    assert worker.adapter.is_empty_in(worker.send(worker.adapter.is_empty()))
+    assert worker.send(worker.adapter.clear()).ok
+    assert worker.adapter.parse_is_empty(worker.send(worker.adapter.is_empty()))
 
 
 def test_a_takeover_raises_the_fence(worker: StoreProcess) -> None:
     apply(worker, None, at(1), quads("<urn:a> <urn:b> <urn:c> ."))
     assert worker.send(worker.adapter.take_over(at(1), 0)).ok
     assert not worker.send(worker.adapter.take_over(at(1), 0)).ok
-    assert apply(worker, at(1), at(2)) is Verdict.MOVED
-    assert apply(worker, at(1, 1), at(2, 1)) is Verdict.APPLIED
+    assert apply(worker, at(1), at(2)) is ApplyResult.MOVED
+    assert apply(worker, at(1, 1), at(2, 1)) is ApplyResult.APPLIED
     assert worker.send(worker.adapter.drop_marker(at(2, 1))).ok
     assert not worker.system().markers
 
 
 def test_foreign_data_is_no_empty_store(worker: StoreProcess) -> None:
     assert worker.update("INSERT DATA { GRAPH <urn:g> { <urn:a> <urn:b> 1 } }").ok
-    assert not worker.adapter.is_empty_in(worker.send(worker.adapter.is_empty()))
-    assert apply(worker, None, at(1)) is Verdict.MOVED
-    begun = locked(worker, worker.adapter.begin_loading(Loading(NOTHING.position, 1), 0))
-    assert worker.adapter.verdict(begun) is Verdict.MOVED
+    assert not worker.adapter.parse_is_empty(worker.send(worker.adapter.is_empty()))
+    assert apply(worker, None, at(1)) is ApplyResult.MOVED
+    begun = locked(worker, worker.adapter.begin_loading(LoadMarker(EMPTY_MARKER.position, 1), 0))
+    assert worker.adapter.parse_apply_result(begun) is ApplyResult.MOVED
 
 
 @pytest.mark.parametrize("running", [pytest.param(FusekiProcess, marks=pytest.mark.spark)], indirect=True)
@@ -186,7 +200,7 @@ def test_no_update_makes_a_fuseki_ask_another_address(worker: StoreProcess) -> N
 def test_counts_and_the_marker_come_from_one_answer(worker: StoreProcess) -> None:
     data = quads("<urn:s> <urn:p> <urn:o> .", "<urn:s> <urn:p> <urn:o> <urn:g> .", '<urn:s> <urn:p> "," <urn:g> .')
     assert worker.send(worker.adapter.apply([data], None, at(1))).ok
-    counted = worker.adapter.counts_in(worker.send(worker.adapter.counts()))
+    counted = worker.adapter.parse_counts(worker.send(worker.adapter.counts()))
     assert counted.graphs == {"": 1, "urn:g": 2}
     assert counted.system.markers == (at(1),)
 
@@ -197,42 +211,45 @@ rdf4j = pytest.mark.parametrize("running", RDF4J, indirect=True)
 
 @rdf4j
 def test_the_lock_of_an_rdf4j(worker: StoreProcess) -> None:
-    def applied(lock: Lock, token: int, old: int, *what: Operation, release: bool = False) -> Verdict:
+    def applied(lock: LockAction, token: int, old: int, *what: StoreOperation, release: bool = False) -> ApplyResult:
         request = ADAPTER.apply(what, at(old), at(old + 1), lock=lock, token=token, release=release)
-        return ADAPTER.verdict(worker.send(request))
+        return ADAPTER.parse_apply_result(worker.send(request))
 
     mine, other = 7, 1 << 61
     assert worker.send(ADAPTER.apply([], None, at(1))).ok
-    assert applied(Lock.CONFIRM, mine, 1) is Verdict.CONTENDED, "never claimed"
+    assert applied(LockAction.CONFIRM, mine, 1) is ApplyResult.CONTENDED, "never claimed"
     assert worker.send(ADAPTER.claim(mine)).ok
     assert not worker.send(ADAPTER.claim(other)).ok
-    assert worker.system().claims == ADAPTER.claims_of(mine)
+    assert worker.system().claims == ADAPTER.claims_for_token(mine)
     # Two claims that overlapped: neither of the two is alone.
     assert worker.update(f"INSERT DATA {{ GRAPH <urn:txlog:system:lock:{other}> {{ {OURS} }} }}").ok
-    assert applied(Lock.CONFIRM, mine, 1) is Verdict.CONTENDED
-    assert applied(Lock.CONFIRM, other, 1) is Verdict.CONTENDED
-    assert worker.send(ADAPTER.unclaim(other)).ok
-    assert applied(Lock.CONFIRM, mine, 1) is Verdict.APPLIED
-    assert worker.system().claims == ADAPTER.claims_of(mine)
+    assert applied(LockAction.CONFIRM, mine, 1) is ApplyResult.CONTENDED
+    assert applied(LockAction.CONFIRM, other, 1) is ApplyResult.CONTENDED
+    assert worker.send(ADAPTER.release_claim(other)).ok
+    assert applied(LockAction.CONFIRM, mine, 1) is ApplyResult.APPLIED
+    assert worker.system().claims == ADAPTER.claims_for_token(mine)
     # What looks at all graphs meets nothing of ours, and the lock is there afterwards.
     seen = update("INSERT { GRAPH <urn:seen> { ?s ?p ?g } } WHERE { GRAPH ?g { ?s ?p ?o } }")
-    assert applied(Lock.KEEP, mine, 2, seen, update("CLEAR SILENT ALL")) is Verdict.APPLIED
-    assert worker.system().claims == ADAPTER.claims_of(mine)
-    assert applied(Lock.KEEP, mine, 3, quads("<urn:a> <urn:b> <urn:c> .")) is Verdict.APPLIED
-    assert applied(Lock.KEEP, mine, 4, release=True) is Verdict.APPLIED
+    assert applied(LockAction.KEEP, mine, 2, seen, update("CLEAR SILENT ALL")) is ApplyResult.APPLIED
+    assert worker.system().claims == ADAPTER.claims_for_token(mine)
+    assert applied(LockAction.KEEP, mine, 3, quads("<urn:a> <urn:b> <urn:c> .")) is ApplyResult.APPLIED
+    assert applied(LockAction.KEEP, mine, 4, release=True) is ApplyResult.APPLIED
     assert (worker.system().claims, worker.data()) == (frozenset(), ["<urn:a> <urn:b> <urn:c> ."])
     assert worker.send(ADAPTER.claim(mine)).ok
     assert worker.send(ADAPTER.renew(mine, 8)).ok
     assert not worker.send(ADAPTER.renew(mine, 9)).ok
     # Taken over: the fence keeps out whoever held it.
     assert worker.send(ADAPTER.take_over(at(5), other)).ok
-    assert worker.system().claims == ADAPTER.claims_of(other)
+    assert worker.system().claims == ADAPTER.claims_for_token(other)
     assert worker.system().markers == (at(5, 1),)
-    assert applied(Lock.KEEP, 8, 5) is Verdict.MOVED
-    assert applied(Lock.CONFIRM, 8, 5) is Verdict.CONTENDED
-    for request in (ADAPTER.begin_loading(Loading(at(9).position, 1), 8), ADAPTER.condemn(worker.system(), NEW, 8)):
-        assert ADAPTER.verdict(worker.send(request)) is Verdict.CONTENDED
-    assert worker.send(ADAPTER.condemn(worker.system(), NEW, other)).ok
+    assert applied(LockAction.KEEP, 8, 5) is ApplyResult.MOVED
+    assert applied(LockAction.CONFIRM, 8, 5) is ApplyResult.CONTENDED
+    for request in (
+        ADAPTER.begin_loading(LoadMarker(at(9).position, 1), 8),
+        ADAPTER.mark_unusable(worker.system(), NEW, 8),
+    ):
+        assert ADAPTER.parse_apply_result(worker.send(request)) is ApplyResult.CONTENDED
+    assert worker.send(ADAPTER.mark_unusable(worker.system(), NEW, other)).ok
     assert (worker.system().claims, worker.system().loading) == (frozenset(), (NEW,))
 
 
@@ -251,14 +268,14 @@ def test_every_literal_reaches_an_rdf4j_as_it_is(worker: StoreProcess) -> None:
     by_hand.load(body, format=pyoxigraph.RdfFormat.N_QUADS)
     wanted = by_hand.dump(format=pyoxigraph.RdfFormat.N_QUADS)
     assert wanted is not None
-    assert apply(worker, None, at(1), quads(*lines)) is Verdict.APPLIED
-    with statements(ADAPTER, worker.transport) as chunks:
+    assert apply(worker, None, at(1), quads(*lines)) is ApplyResult.APPLIED
+    with stream_statements(ADAPTER, worker.transport) as chunks:
         assert sorted(b"".join(chunks).split(b"\n")) == sorted(wanted.split(b"\n"))
-    gone = Operation(KIND_QUADS, b"".join(b"D %s\n" % line.encode() for line in lines))
-    assert apply(worker, at(1), at(2), gone) is Verdict.APPLIED
+    gone = StoreOperation(KIND_QUADS, b"".join(b"D %s\n" % line.encode() for line in lines))
+    assert apply(worker, at(1), at(2), gone) is ApplyResult.APPLIED
     assert worker.data() == []
     assert worker.send(ADAPTER.load(body)).ok
-    with statements(ADAPTER, worker.transport) as chunks:
+    with stream_statements(ADAPTER, worker.transport) as chunks:
         assert sorted(b"".join(chunks).split(b"\n")) == sorted(wanted.split(b"\n"))
 
 
@@ -266,7 +283,7 @@ def test_every_literal_reaches_an_rdf4j_as_it_is(worker: StoreProcess) -> None:
 def test_a_query_of_the_default_graph_is_not_one_of_all(worker: StoreProcess) -> None:
     one, two = (f'"{n}"^^<http://www.w3.org/2001/XMLSchema#integer>' for n in (1, 2))
     data = quads(f"<urn:a> <urn:b> {one} .", f"<urn:a> <urn:b> {two} <urn:g> .")
-    assert apply(worker, None, at(1), data) is Verdict.APPLIED
+    assert apply(worker, None, at(1), data) is ApplyResult.APPLIED
 
     def found(text: str, **how: object) -> list[str]:
         request = ADAPTER.query(text, "text/csv", **how)  # type: ignore[arg-type]
@@ -334,7 +351,7 @@ def test_an_rdf4j_keeps_every_iri_that_an_oxigraph_takes(worker: StoreProcess) -
     wanted = by_hand.dump(format=pyoxigraph.RdfFormat.N_QUADS)
     assert wanted is not None
     assert wanted.count(b"\n") > 15
-    assert apply(worker, None, at(1), quads(*wanted.decode().splitlines())) is Verdict.APPLIED
+    assert apply(worker, None, at(1), quads(*wanted.decode().splitlines())) is ApplyResult.APPLIED
     assert sorted(worker.data()) == sorted(wanted.decode().splitlines())
     worker.clear()
     assert worker.send(ADAPTER.load(wanted)).ok

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.quads import decode_quads, encode_quads
-from txlog.workers.base import Operation
-from txlog.workers.netting import net, update_texts
+from txlog.workers.adapter import StoreOperation
+from txlog.workers.update_batching import merge_quad_changes, update_texts
 
 LINES = [b"<urn:%d> <urn:p> <urn:o> ." % n for n in range(5)]
 PAYLOADS = st.lists(
@@ -28,15 +28,15 @@ def test_the_last_operation_on_a_quad_wins(payloads: list[bytes], before: set[by
             (store.add if is_add else store.discard)(line)
             if is_add:
                 came.add(line)
-    deletes, adds, gone = net(payloads)
+    deletes, adds, gone = merge_quad_changes(payloads)
     assert (before - set(deletes)) | set(adds) == store
     assert not set(deletes) & set(adds)
     assert len(deletes) + len(adds) == len({*deletes, *adds})
     assert set(gone) == came - store
 
 
-def quads(*lines: bytes) -> Operation:
-    return Operation(KIND_QUADS, b"".join(line + b"\n" for line in lines))
+def quads(*lines: bytes) -> StoreOperation:
+    return StoreOperation(KIND_QUADS, b"".join(line + b"\n" for line in lines))
 
 
 def test_runs_of_quads_become_one_delete_and_one_insert_between_updates() -> None:
@@ -44,8 +44,8 @@ def test_runs_of_quads_become_one_delete_and_one_insert_between_updates() -> Non
         [
             quads(b"D <urn:a> <urn:p> <urn:o> .", b"A <urn:b> <urn:p> <urn:o> <urn:g> ."),
             quads(b"A <urn:c> <urn:p> <urn:o> <urn:g> .", b"A <urn:d> <urn:p> <urn:o> ."),
-            Operation(KIND_UPDATE, b"CLEAR DEFAULT"),
-            Operation(KIND_UPDATE, b"  "),
+            StoreOperation(KIND_UPDATE, b"CLEAR DEFAULT"),
+            StoreOperation(KIND_UPDATE, b"  "),
             quads(b"A <urn:e> <urn:p> <urn:o> ."),
         ]
     )

@@ -10,21 +10,21 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
 from txlog.workers import ADAPTERS, CAPABILITIES
-from txlog.workers.base import (
-    Counted,
-    Loading,
-    Lock,
+from txlog.workers.adapter import (
+    ApplyResult,
+    GraphCounts,
+    LoadMarker,
+    LockAction,
     MarkerPosition,
-    Operation,
     ProbeStep,
+    StoreOperation,
     SystemGraphs,
     UnexpectedAnswer,
-    Verdict,
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.naming import marker_name, parse_marker
-from txlog.workers.oxigraph import TOKENS, OxigraphAdapter
+from txlog.workers.marker_names import marker_name, parse_marker
+from txlog.workers.oxigraph import TOKEN_LIMIT, OxigraphAdapter
 from txlog.workers.probe import probe
 
 
@@ -32,8 +32,8 @@ def at(index: int, fence: int = 0) -> MarkerPosition:
     return MarkerPosition(Position(2, index, bytes([index]) * 16), fence)
 
 
-def update(text: str) -> Operation:
-    return Operation(KIND_UPDATE, text.encode())
+def update(text: str) -> StoreOperation:
+    return StoreOperation(KIND_UPDATE, text.encode())
 
 
 DATA = update("INSERT DATA { <urn:s> <urn:p> 1 . GRAPH <urn:g> { <urn:s> <urn:p> 2 , 3 } }")
@@ -63,16 +63,16 @@ def test_every_engine_has_a_row_in_the_table() -> None:
 
 
 def test_the_guard(worker: OxigraphProcess) -> None:
-    def apply(*args: object, **more: object) -> Verdict:
-        return ADAPTER.verdict(worker.send(ADAPTER.apply(*args, **more)))  # type: ignore[arg-type]
+    def apply(*args: object, **more: object) -> ApplyResult:
+        return ADAPTER.parse_apply_result(worker.send(ADAPTER.apply(*args, **more)))  # type: ignore[arg-type]
 
-    assert apply([DATA], None, at(1)) is Verdict.APPLIED
+    assert apply([DATA], None, at(1)) is ApplyResult.APPLIED
     assert worker.system().markers == (at(1),)
     before = worker.quads()
     assert len(before) == 3
     more = update("INSERT DATA { <urn:more> <urn:p> 1 }")
     for wrong in (None, at(0), at(2), at(1, 1), MarkerPosition(Position(2, 1, bytes(16)), 0)):
-        assert apply([more], wrong, at(2)) is Verdict.MOVED
+        assert apply([more], wrong, at(2)) is ApplyResult.MOVED
     assert (worker.quads(), worker.system().markers) == (before, (at(1),))
     # A failing operation, first or last, rolls back the data and the marker.
     for bad in (
@@ -81,49 +81,49 @@ def test_the_guard(worker: OxigraphProcess) -> None:
         "CLEAR GRAPH <urn:none>",
         "LOAD <http://127.0.0.1:1/>",
     ):
-        assert apply([more, update(bad)], at(1), at(2)) is Verdict.REFUSED
-        assert apply([update(bad), more], at(1), at(2)) is Verdict.REFUSED
-    assert apply([more, update("nonsense")], at(1), at(2)) is Verdict.REFUSED
+        assert apply([more, update(bad)], at(1), at(2)) is ApplyResult.REFUSED
+        assert apply([update(bad), more], at(1), at(2)) is ApplyResult.REFUSED
+    assert apply([more, update("nonsense")], at(1), at(2)) is ApplyResult.REFUSED
     assert (worker.quads(), worker.system().markers) == (before, (at(1),))
     # It survives a restart, and a wipe that goes with it.
-    assert apply([update("DROP ALL")], at(1), at(2)) is Verdict.APPLIED
+    assert apply([update("DROP ALL")], at(1), at(2)) is ApplyResult.APPLIED
     worker.kill()
     worker.start()
     assert (worker.quads(), worker.system().markers) == ([], (at(2),))
-    assert ADAPTER.is_at_in(worker.send(ADAPTER.is_at(at(2))))
-    assert not ADAPTER.is_at_in(worker.send(ADAPTER.is_at(at(1))))
+    assert ADAPTER.parse_is_at(worker.send(ADAPTER.is_at(at(2))))
+    assert not ADAPTER.parse_is_at(worker.send(ADAPTER.is_at(at(1))))
 
 
 def test_the_lock(worker: OxigraphProcess) -> None:
-    def apply(lock: Lock, token: int, old: int, release: bool = False) -> Verdict:
+    def apply(lock: LockAction, token: int, old: int, release: bool = False) -> ApplyResult:
         request = ADAPTER.apply([], at(old), at(old + 1), lock=lock, token=token, release=release)
-        return ADAPTER.verdict(worker.send(request))
+        return ADAPTER.parse_apply_result(worker.send(request))
 
-    mine, same_digits, no_digit = 0, 1, TOKENS - 1  # the last shares none with the first
+    mine, same_digits, no_digit = 0, 1, TOKEN_LIMIT - 1  # the last shares none with the first
     assert worker.send(ADAPTER.apply([], None, at(1))).ok
-    assert apply(Lock.CONFIRM, mine, 1) is Verdict.CONTENDED  # never claimed
+    assert apply(LockAction.CONFIRM, mine, 1) is ApplyResult.CONTENDED  # never claimed
     assert worker.send(ADAPTER.claim(mine)).ok
     assert not worker.send(ADAPTER.claim(mine)).ok
     assert not worker.send(ADAPTER.claim(same_digits)).ok
-    assert worker.system().claims == ADAPTER.claims_of(mine)
+    assert worker.system().claims == ADAPTER.claims_for_token(mine)
     # A claim without a common digit passes, and then neither of the two is alone.
     assert worker.send(ADAPTER.claim(no_digit)).ok
-    assert apply(Lock.CONFIRM, mine, 1) is Verdict.CONTENDED
-    assert apply(Lock.CONFIRM, no_digit, 1) is Verdict.CONTENDED
-    assert worker.send(ADAPTER.unclaim(no_digit)).ok
-    assert apply(Lock.CONFIRM, mine, 1) is Verdict.APPLIED
-    assert worker.system().claims == ADAPTER.claims_of(mine)
-    assert apply(Lock.KEEP, mine, 2) is Verdict.APPLIED
-    assert worker.system().claims == ADAPTER.claims_of(mine)
-    assert apply(Lock.KEEP, mine, 3, release=True) is Verdict.APPLIED
+    assert apply(LockAction.CONFIRM, mine, 1) is ApplyResult.CONTENDED
+    assert apply(LockAction.CONFIRM, no_digit, 1) is ApplyResult.CONTENDED
+    assert worker.send(ADAPTER.release_claim(no_digit)).ok
+    assert apply(LockAction.CONFIRM, mine, 1) is ApplyResult.APPLIED
+    assert worker.system().claims == ADAPTER.claims_for_token(mine)
+    assert apply(LockAction.KEEP, mine, 2) is ApplyResult.APPLIED
+    assert worker.system().claims == ADAPTER.claims_for_token(mine)
+    assert apply(LockAction.KEEP, mine, 3, release=True) is ApplyResult.APPLIED
     assert not worker.system().claims
     # Taken over: the fence keeps out whoever held it.
     assert worker.send(ADAPTER.claim(mine)).ok
     assert worker.send(ADAPTER.take_over(at(4), no_digit)).ok
-    assert worker.system().claims == ADAPTER.claims_of(no_digit)
+    assert worker.system().claims == ADAPTER.claims_for_token(no_digit)
     assert worker.system().markers == (at(4, 1),)
-    assert apply(Lock.KEEP, mine, 4) is Verdict.MOVED
-    assert apply(Lock.CONFIRM, mine, 4) is Verdict.CONTENDED
+    assert apply(LockAction.KEEP, mine, 4) is ApplyResult.MOVED
+    assert apply(LockAction.CONFIRM, mine, 4) is ApplyResult.CONTENDED
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def marked(worker: OxigraphProcess) -> OxigraphProcess:
 
 
 def test_readers_see_nothing_of_ours(marked: OxigraphProcess) -> None:
-    assert ADAPTER.size_in(marked.send(ADAPTER.size())) == 3
-    assert ADAPTER.size_in(marked.send(ADAPTER.size([None]))) == 1
-    assert ADAPTER.size_in(marked.send(ADAPTER.size([None, "urn:g", "urn:none"]))) == 3
-    assert ADAPTER.size_in(marked.send(ADAPTER.size(["urn:g"]))) == 2
-    assert ADAPTER.contexts_in(marked.send(ADAPTER.contexts())) == ["urn:g"]
+    assert ADAPTER.parse_size(marked.send(ADAPTER.size())) == 3
+    assert ADAPTER.parse_size(marked.send(ADAPTER.size([None]))) == 1
+    assert ADAPTER.parse_size(marked.send(ADAPTER.size([None, "urn:g", "urn:none"]))) == 3
+    assert ADAPTER.parse_size(marked.send(ADAPTER.size(["urn:g"]))) == 2
+    assert ADAPTER.parse_contexts(marked.send(ADAPTER.contexts())) == ["urn:g"]
     for accept in ("application/n-quads", "application/trig"):
         body = marked.send(ADAPTER.snapshot(accept)).body
         assert b"urn:g" in body
@@ -149,7 +149,7 @@ def test_readers_see_nothing_of_ours(marked: OxigraphProcess) -> None:
     assert marked.send(ADAPTER.export("application/n-triples", "urn:none")).status == 404
     everything = "SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } UNION { GRAPH ?g { ?s ?p ?o } ?s ?p ?o } }"
     assert b"txlog" not in marked.send(ADAPTER.query(everything, "text/csv")).body
-    assert not ADAPTER.is_empty_in(marked.send(ADAPTER.is_empty()))
+    assert not ADAPTER.parse_is_empty(marked.send(ADAPTER.is_empty()))
 
 
 def test_the_adapter_alone_cannot_hide_a_pattern_that_matches_empty_graphs(marked: OxigraphProcess) -> None:
@@ -194,48 +194,48 @@ def test_every_literal_reaches_the_store_as_it_is(worker: OxigraphProcess) -> No
     lines = [
         f"<urn:s> <urn:p:{n}> {literal}{g} .".encode() for n, literal in enumerate(literals) for g in ("", " <urn:g>")
     ]
-    request = ADAPTER.apply([Operation(KIND_QUADS, encode_quads([], lines))], None, at(1))
+    request = ADAPTER.apply([StoreOperation(KIND_QUADS, encode_quads([], lines))], None, at(1))
     assert worker.send(request).status == 204
     assert worker.quads() == sorted(line.decode() for line in lines)
-    request = ADAPTER.apply([Operation(KIND_QUADS, encode_quads(lines, []))], at(1), at(2))
+    request = ADAPTER.apply([StoreOperation(KIND_QUADS, encode_quads(lines, []))], at(1), at(2))
     assert worker.send(request).status == 204
     assert worker.quads() == []
 
 
 # -- loading a whole data set
 
-LOADING = Loading(Position(2, 9, bytes(range(16))), 77)
+LOADING = LoadMarker(Position(2, 9, bytes(range(16))), 77)
 TWO_QUADS = b"<urn:s> <urn:p> <urn:o> .\n<urn:s> <urn:p> <urn:o> <urn:g> .\n"
 
 
-def begin(worker: OxigraphProcess, loading: Loading, token: int = 5, *, condemn: bool = False) -> WorkerResponse:
+def begin(worker: OxigraphProcess, loading: LoadMarker, token: int = 5, *, condemn: bool = False) -> WorkerResponse:
     assert worker.send(ADAPTER.claim(token)).ok
     request = ADAPTER.begin_loading(loading, token)
     if condemn:
-        request = ADAPTER.condemn(worker.system(), loading, token)
+        request = ADAPTER.mark_unusable(worker.system(), loading, token)
     answer = worker.send(request)
-    worker.send(ADAPTER.unclaim(token))
+    worker.send(ADAPTER.release_claim(token))
     return answer
 
 
 def test_a_load_from_its_beginning_to_its_marker(worker: OxigraphProcess) -> None:
     assert begin(worker, LOADING).ok
     assert worker.system() == SystemGraphs((), frozenset(), (LOADING,))
-    assert ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
+    assert ADAPTER.parse_is_at(worker.send(ADAPTER.is_loading(LOADING)))
     assert worker.send(ADAPTER.load(TWO_QUADS)).status == 204
     assert len(worker.quads()) == 2
     assert worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
     assert (worker.system().markers, worker.system().loading) == ((at(9),), ())
-    assert not ADAPTER.is_at_in(worker.send(ADAPTER.is_loading(LOADING)))
+    assert not ADAPTER.parse_is_at(worker.send(ADAPTER.is_loading(LOADING)))
 
 
 def test_only_an_empty_store_begins_to_load_another_is_condemned_and_emptied_first(worker: OxigraphProcess) -> None:
     assert worker.send(ADAPTER.apply([DATA], None, at(1))).ok
-    assert ADAPTER.verdict(begin(worker, LOADING)) is Verdict.MOVED
+    assert ADAPTER.parse_apply_result(begin(worker, LOADING)) is ApplyResult.MOVED
     assert worker.system().markers == (at(1),)
     assert begin(worker, LOADING, condemn=True).ok
     assert (len(worker.quads()), worker.system()) == (3, SystemGraphs((), frozenset(), (LOADING,)))
-    assert worker.send(ADAPTER.empty()).ok
+    assert worker.send(ADAPTER.clear()).ok
     assert (worker.quads(), worker.graphs()) == ([], [])
     assert begin(worker, LOADING).ok
 
@@ -245,7 +245,7 @@ def test_a_worker_that_has_moved_is_not_condemned(worker: OxigraphProcess) -> No
     found = worker.system()
     assert worker.send(ADAPTER.apply([], at(1), at(2))).ok
     assert worker.send(ADAPTER.claim(5)).ok
-    assert ADAPTER.verdict(worker.send(ADAPTER.condemn(found, LOADING, 5))) is Verdict.MOVED
+    assert ADAPTER.parse_apply_result(worker.send(ADAPTER.mark_unusable(found, LOADING, 5))) is ApplyResult.MOVED
     assert worker.system().markers == (at(2),)
 
 
@@ -254,19 +254,19 @@ def test_a_loading_store_takes_no_apply_and_another_load_only_by_emptying(worker
     for expected in (None, at(1)):
         assert not worker.send(ADAPTER.apply([DATA], expected, at(2))).ok
     other = LOADING._replace(token=78)
-    assert ADAPTER.verdict(begin(worker, other)) is Verdict.MOVED
+    assert ADAPTER.parse_apply_result(begin(worker, other)) is ApplyResult.MOVED
     assert begin(worker, other, condemn=True).ok
     assert not worker.send(ADAPTER.end_loading(LOADING, at(9))).ok
     assert worker.system().loading == (other,)
 
 
 def test_a_load_does_not_begin_beside_an_applier(worker: OxigraphProcess) -> None:
-    applier, loader = 0, TOKENS - 1  # tokens that differ in every digit, so that both claims lie there
+    applier, loader = 0, TOKEN_LIMIT - 1  # tokens that differ in every digit, so that both claims lie there
     assert worker.send(ADAPTER.claim(applier)).ok
     assert worker.send(ADAPTER.claim(loader)).ok
     nothing = SystemGraphs((), frozenset())
-    for request in (ADAPTER.begin_loading(LOADING, loader), ADAPTER.condemn(nothing, LOADING, loader)):
-        assert ADAPTER.verdict(worker.send(request)) is Verdict.CONTENDED
+    for request in (ADAPTER.begin_loading(LOADING, loader), ADAPTER.mark_unusable(nothing, LOADING, loader)):
+        assert ADAPTER.parse_apply_result(worker.send(request)) is ApplyResult.CONTENDED
     assert worker.system().loading == ()
 
 
@@ -339,9 +339,9 @@ def test_the_probe_refuses_a_store_without_a_guard() -> None:
             step = next(s for s in self.steps if s.request == request)
             if step.reason == "NoGuard":
                 return WorkerResponse(204, {}, b"")
-            return WorkerResponse(step.right[0], {}, b"s\r\n" if step.empty else b"true")
+            return WorkerResponse(step.expected_statuses[0], {}, b"s\r\n" if step.empty else b"true")
 
-    refused = probe(Forgiving(), Says(list(ADAPTER.probe_requests()))).refused
+    refused = probe(Forgiving(), Says(list(ADAPTER.probe_steps()))).refused
     assert refused is not None
     assert refused.reason == "NoGuard"
 
@@ -360,30 +360,36 @@ def test_the_probe_refuses_what_is_no_sparql_server() -> None:
 
 def test_an_unexpected_answer_is_an_error_that_says_what_was_asked() -> None:
     broken = WorkerResponse(500, {}, b"IO error: disk full")
-    for read in (ADAPTER.system_in, ADAPTER.is_at_in, ADAPTER.is_empty_in, ADAPTER.size_in, ADAPTER.contexts_in):
+    for read in (
+        ADAPTER.parse_system_graphs,
+        ADAPTER.parse_is_at,
+        ADAPTER.parse_is_empty,
+        ADAPTER.parse_size,
+        ADAPTER.parse_contexts,
+    ):
         with pytest.raises(UnexpectedAnswer, match="500: IO error: disk full"):
             read(broken)
     with pytest.raises(UnexpectedAnswer):
-        ADAPTER.is_at_in(WorkerResponse(200, {}, b"<html>"))
+        ADAPTER.parse_is_at(WorkerResponse(200, {}, b"<html>"))
 
 
 def test_counts_and_the_marker_come_from_one_answer(worker: OxigraphProcess) -> None:
-    assert ADAPTER.counts_in(worker.send(ADAPTER.counts())) == Counted(SystemGraphs((), frozenset()), {})
+    assert ADAPTER.parse_counts(worker.send(ADAPTER.counts())) == GraphCounts(SystemGraphs((), frozenset()), {})
     odd = 'INSERT DATA { GRAPH <urn:g,comma"> { <urn:s> <urn:p> 1 } }'.replace('"', "%22")
     assert worker.send(ADAPTER.apply([DATA, update(odd)], None, at(1))).ok
     assert worker.update("CREATE GRAPH <urn:empty>").ok
-    counted = ADAPTER.counts_in(worker.send(ADAPTER.counts()))
+    counted = ADAPTER.parse_counts(worker.send(ADAPTER.counts()))
     assert counted.graphs == {"": 1, "urn:g": 2, "urn:g,comma%22": 1}
     assert counted.system == SystemGraphs((at(1),), frozenset())
     assert worker.send(ADAPTER.claim(5)).ok
-    assert ADAPTER.counts_in(worker.send(ADAPTER.counts())).system.claims == ADAPTER.claims_of(5)
+    assert ADAPTER.parse_counts(worker.send(ADAPTER.counts())).system.claims == ADAPTER.claims_for_token(5)
 
 
 @pytest.mark.parametrize("body", [b"g,n\r\nurn:g,many\r\n", b"g,n\r\nurn:g\r\n"])
 def test_an_answer_that_counts_nothing_is_named(body: bytes) -> None:
     for response in (WorkerResponse(200, {}, body), WorkerResponse(500, {}, b"no")):
         with pytest.raises(UnexpectedAnswer):
-            ADAPTER.counts_in(response)
+            ADAPTER.parse_counts(response)
 
 
 def test_pieces_are_the_same_in_stores_that_hold_the_same(worker: OxigraphProcess, tmp_path: Path) -> None:
@@ -392,12 +398,15 @@ def test_pieces_are_the_same_in_stores_that_hold_the_same(worker: OxigraphProces
         return [f'<urn:s{n % 50}> <urn:p{n % 3}> "{n}{value}"@en{graphs[n % 5]} .' for n in range(500)]
 
     def fingerprints(store: OxigraphProcess) -> list[tuple[int, str]]:
-        found = [ADAPTER.piece_in(store.send(ADAPTER.piece(first, 200))) for first in range(0, 800, 200)]
+        found = [
+            ADAPTER.parse_fingerprint_range(store.send(ADAPTER.fingerprint_range(first, 200)))
+            for first in range(0, 800, 200)
+        ]
         assert {piece.system.markers for piece in found} == {(at(1),)}
         return [(piece.quads, piece.fingerprint) for piece in found]
 
-    def data(*of: str) -> Operation:
-        return Operation(KIND_QUADS, encode_quads([], [line.encode() for line in of]))
+    def data(*of: str) -> StoreOperation:
+        return StoreOperation(KIND_QUADS, encode_quads([], [line.encode() for line in of]))
 
     other = OxigraphProcess(tmp_path / "other")
     try:
@@ -414,15 +423,15 @@ def test_pieces_are_the_same_in_stores_that_hold_the_same(worker: OxigraphProces
         assert other.update(exchange).ok
         assert fingerprints(other) != before
         with pytest.raises(UnexpectedAnswer):
-            ADAPTER.piece_in(WorkerResponse(500, {}, b"no"))
+            ADAPTER.parse_fingerprint_range(WorkerResponse(500, {}, b"no"))
         with pytest.raises(UnexpectedAnswer):
-            ADAPTER.piece_in(WorkerResponse(200, {}, b"g,d,n\r\n,a0,many\r\n"))
+            ADAPTER.parse_fingerprint_range(WorkerResponse(200, {}, b"g,d,n\r\n,a0,many\r\n"))
     finally:
         other.kill()
 
 
 def test_other_engines_have_no_order_of_pieces() -> None:
     for name in ADAPTERS.keys() - {"oxigraph"}:
-        assert ADAPTERS[name].piece(0, 1) is None
+        assert ADAPTERS[name].fingerprint_range(0, 1) is None
         with pytest.raises(UnexpectedAnswer):
-            ADAPTERS[name].piece_in(WorkerResponse(200, {}, b"g,d,n\r\n"))
+            ADAPTERS[name].parse_fingerprint_range(WorkerResponse(200, {}, b"g,d,n\r\n"))

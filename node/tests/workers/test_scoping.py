@@ -5,7 +5,14 @@ from __future__ import annotations
 import pyoxigraph
 import pytest
 
-from txlog.workers.scoping import Scope, canonical_constants, hiding_query, says_from, scoped_query, scoped_update
+from txlog.workers.union_default_graph import (
+    DefaultGraphScope,
+    canonical_constants,
+    exclude_default_graph,
+    has_dataset_clause,
+    scoped_query,
+    scoped_update,
+)
 
 NIL = "<http://rdf4j.org/schema/rdf4j#nil>"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -70,12 +77,12 @@ def test_updates_reach_the_default_graph(said: str, expected: str) -> None:
 )
 def test_queries_of_the_default_graph(said: str, expected: str) -> None:
     assert scoped_query(said).split() == expected.split()
-    assert not says_from(said)
+    assert not has_dataset_clause(said)
 
 
 def test_from_is_a_word_and_nothing_inside_a_string() -> None:
-    assert says_from("SELECT * from <urn:g> { }")
-    assert not says_from("SELECT * { ?s <urn:from> 'FROM' }")
+    assert has_dataset_clause("SELECT * from <urn:g> { }")
+    assert not has_dataset_clause("SELECT * { ?s <urn:from> 'FROM' }")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,7 @@ def test_a_difference_stays_one() -> None:
         assert [row[name].value for name in "xyz"] == ["0.5", "0.5", "0"]
 
 
-HIDING = Scope("<urn:d>", inserts=True, hides=True)
+HIDING = DefaultGraphScope("<urn:d>", inserts=True, hides=True)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +150,8 @@ def test_where_the_default_graph_is_a_graph_like_others(said: str, expected: str
 
 def test_a_query_meets_that_graph_by_no_variable() -> None:
     said = "SELECT * { OPTIONAL { GRAPH ?g { ?s ?p ?o } } GRAPH <urn:x> { ?a ?b ?c } GRAPH $h { } }"
-    assert hiding_query(said, HIDING) == (
+    assert exclude_default_graph(said, HIDING) == (
         "SELECT * { OPTIONAL { GRAPH ?g { ?s ?p ?o } FILTER(?g != <urn:d>) } GRAPH <urn:x> { ?a ?b ?c } "
         "GRAPH $h { } FILTER($h != <urn:d>) }"
     )
-    assert hiding_query(said, Scope("<urn:d>")) == said
+    assert exclude_default_graph(said, DefaultGraphScope("<urn:d>")) == said

@@ -13,10 +13,10 @@ from virtuoso_process import ADAPTER, VirtuosoProcess
 from txlog.local.debian import libraries
 from txlog.local.virtuoso import find_virtuoso
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
-from txlog.workers.base import MarkerPosition, Operation, Verdict, WorkerRequest
+from txlog.workers.adapter import ApplyResult, MarkerPosition, StoreOperation, WorkerRequest
+from txlog.workers.http_transport import HttpTransport
 from txlog.workers.probe import probe
-from txlog.workers.transport import HttpTransport
-from txlog.workers.virtuoso import IRI_BYTES_MAX, Part, request_of
+from txlog.workers.virtuoso import IRI_BYTES_MAX, ProcedureStep, encode_steps
 
 XML = "application/sparql-results+xml"
 
@@ -27,9 +27,11 @@ def at(index: int) -> MarkerPosition:
     return MarkerPosition(Position(1, index, index.to_bytes(16, "big")), 0)
 
 
-def applied(worker: VirtuosoProcess, index: int, kind: int, payload: str) -> Verdict:
+def applied(worker: VirtuosoProcess, index: int, kind: int, payload: str) -> ApplyResult:
     expected = at(index - 1) if index > 1 else None
-    return ADAPTER.verdict(worker.send(ADAPTER.apply([Operation(kind, payload.encode())], expected, at(index))))
+    return ADAPTER.parse_apply_result(
+        worker.send(ADAPTER.apply([StoreOperation(kind, payload.encode())], expected, at(index)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,15 +50,31 @@ def applied(worker: VirtuosoProcess, index: int, kind: int, payload: str) -> Ver
             ),
             400,
         ),
-        (request_of([Part("dance")]), 400),
-        (request_of([Part("add", "urn:g", b"<urn:a> <urn:b> <urn:c> .\n"), Part("fail")]), 500),
-        (request_of([Part("add", "urn:g", b"<urn:a> <urn:b> <urn:c> .\n"), Part("add", "urn:g", b"nonsense")]), 500),
-        (request_of([Part("add", "urn:g", b"<urn:a> <urn:b> <urn:c> .\n"), Part("update", "-", b"INSERT {")]), 500),
-        (request_of([Part("add", "urn:g", b"_:a <urn:b> <urn:c> .\n")]), 400),
+        (encode_steps([ProcedureStep("dance")]), 400),
+        (encode_steps([ProcedureStep("add", "urn:g", b"<urn:a> <urn:b> <urn:c> .\n"), ProcedureStep("fail")]), 500),
+        (
+            encode_steps(
+                [
+                    ProcedureStep("add", "urn:g", b"<urn:a> <urn:b> <urn:c> .\n"),
+                    ProcedureStep("add", "urn:g", b"nonsense"),
+                ]
+            ),
+            500,
+        ),
+        (
+            encode_steps(
+                [
+                    ProcedureStep("add", "urn:g", b"<urn:a> <urn:b> <urn:c> .\n"),
+                    ProcedureStep("update", "-", b"INSERT {"),
+                ]
+            ),
+            500,
+        ),
+        (encode_steps([ProcedureStep("add", "urn:g", b"_:a <urn:b> <urn:c> .\n")]), 400),
     ],
 )
 def test_a_request_that_is_wrong_changes_nothing(worker: VirtuosoProcess, request_: WorkerRequest, status: int) -> None:
-    assert applied(worker, 1, KIND_QUADS, "A <urn:a> <urn:b> <urn:d> .\n") is Verdict.APPLIED
+    assert applied(worker, 1, KIND_QUADS, "A <urn:a> <urn:b> <urn:d> .\n") is ApplyResult.APPLIED
     before = worker.quads()
     assert worker.send(request_).status == status
     assert (worker.quads(), worker.system().markers) == (before, (at(1),))
@@ -64,16 +82,16 @@ def test_a_request_that_is_wrong_changes_nothing(worker: VirtuosoProcess, reques
 
 def test_an_iri_that_would_be_cut_off_is_refused(worker: VirtuosoProcess) -> None:
     fits, longer = (f"urn:{'x' * (length - 4)}" for length in (IRI_BYTES_MAX, IRI_BYTES_MAX + 1))
-    assert applied(worker, 1, KIND_QUADS, f"A <urn:a> <urn:b> <{fits}> <{fits}> .\n") is Verdict.APPLIED
+    assert applied(worker, 1, KIND_QUADS, f"A <urn:a> <urn:b> <{fits}> <{fits}> .\n") is ApplyResult.APPLIED
     assert worker.quads() == [f"<urn:a> <urn:b> <{fits}> <{fits}> ."]
-    assert applied(worker, 2, KIND_QUADS, f"A <urn:a> <urn:b> <{longer}> .\n") is Verdict.REFUSED
-    assert applied(worker, 2, KIND_UPDATE, f"DELETE DATA {{ <urn:a> <urn:b> <{longer}> }}") is Verdict.REFUSED
+    assert applied(worker, 2, KIND_QUADS, f"A <urn:a> <urn:b> <{longer}> .\n") is ApplyResult.REFUSED
+    assert applied(worker, 2, KIND_UPDATE, f"DELETE DATA {{ <urn:a> <urn:b> <{longer}> }}") is ApplyResult.REFUSED
     assert worker.system().markers == (at(1),)
 
 
 def test_queries_see_graphs_as_elsewhere(worker: VirtuosoProcess) -> None:
     payload = "A <urn:a> <urn:b> <urn:c> .\nA <urn:a> <urn:b> <urn:d> <urn:g> .\n"
-    assert applied(worker, 1, KIND_QUADS, payload) is Verdict.APPLIED
+    assert applied(worker, 1, KIND_QUADS, payload) is ApplyResult.APPLIED
 
     def found(text: str, **how: object) -> list[str]:
         answer = worker.send(ADAPTER.query(text, XML, **how))  # type: ignore[arg-type]
@@ -98,15 +116,15 @@ def test_queries_see_graphs_as_elsewhere(worker: VirtuosoProcess) -> None:
 
 
 def test_killed_it_is_at_its_last_checkpoint_marker_and_data(worker: VirtuosoProcess) -> None:
-    assert applied(worker, 1, KIND_UPDATE, "INSERT DATA { <urn:counter> <urn:value> 0 }") is Verdict.APPLIED
+    assert applied(worker, 1, KIND_UPDATE, "INSERT DATA { <urn:counter> <urn:value> 0 }") is ApplyResult.APPLIED
     count = (
         "DELETE { <urn:counter> <urn:value> ?v } INSERT { <urn:counter> <urn:value> ?w } "
         "WHERE { <urn:counter> <urn:value> ?v BIND(?v + 1 AS ?w) }"
     )
     # Several changes of one row in one transaction are what Virtuoso's own log cannot repeat.
-    assert applied(worker, 2, KIND_UPDATE, " ;\n".join([count] * 30)) is Verdict.APPLIED
+    assert applied(worker, 2, KIND_UPDATE, " ;\n".join([count] * 30)) is ApplyResult.APPLIED
     worker.settle()
-    assert applied(worker, 3, KIND_UPDATE, " ;\n".join([count] * 5)) is Verdict.APPLIED
+    assert applied(worker, 3, KIND_UPDATE, " ;\n".join([count] * 5)) is ApplyResult.APPLIED
     for _ in range(2):
         worker.kill()
         worker.start()

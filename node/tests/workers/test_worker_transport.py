@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.workers.base import Fate, Unreachable, WorkerRequest
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
+from txlog.workers.http_transport import HttpTransport
 
 ASK = WorkerRequest("POST", "/query", {"Content-Type": "application/sparql-query"}, b"ASK {}")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Name: Value\r\n\r\nok"
@@ -67,7 +67,7 @@ def scripted() -> Iterator[Scripted]:
         connection.close()
 
 
-def fate_of(transport: HttpTransport, request: WorkerRequest = ASK) -> Fate:
+def fate_of(transport: HttpTransport, request: WorkerRequest = ASK) -> RequestOutcome:
     with pytest.raises(Unreachable) as caught:
         transport.send(request)
     assert transport.url in str(caught.value)
@@ -88,19 +88,19 @@ def test_nobody_listens() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    assert fate_of(HttpTransport(url)) is Fate.NOT_SENT
+    assert fate_of(HttpTransport(url)) is RequestOutcome.NOT_SENT
 
 
 def test_no_answer_in_time(scripted: Scripted) -> None:
     scripted.replies(None, close=False)
-    assert fate_of(HttpTransport(scripted.url, 0.1)) is Fate.UNKNOWN
+    assert fate_of(HttpTransport(scripted.url, 0.1)) is RequestOutcome.UNKNOWN
 
 
 def test_a_request_that_was_given_up_is_watched_until_it_is_over(scripted: Scripted) -> None:
     scripted.replies(None, close=False)
     scripted.replies(OK, OK, close=False)
     with HttpTransport(scripted.url, 0.1) as transport:
-        assert fate_of(transport) is Fate.UNKNOWN
+        assert fate_of(transport) is RequestOutcome.UNKNOWN
         assert not transport.settled()
         assert transport.send(ASK).ok  # over another connection
         assert not transport.settled()
@@ -114,7 +114,7 @@ def test_a_request_that_was_given_up_is_watched_until_it_is_over(scripted: Scrip
 def test_a_request_that_was_given_up_is_over_when_the_worker_dies(scripted: Scripted) -> None:
     scripted.replies(None, close=False)
     with HttpTransport(scripted.url, 0.1) as transport:
-        assert fate_of(transport) is Fate.UNKNOWN
+        assert fate_of(transport) is RequestOutcome.UNKNOWN
         assert not transport.settled()
         scripted.open[0].close()
         deadline = time.monotonic() + 10
@@ -125,11 +125,13 @@ def test_a_request_that_was_given_up_is_over_when_the_worker_dies(scripted: Scri
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this"])
 def test_the_worker_dies_before_or_within_its_answer(scripted: Scripted, said: bytes) -> None:
     scripted.replies(said)
-    assert fate_of(HttpTransport(scripted.url)) is Fate.CLOSED
+    assert fate_of(HttpTransport(scripted.url)) is RequestOutcome.CLOSED
 
 
-@pytest.mark.parametrize(("status", "fate"), [(503, Fate.NOT_SENT), (502, Fate.UNKNOWN), (504, Fate.UNKNOWN)])
-def test_transient_statuses(scripted: Scripted, status: int, fate: Fate) -> None:
+@pytest.mark.parametrize(
+    ("status", "fate"), [(503, RequestOutcome.NOT_SENT), (502, RequestOutcome.UNKNOWN), (504, RequestOutcome.UNKNOWN)]
+)
+def test_transient_statuses(scripted: Scripted, status: int, fate: RequestOutcome) -> None:
     scripted.replies(OK.replace(b"200", b"%d" % status))
     assert fate_of(HttpTransport(scripted.url)) is fate
 
@@ -150,7 +152,7 @@ def test_it_works_again_after_a_failure(scripted: Scripted) -> None:
     scripted.replies(b"")
     scripted.replies(OK)
     transport = HttpTransport(scripted.url)
-    assert fate_of(transport) is Fate.CLOSED
+    assert fate_of(transport) is RequestOutcome.CLOSED
     assert transport.send(ASK).ok
 
 

@@ -9,9 +9,9 @@ from server_process import START_S, StoreProcess
 
 from txlog.local.virtuoso import READY_PATH, find_virtuoso, prepare_virtuoso, virtuoso_command
 from txlog.model.entry import KIND_UPDATE
-from txlog.workers.base import MarkerPosition, Operation, WorkerRequest, WorkerResponse
-from txlog.workers.naming import marker_name
-from txlog.workers.virtuoso import Part, VirtuosoAdapter, parts_of, request_of
+from txlog.workers.adapter import MarkerPosition, StoreOperation, WorkerRequest, WorkerResponse
+from txlog.workers.marker_names import marker_name
+from txlog.workers.virtuoso import ProcedureStep, VirtuosoAdapter, encode_steps, steps_for_operations
 
 ADAPTER = VirtuosoAdapter()
 
@@ -38,7 +38,7 @@ class VirtuosoProcess(StoreProcess):
             time.sleep(0.02)
 
     def update(self, text: str) -> WorkerResponse:
-        return self.send(request_of(parts_of([Operation(KIND_UPDATE, text.encode())])))
+        return self.send(encode_steps(steps_for_operations([StoreOperation(KIND_UPDATE, text.encode())])))
 
     def ask(self, text: str, accept: str = "application/sparql-results+xml") -> WorkerResponse:
         return self.send(ADAPTER.query(text, accept))
@@ -52,11 +52,11 @@ class VirtuosoProcess(StoreProcess):
         return sorted(",".join("" if term is None else term.value for term in row) for row in found)
 
     def plant(self, marker: MarkerPosition) -> WorkerResponse:
-        return self.send(request_of([Part("enter", marker_name(marker))]))
+        return self.send(encode_steps([ProcedureStep("enter", marker_name(marker))]))
 
     def settle(self) -> None:
-        assert self.send(ADAPTER.settle()).ok
+        assert self.send(ADAPTER.checkpoint()).ok
 
     def clear(self) -> None:
-        assert self.send(ADAPTER.empty()).ok
+        assert self.send(ADAPTER.clear()).ok
         self.settle()

@@ -1,21 +1,21 @@
 """From the log into a worker, exactly once, without Spark and without asyncio."""
 
-from txlog.apply.applier import Clock, SystemClock, apply_up_to
-from txlog.apply.log import LogSource, MasterLog
-from txlog.apply.outcome import Held, Outcome, Refusal, State
-from txlog.workers.digest import Digest, digest, digest_of_worker
+from txlog.apply.applier import MonotonicClock, SystemClock, apply_up_to
+from txlog.apply.log_source import LogSource, MasterLog
+from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
+from txlog.workers.digest import Digest, digest, digest_worker
 
 __all__ = [
-    "Clock",
+    "ApplyOutcome",
     "Digest",
-    "Held",
+    "ForeignLock",
     "LogSource",
     "MasterLog",
-    "Outcome",
+    "MonotonicClock",
     "Refusal",
-    "State",
     "SystemClock",
+    "WorkerState",
     "apply_up_to",
     "digest",
-    "digest_of_worker",
+    "digest_worker",
 ]

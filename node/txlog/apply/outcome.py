@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txlog.model.ids import Txid
-from txlog.workers.base import MarkerPosition
+from txlog.workers.adapter import MarkerPosition
 
 
-class State(StrEnum):
+class WorkerState(StrEnum):
     """The words of a worker's report (docs/reference/http-api.md)."""
 
     WORKING = "Working"
@@ -41,28 +41,28 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ForeignLock:
     """A lock that another applier has on the worker, or that an unanswered request of ours left there. Hand it to the
     next :func:`~txlog.apply.apply_up_to`: who never hands it on never takes a worker over from an applier that died.
 
     ``seen``: what stood there, to tell whether its owner is alive. ``since``: when that was first seen, by this
-    process' clock. ``ours``: left by a request of ours; the same transport knows when that is over, so that there is
+    process' clock. ``is_ours``: left by a request of ours; the same transport knows when that is over, so that there is
     neither a reason to wait longer nor to take over earlier."""
 
     seen: frozenset[str]
     since: float
-    ours: bool = False
+    is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ApplyOutcome:
     """``position``: where the worker stands, None when that is not known (unreachable, refused) or it is empty.
     ``applied``: entries that this call moved it over. ``requests``: how many were sent to the worker."""
 
     position: MarkerPosition | None
-    state: State
+    state: WorkerState
     error: str | None = None
     refused: Refusal | None = None
     applied: int = 0
     requests: int = 0
-    held: Held | None = None
+    foreign_lock: ForeignLock | None = None

@@ -1,48 +1,55 @@
 """Backups of a worker at an exact position of the log: made, checked, kept, restored."""
 
-from txlog.backup.adopting import adopt, beginning_of
-from txlog.backup.catalogue import Listed, catalogue, delete, leftovers, newest, release
-from txlog.backup.chain import OnChain, chain_of, cluster_of
-from txlog.backup.checking import check, manifest_of
-from txlog.backup.creating import Order, create
-from txlog.backup.loading import Into
-from txlog.backup.manifest import Manifest
-from txlog.backup.progress import Progress, Told
-from txlog.backup.rebuilding import rebuild_from_backup, rebuild_from_worker
-from txlog.backup.repairing import Repaired, repair
-from txlog.backup.restoring import Restored, restore
-from txlog.backup.retention import retain
-from txlog.backup.standing import Source
-from txlog.backup.target import Target, open_target
+from txlog.backup.adoption import adopt, initial_position
+from txlog.backup.backup_manifest import BackupManifest
+from txlog.backup.backup_writer import BackupRequest, take_backup
+from txlog.backup.catalogue import (
+    CatalogueEntry,
+    catalogue,
+    delete_backup,
+    delete_incomplete_backups,
+    newest_backups,
+    release_backup,
+)
+from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
+from txlog.backup.dataset_load import RestoreTarget
+from txlog.backup.graph_repair import RepairResult, repair_graphs
+from txlog.backup.pinned_snapshot import SourceWorker
+from txlog.backup.progress import BackupProgress, ProgressCallback
+from txlog.backup.restoration import RestoreResult, restore_backup
+from txlog.backup.retention import apply_retention
+from txlog.backup.target import BackupTarget, open_target
+from txlog.backup.verification import check_backup, read_manifest
+from txlog.backup.worker_rebuild import rebuild_from_backup, rebuild_from_worker
 
 __all__ = [
-    "Into",
-    "Listed",
-    "Manifest",
-    "OnChain",
-    "Order",
-    "Progress",
-    "Repaired",
-    "Restored",
-    "Source",
-    "Target",
-    "Told",
+    "BackupManifest",
+    "BackupProgress",
+    "BackupRequest",
+    "BackupTarget",
+    "CatalogueEntry",
+    "ChainCheck",
+    "ProgressCallback",
+    "RepairResult",
+    "RestoreResult",
+    "RestoreTarget",
+    "SourceWorker",
     "adopt",
-    "beginning_of",
+    "apply_retention",
     "catalogue",
-    "chain_of",
-    "check",
-    "cluster_of",
-    "create",
-    "delete",
-    "leftovers",
-    "manifest_of",
-    "newest",
+    "check_backup",
+    "delete_backup",
+    "delete_incomplete_backups",
+    "initial_position",
+    "make_chain_check",
+    "newest_backups",
     "open_target",
+    "read_cluster_id",
+    "read_manifest",
     "rebuild_from_backup",
     "rebuild_from_worker",
-    "release",
-    "repair",
-    "restore",
-    "retain",
+    "release_backup",
+    "repair_graphs",
+    "restore_backup",
+    "take_backup",
 ]

@@ -2,7 +2,7 @@
 
 import sys
 
-from txlog.backup.job import main
+from txlog.backup.backup_job import main
 
 if __name__ == "__main__":
     sys.exit(main())

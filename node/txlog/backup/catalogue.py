@@ -7,26 +7,26 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from txlog.backup.checking import manifest_of
-from txlog.backup.faults import BackupFault, BackupInUse, HeldBackup, NoSuchBackup
-from txlog.backup.lease import LEASE, LEASE_S
-from txlog.backup.manifest import MANIFEST, NAME, RELEASED, Manifest
-from txlog.backup.target import Target
+from txlog.backup.backup_errors import BackupFault, BackupInUse, HeldBackup, NoSuchBackup
+from txlog.backup.backup_manifest import MANIFEST_NAME, NAME_PATTERN, RELEASED_NAME, BackupManifest
+from txlog.backup.read_lease import LEASE_PREFIX, LEASE_TTL_S
+from txlog.backup.target import BackupTarget
+from txlog.backup.verification import read_manifest
 
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
-LEFTOVER_S: Final = 24 * 3600.0
+INCOMPLETE_AGE_S: Final = 24 * 3600.0
 """A backup to which nothing was added for so long is not under way any more."""
 
 
-class Listed(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """``state``: complete, incomplete, or the name of what is wrong with the manifest (``error`` says more).
     ``bytes`` on the target; ``touched``: when the newest object was written, in seconds since 1970; ``leased``: when
     somebody last began to read it for a restore that has not ended, 0 when nobody did."""
 
     name: str
     state: str
-    manifest: Manifest | None
+    manifest: BackupManifest | None
     bytes: int
     touched: float
     held: bool
@@ -34,85 +34,89 @@ class Listed(NamedTuple):
     leased: float = 0.0
 
 
-def catalogue(target: Target) -> list[Listed]:
+def catalogue(target: BackupTarget) -> list[CatalogueEntry]:
     """Every backup of every cluster on this target, by position; without reading the parts. A part that is missing or
-    of another length shows (its checksum: :func:`txlog.backup.checking.check`)."""
+    of another length shows (its checksum: :func:`txlog.backup.verification.check_backup`)."""
     sizes: dict[str, dict[str, int]] = {}
     touched: dict[str, float] = {}
     leased: dict[str, float] = {}
-    for each in target.objects():
+    for each in target.list_objects():
         name, _, rest = each.key.partition("/")
-        if rest.startswith(LEASE):
+        if rest.startswith(LEASE_PREFIX):
             leased[name] = max(each.modified, leased.get(name, 0.0))
-        elif rest and NAME.match(name):
+        elif rest and NAME_PATTERN.match(name):
             sizes.setdefault(name, {})[rest] = each.bytes
             touched[name] = max(each.modified, touched.get(name, 0.0))
     found = [
-        _listed(target, name, objects, touched[name])._replace(leased=leased.get(name, 0.0))
+        _read_entry(target, name, objects, touched[name])._replace(leased=leased.get(name, 0.0))
         for name, objects in sizes.items()
     ]
     return sorted(found, key=lambda each: (each.manifest.place.index if each.manifest else -1, each.touched))
 
 
-def _listed(target: Target, name: str, objects: dict[str, int], touched: float) -> Listed:
+def _read_entry(target: BackupTarget, name: str, objects: dict[str, int], touched: float) -> CatalogueEntry:
     size = sum(objects.values())
-    if MANIFEST not in objects:
-        return Listed(name, INCOMPLETE, None, size, touched, False)
+    if MANIFEST_NAME not in objects:
+        return CatalogueEntry(name, INCOMPLETE, None, size, touched, False)
     try:
-        manifest = manifest_of(target, name)
+        manifest = read_manifest(target, name)
     except BackupFault as fault:
-        return Listed(name, fault.name, None, size, touched, False, str(fault))
-    held = manifest.retention == "held" and RELEASED not in objects
+        return CatalogueEntry(name, fault.name, None, size, touched, False, str(fault))
+    held = manifest.retention == "held" and RELEASED_NAME not in objects
     for part in manifest.parts:
         if objects.get(part.name) != part.bytes:
             said = "is missing" if part.name not in objects else f"has {objects[part.name]} of {part.bytes} bytes"
             state = "PartMissing" if part.name not in objects else "PartTruncated"
-            return Listed(name, state, manifest, size, touched, held, f"{part.name} {said}")
-    return Listed(name, COMPLETE, manifest, size, touched, held)
+            return CatalogueEntry(name, state, manifest, size, touched, held, f"{part.name} {said}")
+    return CatalogueEntry(name, COMPLETE, manifest, size, touched, held)
 
 
-def newest(target: Target, cluster: str) -> list[Listed]:
+def newest_backups(target: BackupTarget, cluster: str) -> list[CatalogueEntry]:
     """Complete backups of a cluster, the highest position first."""
     fit = [x for x in catalogue(target) if x.state == COMPLETE and x.manifest and x.manifest.cluster == cluster]
     return fit[::-1]
 
 
-def release(target: Target, name: str) -> None:
+def release_backup(target: BackupTarget, name: str) -> None:
     """Let a held backup be like any other. Doing it twice is no error."""
-    manifest_of(target, name)
-    if not any(each.key == f"{name}/{RELEASED}" for each in target.objects(f"{name}/")):
-        target.write(f"{name}/{RELEASED}", msgspec.json.encode({"at": time.time()}) + b"\n")
+    read_manifest(target, name)
+    if not any(each.key == f"{name}/{RELEASED_NAME}" for each in target.list_objects(f"{name}/")):
+        target.write(f"{name}/{RELEASED_NAME}", msgspec.json.encode({"at": time.time()}) + b"\n")
 
 
-def delete(target: Target, name: str) -> None:
+def delete_backup(target: BackupTarget, name: str) -> None:
     """The manifest goes first, so that what a crash leaves is named incomplete. :class:`HeldBackup` for a held one,
     :class:`BackupInUse` for one that is being restored from."""
-    if not NAME.match(name):
+    if not NAME_PATTERN.match(name):
         raise NoSuchBackup(f"{name[:80]!r} is no name of a backup; see txlog backup list")
-    found = list(target.objects(f"{name}/"))
+    found = list(target.list_objects(f"{name}/"))
     keys = [each.key for each in found]
-    if any(each.key.startswith(f"{name}/{LEASE}") and time.time() - each.modified < LEASE_S for each in found):
+    if any(
+        each.key.startswith(f"{name}/{LEASE_PREFIX}") and time.time() - each.modified < LEASE_TTL_S for each in found
+    ):
         raise BackupInUse(f"{name} is being restored from; try again when that is done")
     if not keys:
-        raise NoSuchBackup(f"{name} is not on {target.where}; see txlog backup list")
-    if f"{name}/{MANIFEST}" in keys:
+        raise NoSuchBackup(f"{name} is not on {target.location}; see txlog backup list")
+    if f"{name}/{MANIFEST_NAME}" in keys:
         try:
-            held = manifest_of(target, name).retention == "held" and f"{name}/{RELEASED}" not in keys
+            held = read_manifest(target, name).retention == "held" and f"{name}/{RELEASED_NAME}" not in keys
         except BackupFault:
             held = False
         if held:
             raise HeldBackup(
                 f"{name} is held, as backups of splits are; release it first: txlog backup delete --release"
             )
-        target.delete([f"{name}/{MANIFEST}"])
-    target.delete([key for key in keys if key != f"{name}/{MANIFEST}"])
+        target.delete([f"{name}/{MANIFEST_NAME}"])
+    target.delete([key for key in keys if key != f"{name}/{MANIFEST_NAME}"])
 
 
-def leftovers(target: Target, older_s: float = LEFTOVER_S, now: float | None = None) -> list[str]:
+def delete_incomplete_backups(
+    target: BackupTarget, older_s: float = INCOMPLETE_AGE_S, now: float | None = None
+) -> list[str]:
     """Delete what backups left that never came to their end, when nothing was added for ``older_s`` seconds by the
     target's clock. Returns their names."""
     now = time.time() if now is None else now
     gone = [x.name for x in catalogue(target) if x.state == INCOMPLETE and now - x.touched >= older_s]
     for name in gone:
-        delete(target, name)
+        delete_backup(target, name)
     return gone

@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 
-class Progress(NamedTuple):
-    """``phase``: a word or two for people. ``done`` of ``total`` quads, None where nobody knows; ``said`` more."""
+class BackupProgress(NamedTuple):
+    """``phase``: a word or two for people. ``done`` of ``total`` quads, None where nobody knows; ``detail`` more."""
 
     phase: str
     done: int
     total: int | None = None
-    said: str = ""
+    detail: str = ""
 
 
-Told = Callable[[Progress], None]
+ProgressCallback = Callable[[BackupProgress], None]
 
 
-def nobody(_: Progress) -> None:
+def no_progress(_: BackupProgress) -> None:
     """Nobody is told."""
 
 
-def counted(phase: str, total: int | None, told: Told, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def report_progress(phase: str, total: int | None, told: ProgressCallback, pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The same pieces, and how many quads have passed."""
     done = 0
     for piece in pieces:
         yield piece
         done += piece.count(b"\n")
-        told(Progress(phase, done, total))
+        told(BackupProgress(phase, done, total))

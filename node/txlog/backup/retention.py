@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from txlog.backup.catalogue import COMPLETE, Listed, catalogue, delete
-from txlog.backup.lease import LEASE_S
-from txlog.backup.target import Target
+from txlog.backup.catalogue import COMPLETE, CatalogueEntry, catalogue, delete_backup
+from txlog.backup.read_lease import LEASE_TTL_S
+from txlog.backup.target import BackupTarget
 
 DAY_S = 86_400.0
 
 
-def may_go(
-    listed: Iterable[Listed], cluster: str, data_center: str, keep: int, keep_days: int | None, now: float
+def expired_backups(
+    listed: Iterable[CatalogueEntry], cluster: str, data_center: str, keep: int, keep_days: int | None, now: float
 ) -> list[str]:
     """Pure. Of the complete backups of this cluster and data centre that a schedule took, or a split and that were
     released: those that are neither among the newest ``keep``, nor younger than ``keep_days``, nor being restored
@@ -32,14 +32,21 @@ def may_go(
     old = mine[keep:]
     if keep_days is not None:
         old = [each for each in old if each.manifest and now - each.manifest.finished > keep_days * DAY_S]
-    return [each.name for each in old if now - each.leased >= LEASE_S]
+    return [each.name for each in old if now - each.leased >= LEASE_TTL_S]
 
 
-def retain(
-    target: Target, cluster: str, data_center: str, keep: int, keep_days: int | None = None, now: float | None = None
+def apply_retention(
+    target: BackupTarget,
+    cluster: str,
+    data_center: str,
+    keep: int,
+    keep_days: int | None = None,
+    now: float | None = None,
 ) -> list[str]:
-    """Delete what :func:`may_go`; returns the names."""
-    gone = may_go(catalogue(target), cluster, data_center, keep, keep_days, time.time() if now is None else now)
+    """Delete what :func:`expired_backups`; returns the names."""
+    gone = expired_backups(
+        catalogue(target), cluster, data_center, keep, keep_days, time.time() if now is None else now
+    )
     for name in gone:
-        delete(target, name)
+        delete_backup(target, name)
     return gone

@@ -27,8 +27,8 @@ from txlog.client import MasterClient
 from txlog.model.errors import NotFound, TxLogError
 from txlog.model.ids import parse_txid
 from txlog.model.stamp import stamp_ms
-from txlog.runtime.connectivity import findings
-from txlog.wire.pages import KIND_NAMES, LogPage, PageEntry
+from txlog.runtime.connectivity_matrix import diagnose
+from txlog.wire.log_page import KIND_NAMES, LogPage, PageEntry
 
 journal = typer.Typer(no_args_is_help=True, help="Look into a journal folder while its master is down.")
 worker = typer.Typer(no_args_is_help=True, help="The stores behind the masters.")
@@ -50,10 +50,10 @@ def peers(state: StateOption = DEFAULT_STATE, master: MasterOption = None, json:
 def show_peers(cluster: Cluster, json: bool) -> None:
     found = first_answer(cluster.masters, MasterClient.peers, cluster.open)
     rows = _hears(cluster)
-    wrong = findings(rows)
+    wrong = diagnose(rows)
     if json:
         hears = {node: sorted(row) if row is not None else None for node, row in rows.items()}
-        show_json({"peers": found, "hears": hears, "findings": [finding.view() for finding in wrong]})
+        show_json({"peers": found, "hears": hears, "findings": [finding.to_dict() for finding in wrong]})
         return
     columns = [name for name in _PEER_COLUMNS if any(name in row for row in found)]
     heads = [_PEER_COLUMNS[name] for name in columns]
@@ -100,7 +100,7 @@ def _hears(cluster: Cluster) -> dict[str, frozenset[str] | None]:
     for url in cluster.masters:
         with cluster.open(url, 5.0) as client:
             try:
-                own, told = client.status().node, client.hears()
+                own, told = client.status().node, client.connectivity()
             except TxLogError:
                 continue
         for node, row in told.items():
@@ -226,9 +226,9 @@ Folder = Annotated[Path, typer.Argument(help="a journal folder, such as .txlog/m
 @journal.command("check")
 def check_journal(folder: Folder, json: JsonOption = False) -> None:
     """Read everything, check every hash; exit code 1 when it would not open without damage."""
-    from txlog.journal import offline
+    from txlog.journal import inspection
 
-    found = offline.check(_there(folder))
+    found = inspection.check_journal(_there(folder))
     if json:
         typer.echo(msgspec.json.encode({"ok": found.ok, **asdict(found)}, enc_hook=str).decode())
     else:
@@ -241,9 +241,9 @@ def check_journal(folder: Folder, json: JsonOption = False) -> None:
 @journal.command("show")
 def show_journal(folder: Folder, json: JsonOption = False) -> None:
     """What stands in it, record by record."""
-    from txlog.journal import offline
+    from txlog.journal import inspection
 
-    for line in offline.show(_there(folder)):
+    for line in inspection.dump_journal(_there(folder)):
         typer.echo(msgspec.json.encode(line).decode() if json else line)
 
 

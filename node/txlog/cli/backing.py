@@ -14,29 +14,29 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from txlog.backup import (
-    Into,
-    Listed,
-    Manifest,
-    Order,
-    Source,
-    Target,
-    Told,
+    BackupManifest,
+    BackupRequest,
+    BackupTarget,
+    CatalogueEntry,
+    ProgressCallback,
+    RestoreTarget,
+    SourceWorker,
     adopt,
-    beginning_of,
     catalogue,
-    chain_of,
-    check,
-    cluster_of,
-    create,
+    check_backup,
+    initial_position,
+    make_chain_check,
     open_target,
+    read_cluster_id,
     rebuild_from_backup,
+    take_backup,
 )
-from txlog.backup import delete as delete_backup
-from txlog.backup import leftovers as delete_leftovers
-from txlog.backup import release as release_backup
-from txlog.backup.catalogue import COMPLETE, LEFTOVER_S
-from txlog.backup.job import READ_S, find_worker, workers_of
-from txlog.backup.progress import Progress as Step
+from txlog.backup import delete_backup as delete_backup
+from txlog.backup import delete_incomplete_backups as delete_leftovers
+from txlog.backup import release_backup as release_backup
+from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker, list_workers
+from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
+from txlog.backup.progress import BackupProgress as Step
 from txlog.cli.output import (
     DEFAULT_STATE,
     Cluster,
@@ -51,12 +51,12 @@ from txlog.cli.output import (
     show_table,
 )
 from txlog.client import MasterClient
-from txlog.config.process import BackupJobConfig, FolderConfig, S3Config, TargetConfig
-from txlog.config.values import parse_duration
+from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config, TargetConfig
+from txlog.config.units import parse_duration
 from txlog.local.state import StateFolder
 from txlog.model.errors import BadInput, TxLogError
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 app = typer.Typer(no_args_is_help=True, help="Backups of workers, each at exactly one position of the log.")
 
@@ -77,7 +77,7 @@ DataCenterOption = Annotated[str | None, typer.Option("--data-center", help="whe
 
 def find_target(
     state: Path, target: str | None, endpoint: str | None, credentials: Path | None, data_center: str | None = None
-) -> Target:
+) -> BackupTarget:
     """What the options name; without, what the manifest of the data centre (the first that has one) says."""
     if target is not None:
         return open_target(_target_config(target, endpoint, credentials))
@@ -111,7 +111,7 @@ def masters_of(cluster: Cluster, data_center: str | None, closing: ExitStack) ->
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Told]:
+def progress(quiet: bool) -> Iterator[ProgressCallback]:
     """A bar for each phase, on a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -129,7 +129,7 @@ def progress(quiet: bool) -> Iterator[Told]:
                 for task in tasks.values():
                     bar.update(task, visible=False)
                 tasks[step.phase] = bar.add_task(step.phase, total=step.total)
-            said = f"{step.phase}: {step.said}" if step.said else step.phase
+            said = f"{step.phase}: {step.detail}" if step.detail else step.phase
             bar.update(tasks[step.phase], completed=step.done, total=step.total, description=said)
 
         yield told
@@ -170,16 +170,16 @@ def create_backup(
         where, masters = masters_of(cluster, data_center, closing)
         place = find_target(state, target, endpoint, credentials, where)
         found = find_worker(masters, worker)
-        transport = closing.enter_context(HttpTransport(found.url, READ_S))
-        source = Source(found.name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
-        order = Order(
-            cluster_of(masters), where, "manual", "held" if held else "normal", name=name, at=at, deadline_s=wait
+        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
+        source = SourceWorker(found.name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
+        order = BackupRequest(
+            read_cluster_id(masters), where, "manual", "held" if held else "normal", name=name, at=at, deadline_s=wait
         )
         told = closing.enter_context(progress(json))
-        made = create(source, place, order, told)
+        made = take_backup(source, place, order, told)
     seconds = time.monotonic() - began
     if json:
-        show_json({**manifest_json(made), "target": place.where, "seconds": round(seconds, 3)})
+        show_json({**manifest_json(made), "target": place.location, "seconds": round(seconds, 3)})
         return
     out.print(
         f"{made.name}: {made.quads:,} quads of {made.worker} at index {made.place.index}, "
@@ -208,20 +208,20 @@ def adopt_store(
     with ExitStack() as closing:
         where, masters = masters_of(cluster, data_center, closing)
         place = find_target(state, target, endpoint, credentials, where)
-        transport = closing.enter_context(HttpTransport(url, READ_S))
-        source = Source(urlsplit(url).netloc, ADAPTERS["oxigraph"], transport)
-        own = cluster_of(masters)
+        transport = closing.enter_context(HttpTransport(url, READ_TIMEOUT_S))
+        source = SourceWorker(urlsplit(url).netloc, ADAPTERS["oxigraph"], transport)
+        own = read_cluster_id(masters)
         told = closing.enter_context(progress(json))
-        made = adopt(source, place, Order(own, where, name=name), beginning_of(masters), told)
+        made = adopt(source, place, BackupRequest(own, where, name=name), initial_position(masters), told)
         for other in cluster.data_centers if restoring else ():
             _, theirs = masters_of(cluster, other, closing)
-            for worker in workers_of(theirs):
-                there = closing.enter_context(HttpTransport(worker.url, READ_S))
-                into = Into(worker.name, ADAPTERS[worker.engine or "oxigraph"], there)
-                rebuild_from_backup(place, into, theirs, own, chain_of(theirs), name=made.name, told=told)
+            for worker in list_workers(theirs):
+                there = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
+                into = RestoreTarget(worker.name, ADAPTERS[worker.engine or "oxigraph"], there)
+                rebuild_from_backup(place, into, theirs, own, make_chain_check(theirs), name=made.name, told=told)
                 done.append(worker.name)
     if json:
-        show_json({**manifest_json(made), "target": place.where, "restored": done})
+        show_json({**manifest_json(made), "target": place.location, "restored": done})
         return
     out.print(f"{made.name}: {made.quads:,} quads of {url} are position 0", highlight=False)
     if done:
@@ -251,7 +251,7 @@ def list_backups(
     )
 
 
-def _row(each: Listed) -> Sequence[object]:
+def _row(each: CatalogueEntry) -> Sequence[object]:
     made = each.manifest
     state = coloured("Running" if each.state == COMPLETE else each.state)
     state.plain = each.state
@@ -293,7 +293,7 @@ def verify_backup(
         for name in wanted:
             began = time.monotonic()
             try:
-                made = check(place, name, told)
+                made = check_backup(place, name, told)
             except TxLogError as fault:
                 results.append({"name": name, "sound": False, "error": fault.name, "message": str(fault)})
             else:
@@ -343,7 +343,7 @@ def delete_backups(
             seconds = parse_duration(older) / 1000
         except ValueError as wrong:
             raise BadInput(f"--older {older}: expected {wrong}") from None
-        gone = delete_leftovers(place, min(seconds, LEFTOVER_S * 3650))
+        gone = delete_leftovers(place, min(seconds, INCOMPLETE_AGE_S * 3650))
     for name in names or ():
         if release:
             release_backup(place, name)
@@ -355,13 +355,13 @@ def delete_backups(
         out.print(f"deleted: {', '.join(gone) or 'nothing'}", highlight=False)
 
 
-def manifest_json(made: Manifest) -> dict[str, Any]:
+def manifest_json(made: BackupManifest) -> dict[str, Any]:
     """For machines."""
     told: dict[str, Any] = msgspec.to_builtins(made)
     return {**told, "bytes": made.stored_bytes, "plainBytes": made.plain_bytes}
 
 
-def _listed_json(each: Listed) -> dict[str, Any]:
+def _listed_json(each: CatalogueEntry) -> dict[str, Any]:
     return {
         "name": each.name,
         "state": each.state,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from txlog.cli.output import out, show_table
-from txlog.client import Divergence, Repair, Worker
+from txlog.client import Divergence, RepairRecord, WorkerStatus
 
 NAMED = 3
 """Graphs in a row; ``--json`` has more."""
@@ -14,7 +14,7 @@ BY_HAND = ("Undecided", "ByHand", "GivenUp")
 """What nothing becomes of by itself."""
 
 
-def say_differing(workers: Mapping[str, Sequence[Worker]]) -> None:
+def say_differing(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
     """``workers``: by data centre. Nothing is said when none differs, and none was repaired within a day."""
     rows = [
         (
@@ -47,18 +47,18 @@ def say_differing(workers: Mapping[str, Sequence[Worker]]) -> None:
         show_table(["REPAIRED", "DATA CENTRE", "GRAPHS", "FROM", "INDEX", "AT", "TIMES"], done)
 
 
-def _needs_somebody(worker: Worker) -> bool:
+def _needs_somebody(worker: WorkerStatus) -> bool:
     return worker.repair is None or worker.repair.state in BY_HAND
 
 
-def _becomes(worker: Worker) -> str:
+def _becomes(worker: WorkerStatus) -> str:
     found = worker.repair
     if found is None:
         return ""
     return f"{found.state}: {found.why}".replace("NAME", worker.name) if found.why else found.state
 
 
-def _copied(last: Repair) -> str:
+def _copied(last: RepairRecord) -> str:
     more = f" and {last.graph_count - NAMED:,} more" if last.graph_count > NAMED else ""
     return f"{_names(last.graphs)}{more} (+{last.added:,} -{last.removed:,})"
 

@@ -39,7 +39,7 @@ from txlog.operator.build.masters import COMPONENT
 from txlog.operator.kube import ApiError, Kube, Place
 from txlog.operator.refusing import parsed
 from txlog.operator.securing import Secret, read_secrets
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 KUBECTL_S: Final = 30.0
 PLUGIN_S: Final = 120.0
@@ -147,7 +147,7 @@ def reached(sites: Sequence[Site]) -> Cluster:
     def opened(url: str, timeout_s: float) -> MasterClient:
         site = next(site for site in sites if site.holds(url))
         tls = site.place.tls() if url.startswith("https:") else None
-        return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.of_headers(site.headers))
+        return MasterClient(url, timeout_s, connect_s=5.0, tls=tls, credentials=Credentials.from_headers(site.headers))
 
     return Cluster({site.cluster.data_center: list(site.urls) for site in sites}, None, opened)
 
@@ -230,7 +230,7 @@ async def _own_token(kube: Kube, cluster: TxLogCluster) -> str | None:
     if users is None:
         return None
     if os.environ.get(TOKEN_FILE):
-        return Credentials.of_environment().headers()["Authorization"].removeprefix("Bearer ")
+        return Credentials.from_environment().headers()["Authorization"].removeprefix("Bearer ")
     only = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"security": _users_alone(cluster)})})
     secret: Secret = (await read_secrets(kube, only))[users.secret_ref.name]
     token = (secret.data or {}).get(OWN_TOKEN_KEY, b"").decode("ascii", "replace").strip()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from txlog.cli.output import DEFAULT_STATE, JsonOption, StateOption, coloured, out, show_json, show_table
-from txlog.config.values import parse_duration
+from txlog.config.units import parse_duration
 from txlog.local.control import Control
 from txlog.local.state import StateFolder
 from txlog.model.errors import BadInput

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Final
 
 from txlog.cli.reading import Chunk, Source, read_chunks
-from txlog.client import MasterClient, MasterUnreachable, Write
+from txlog.client import MasterClient, MasterUnreachable, WriteRequest
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, TxLogError, Unavailable
 
@@ -150,7 +150,7 @@ class Loader:
     def _try(self, client: MasterClient, url: str, group: list[Chunk]) -> tuple[list[Chunk], float]:
         """Send a group; what is left of it, and how long to let this master be."""
         left = list(group)
-        writes = [Write(quads=chunk.text, key=self.key_of(self._source, chunk)) for chunk in group]
+        writes = [WriteRequest(quads=chunk.text, key=self.key_of(self._source, chunk)) for chunk in group]
         try:
             for chunk, written in zip(group, client.submit(writes, self._durability), strict=False):
                 if written.error in ("Unavailable", "JournalFull"):

@@ -32,8 +32,8 @@ from txlog.cli.output import (
     show_table,
     speak_for,
 )
-from txlog.client import MasterClient, MasterUnreachable, Status
-from txlog.client.trust import Trust
+from txlog.client import MasterClient, MasterUnreachable, StatusResponse
+from txlog.client.ca_trust import CaTrust
 from txlog.local.control import Control
 from txlog.local.faults import CannotRun, NotRunning
 from txlog.local.outside import bring_down, detach, wait_ready
@@ -108,7 +108,7 @@ def ready(process: dict[str, Any], masters: Sequence[str] = ()) -> bool:
     if not process["url"]:
         return True
     try:
-        tls = Trust.of_environment().context() if process["url"].startswith("https:") else None
+        tls = CaTrust.from_environment().context() if process["url"].startswith("https:") else None
         with urllib.request.urlopen(process["url"] + process["readyPath"], timeout=2, context=tls) as answer:
             return bool(answer.status < 400)
     except (OSError, urllib.error.URLError, ValueError, BadInput):
@@ -206,7 +206,7 @@ def show_status(cluster: Cluster, json: bool) -> None:
         show_table(["OUT OF THE VIEW", "WHY", "SAYS", ""], outside)
 
 
-def _view_text(found: Status) -> str:
+def _view_text(found: StatusResponse) -> str:
     """Its number, and what is unusual about it."""
     view = found.view
     remarks = [
@@ -218,7 +218,7 @@ def _view_text(found: Status) -> str:
     return (view.number or str(found.epoch)) + (f" ({', '.join(remarks)})" if remarks else "")
 
 
-def _outside(seen: list[Status]) -> list[tuple[str, str, str, str]]:
+def _outside(seen: list[StatusResponse]) -> list[tuple[str, str, str, str]]:
     """Who is out of a view, why, and what that means; of each reason one line. Who knows it counts."""
     found: dict[str, tuple[str, str, str, str]] = {}
     for status in seen:
@@ -228,11 +228,11 @@ def _outside(seen: list[Status]) -> list[tuple[str, str, str, str]]:
     return list(found.values())
 
 
-def _workers_text(found: Status) -> str:
+def _workers_text(found: StatusResponse) -> str:
     return ", ".join(f"{w.name} {w.position.index if w.position else 0} {w.state}" for w in found.workers)
 
 
-def _status_of(cluster: Cluster, url: str) -> tuple[Status | None, str]:
+def _status_of(cluster: Cluster, url: str) -> tuple[StatusResponse | None, str]:
     with cluster.open(url, 5.0) as client:
         try:
             return client.status(), ""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import txlog
-from txlog.backup.faults import said
+from txlog.backup.backup_errors import describe
 from txlog.cli import (
     asking,
     backing,
@@ -87,7 +87,7 @@ def spoken(command: Callable[[], object]) -> None:
     try:
         command()
     except TxLogError as error:
-        err.print(said(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(describe(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -82,7 +82,7 @@ def remove(
 @peer.command()
 def mute(node: Node, state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False) -> None:
     """It takes no writes of clients; it orders, and feeds its workers, as before."""
-    _show(_asked(state, master, lambda client: client.alter_peer(node, muted=True)), f"{node} is muted", json)
+    _show(_asked(state, master, lambda client: client.update_peer(node, muted=True)), f"{node} is muted", json)
 
 
 @peer.command()
@@ -90,7 +90,7 @@ def unmute(
     node: Node, state: StateOption = DEFAULT_STATE, master: MasterOption = None, json: JsonOption = False
 ) -> None:
     """It takes writes again."""
-    _show(_asked(state, master, lambda client: client.alter_peer(node, muted=False)), f"{node} is heard", json)
+    _show(_asked(state, master, lambda client: client.update_peer(node, muted=False)), f"{node} is heard", json)
 
 
 @peer.command()
@@ -102,7 +102,7 @@ def weight(
     json: JsonOption = False,
 ) -> None:
     """Change how much it counts."""
-    told = _asked(state, master, lambda client: client.alter_peer(node, weight=votes))
+    told = _asked(state, master, lambda client: client.update_peer(node, weight=votes))
     _show(told, f"{node} has {votes} votes", json)
 
 

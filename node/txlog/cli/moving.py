@@ -35,7 +35,7 @@ from txlog.cli.output import (
 from txlog.cli.reading import open_source
 from txlog.cli.verifying import Held, Reaching, verify
 from txlog.model.durability import Durability
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 
 def add_to(app: typer.Typer) -> None:

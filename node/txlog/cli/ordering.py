@@ -39,7 +39,7 @@ def found(
             try:
                 if client.status().node not in member:
                     continue
-                client.found(member)
+                client.bootstrap(member)
                 view = _installed_view(client, None, [], wait)
             except TxLogError as why:
                 refused = refused if isinstance(why, Unavailable) else why

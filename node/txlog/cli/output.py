@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from txlog.client import MasterClient
+from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
-from txlog.client.trust import CA_FILE
 from txlog.local.faults import NotRunning
 from txlog.local.state import DEFAULT_FOLDER, StateFolder
 from txlog.model.errors import BadInput, TxLogError, Unavailable

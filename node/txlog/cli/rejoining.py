@@ -10,8 +10,8 @@ import msgspec
 import typer
 
 from txlog.backup import catalogue, open_target
+from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.catalogue import COMPLETE
-from txlog.backup.manifest import Manifest
 from txlog.cli.foresight import Foreseen, Side, Stamped, foresee
 from txlog.cli.output import (
     DEFAULT_STATE,
@@ -24,8 +24,8 @@ from txlog.cli.output import (
     show_json,
     show_table,
 )
-from txlog.client import MasterClient, Worker
-from txlog.config.process import DutyJobConfig
+from txlog.client import MasterClient, WorkerStatus
+from txlog.config.process_config import DutyJobConfig
 from txlog.model.errors import BadInput, TxLogError, Unavailable
 
 
@@ -132,9 +132,9 @@ def _workers(cluster: Cluster, found: Foreseen, logs: _Logs) -> list[dict[str, A
     return rows
 
 
-def _reported(urls: Sequence[str]) -> list[Worker]:
+def _reported(urls: Sequence[str]) -> list[WorkerStatus]:
     """As the master has them that knows most: a pipeline reports to the nearest only."""
-    best: dict[str, Worker] = {}
+    best: dict[str, WorkerStatus] = {}
     for url in urls:
         with MasterClient(url, timeout_s=5.0) as client:
             try:
@@ -164,9 +164,9 @@ def _way(cluster: Cluster, data_center: str, found: Foreseen, logs: _Logs, live:
     return f"a copy of {live[0]}" if live else "the whole log"
 
 
-def _newest_on(listed: Sequence[Any], found: Foreseen, logs: _Logs) -> Manifest | None:
+def _newest_on(listed: Sequence[Any], found: Foreseen, logs: _Logs) -> BackupManifest | None:
     for each in reversed(listed):
-        made: Manifest | None = each.manifest if each.state == COMPLETE else None
+        made: BackupManifest | None = each.manifest if each.state == COMPLETE else None
         if made is None or made.cluster != found.winner.told["clusterId"]:
             continue
         if logs.has(found, made.place.index, made.place.hash):

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from txlog.backup import Repaired, Restored, Source, chain_of, rebuild_from_worker, repair
-from txlog.backup.faults import RepairDiffers, TooMuchDiffers
-from txlog.backup.job import READ_S
-from txlog.backup.loading import Into
-from txlog.backup.repairing import named
+from txlog.backup import RepairResult, RestoreResult, SourceWorker, make_chain_check, rebuild_from_worker, repair_graphs
+from txlog.backup.backup_errors import RepairDiffers, TooMuchDiffers
+from txlog.backup.backup_job import READ_TIMEOUT_S
+from txlog.backup.dataset_load import RestoreTarget
+from txlog.backup.graph_repair import known_graphs
 from txlog.cli.backing import progress
 from txlog.cli.output import DEFAULT_STATE, JsonOption, MasterOption, StateOption, find_cluster, out, show_json
 from txlog.cli.restoring import other_worker, worker_of
 from txlog.client import Divergence
 from txlog.model.errors import Refused
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 
 def add_to(worker: typer.Typer) -> None:
@@ -50,17 +50,17 @@ def run_repair(
         known = found.divergence
         chosen = _right(name, known, source)
         other = other_worker(cluster, name, where, chosen, closing)
-        transport = closing.enter_context(HttpTransport(found.url, READ_S))
-        into = Source(name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
+        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
+        into = SourceWorker(name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
         told = closing.enter_context(progress(json))
-        chain = chain_of(masters)
-        graphs = graph if graph else None if everything else named(known)
+        chain = make_chain_check(masters)
+        graphs = graph if graph else None if everything else known_graphs(known)
         try:
-            done: Repaired | Restored = repair(other, into, chain, graphs=graphs, told=told)
+            done: RepairResult | RestoreResult = repair_graphs(other, into, chain, graphs=graphs, told=told)
         except (TooMuchDiffers, RepairDiffers):
             if not rebuild:
                 raise
-            done = rebuild_from_worker(other, Into(name, into.adapter, transport), masters, chain, told=told)
+            done = rebuild_from_worker(other, RestoreTarget(name, into.adapter, transport), masters, chain, told=told)
     _say(done, name, other.name, time.monotonic() - began, json)
 
 
@@ -77,9 +77,9 @@ def _right(name: str, known: Divergence | None, source: str | None) -> str | Non
     return known.right[0].partition("/")[2]
 
 
-def _say(done: Repaired | Restored, name: str, whence: str, seconds: float, json: bool) -> None:
+def _say(done: RepairResult | RestoreResult, name: str, whence: str, seconds: float, json: bool) -> None:
     at = done.marker.position
-    if isinstance(done, Restored):
+    if isinstance(done, RestoreResult):
         told = {"worker": name, "from": whence, "way": "rebuild", "index": at.index, "quads": done.quads}
         text = f"{name} is rebuilt from {whence}: {done.quads:,} quads, at index {at.index}, in {seconds:.1f} s"
     else:

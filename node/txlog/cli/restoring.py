@@ -10,19 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from txlog.backup import (
-    Into,
-    Restored,
-    Source,
-    chain_of,
-    cluster_of,
+    RestoreResult,
+    RestoreTarget,
+    SourceWorker,
+    make_chain_check,
+    read_cluster_id,
     rebuild_from_backup,
     rebuild_from_worker,
-    restore,
+    restore_backup,
 )
-from txlog.backup.faults import OtherEngine
-from txlog.backup.job import READ_S, workers_of
-from txlog.backup.rebuilding import taken_out
-from txlog.backup.standing import POLL_S, choose, system_of
+from txlog.backup.backup_errors import OtherEngine
+from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
+from txlog.backup.pinned_snapshot import POLL_S, choose_most_advanced, read_system_graphs
+from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.backing import (
     CredentialsOption,
     EndpointOption,
@@ -42,13 +42,13 @@ from txlog.cli.output import (
     out,
     show_json,
 )
-from txlog.client import MasterClient, Worker
+from txlog.client import MasterClient, WorkerStatus
 from txlog.local.control import Control
 from txlog.model.errors import BadInput, NotFound
 from txlog.workers import ADAPTERS
-from txlog.workers.base import Unreachable
-from txlog.workers.detecting import detect
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import Unreachable
+from txlog.workers.engine_detection import detect
+from txlog.workers.http_transport import HttpTransport
 
 _ENGINES = " or ".join((", ".join(list(ADAPTERS)[:-1]), list(ADAPTERS)[-1]))
 START_S = 60.0
@@ -82,17 +82,21 @@ def run_restore(
     began = time.monotonic()
     with ExitStack() as closing:
         place = find_target(state, target, endpoint, credentials)
-        known: Worker | None = None
+        known: WorkerStatus | None = None
         if is_url:
             _, masters = masters_of(cluster, None, closing)
         else:
             _, masters, known = worker_of(cluster, into, closing)
-        transport = closing.enter_context(HttpTransport(known.url if known else into.rstrip("/"), READ_S))
-        there = Into(into, ADAPTERS[known.engine or "oxigraph" if known else _engine_at(transport, engine)], transport)
+        transport = closing.enter_context(HttpTransport(known.url if known else into.rstrip("/"), READ_TIMEOUT_S))
+        there = RestoreTarget(
+            into, ADAPTERS[known.engine or "oxigraph" if known else _engine_at(transport, engine)], transport
+        )
         told = closing.enter_context(progress(json))
-        out_of_duty = taken_out(there, masters, told) if known else None
-        chain = chain_of(masters)
-        done = restore(place, name, there, cluster_of(masters), chain, again=again, told=told, beginning=out_of_duty)
+        out_of_duty = out_of_rotation(there, masters, told) if known else None
+        chain = make_chain_check(masters)
+        done = restore_backup(
+            place, name, there, read_cluster_id(masters), chain, again=again, told=told, beginning=out_of_duty
+        )
     _say(done, into, name, began, json)
 
 
@@ -133,11 +137,11 @@ def rebuild(
         where, masters, found = worker_of(cluster, name, closing)
         if not yes:
             typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
-        chain = chain_of(masters)
+        chain = make_chain_check(masters)
         other = other_worker(cluster, name, where, source, closing) if live else None
         place = None if live else find_target(state, target, endpoint, credentials, where)
-        transport = closing.enter_context(HttpTransport(found.url, READ_S))
-        into = Into(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
+        into = RestoreTarget(name, ADAPTERS[found.engine or "oxigraph"], transport)
         if wipe:
             _wipe(cluster, into)
         told = closing.enter_context(progress(json))
@@ -146,17 +150,19 @@ def rebuild(
             whence = other.name
         else:
             assert place is not None
-            made, done = rebuild_from_backup(place, into, masters, cluster_of(masters), chain, name=backup, told=told)
+            made, done = rebuild_from_backup(
+                place, into, masters, read_cluster_id(masters), chain, name=backup, told=told
+            )
             whence = made.name
     _say(done, name, whence, began, json)
 
 
-def worker_of(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, list[MasterClient], Worker]:
+def worker_of(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, list[MasterClient], WorkerStatus]:
     """The worker, its data centre, and that data centre's masters."""
     known: list[str] = []
     for data_center in cluster.data_centers:
         where, masters = masters_of(cluster, data_center, closing)
-        workers = workers_of(masters)
+        workers = list_workers(masters)
         known += [worker.name for worker in workers]
         for worker in workers:
             if worker.name == name:
@@ -164,21 +170,21 @@ def worker_of(cluster: Cluster, name: str, closing: ExitStack) -> tuple[str, lis
     raise NotFound(f"no worker is called {name}; there are {', '.join(known) or 'none'}")
 
 
-def other_worker(cluster: Cluster, name: str, home: str, source: str | None, closing: ExitStack) -> Source:
+def other_worker(cluster: Cluster, name: str, home: str, source: str | None, closing: ExitStack) -> SourceWorker:
     """Another worker that can be copied: of the data centre ``home`` rather than of another. ``source``: this one."""
-    groups: list[tuple[list[MasterClient], list[Worker]]] = []
+    groups: list[tuple[list[MasterClient], list[WorkerStatus]]] = []
     for data_center in sorted(cluster.data_centers, key=lambda each: each != home):
         masters = masters_of(cluster, data_center, closing)[1]
-        groups.append((masters, [w for w in workers_of(masters) if w.name != name]))
+        groups.append((masters, [w for w in list_workers(masters) if w.name != name]))
     for masters, workers in groups:
-        found = choose([w for w in workers if source in (None, w.name)])
+        found = choose_most_advanced([w for w in workers if source in (None, w.name)])
         if found is not None:
-            transport = closing.enter_context(HttpTransport(found.url, READ_S))
-            return Source(found.name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
+            transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
+            return SourceWorker(found.name, ADAPTERS[found.engine or "oxigraph"], transport, masters)
     raise NotFound(f"{source or 'no other worker'} works and has a position; see txlog status")
 
 
-def _wipe(cluster: Cluster, into: Into) -> None:
+def _wipe(cluster: Cluster, into: RestoreTarget) -> None:
     """Stop the store, remove its files, start it, wait until it answers. Only for stores that `txlog up` runs."""
     name, folder = into.name, cluster.state
     place = next((w for w in folder.topology().workers if w.name == name), None) if folder else None
@@ -194,12 +200,12 @@ def _wipe(cluster: Cluster, into: Into) -> None:
     await_store(into)
 
 
-def await_store(into: Into) -> None:
+def await_store(into: RestoreTarget) -> None:
     """Until a store that was just started answers; :class:`Unreachable` after :data:`START_S`."""
     until = time.monotonic() + START_S
     while True:
         try:
-            system_of(into.adapter, into.transport)
+            read_system_graphs(into.adapter, into.transport)
             return
         except Unreachable:
             if time.monotonic() > until:
@@ -207,7 +213,7 @@ def await_store(into: Into) -> None:
             time.sleep(POLL_S)
 
 
-def _say(done: Restored, into: str, whence: str, began: float, json: bool) -> None:
+def _say(done: RestoreResult, into: str, whence: str, began: float, json: bool) -> None:
     seconds = time.monotonic() - began
     at = done.marker.position
     if json:

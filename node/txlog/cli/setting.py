@@ -22,8 +22,8 @@ from txlog.cli.output import (
     show_table,
 )
 from txlog.client import MasterClient
-from txlog.client.faults import MasterUnreachable
-from txlog.config.preferences import key_of, property_name, read_changes, read_properties
+from txlog.client.errors import MasterUnreachable
+from txlog.config.preferences import preference_key, property_name, read_changes, read_properties
 from txlog.local.state import StateFolder
 from txlog.model.errors import BadInput, Conflict, TxLogError, Unavailable
 
@@ -48,7 +48,7 @@ def get(
     json: JsonOption = False,
 ) -> None:
     """What the masters prefer, and where each value comes from."""
-    wanted = key_of(key) if key is not None else None
+    wanted = preference_key(key) if key is not None else None
     asked = _ask(_masters(state, master), MasterClient.settings)
     told = {node: answer for node, answer in asked.items() if not isinstance(answer, TxLogError)}
     if not told:

@@ -8,9 +8,16 @@ from typing import Annotated
 
 import typer
 
-from txlog.backup import Into, Restored, chain_of, cluster_of, rebuild_from_backup, rebuild_from_worker
-from txlog.backup.job import READ_S
-from txlog.backup.standing import POLL_S
+from txlog.backup import (
+    RestoreResult,
+    RestoreTarget,
+    make_chain_check,
+    read_cluster_id,
+    rebuild_from_backup,
+    rebuild_from_worker,
+)
+from txlog.backup.backup_job import READ_TIMEOUT_S
+from txlog.backup.pinned_snapshot import POLL_S
 from txlog.cli.backing import (
     CredentialsOption,
     EndpointOption,
@@ -26,7 +33,7 @@ from txlog.client import MasterClient
 from txlog.local.control import Control
 from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
-from txlog.workers.transport import HttpTransport
+from txlog.workers.http_transport import HttpTransport
 
 ALTER_S = 240.0
 """For the supervisor's answer: masters that are away, reads that go on for long."""
@@ -62,16 +69,18 @@ def add(
         _, masters = masters_of(cluster, where, closing)
         url, engine = control.add_worker(name, where)
         try:
-            transport = closing.enter_context(HttpTransport(url, READ_S))
-            into = Into(name, ADAPTERS[engine], transport)
+            transport = closing.enter_context(HttpTransport(url, READ_TIMEOUT_S))
+            into = RestoreTarget(name, ADAPTERS[engine], transport)
             await_store(into)
             told = closing.enter_context(progress(json))
-            chain = chain_of(masters)
-            done: Restored | None = None
+            chain = make_chain_check(masters)
+            done: RestoreResult | None = None
             whence = "the log"
             if backup is not None:
                 place = find_target(state, target, endpoint, credentials, where)
-                made, done = rebuild_from_backup(place, into, (), cluster_of(masters), chain, name=backup, told=told)
+                made, done = rebuild_from_backup(
+                    place, into, (), read_cluster_id(masters), chain, name=backup, told=told
+                )
                 whence = made.name
             elif not empty and _has_log(masters):
                 other = other_worker(cluster, name, where, source, closing)
@@ -146,7 +155,7 @@ def _await_taken_up(masters: list[MasterClient], name: str, least: int, wait: fl
         time.sleep(POLL_S)
 
 
-def _say_added(name: str, whence: str, done: Restored | None, index: int, seconds: float, json: bool) -> None:
+def _say_added(name: str, whence: str, done: RestoreResult | None, index: int, seconds: float, json: bool) -> None:
     if json:
         told = {"worker": name, "from": whence, "index": index, "seconds": round(seconds, 3)}
         show_json({**told, "quads": done.quads if done else 0, "bytes": done.bytes if done else 0})

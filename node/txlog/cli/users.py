@@ -9,9 +9,18 @@ from typing import Annotated
 
 import typer
 
-from txlog.access import BadUsers, Role, draw_token, hash_password, hash_token, parse_users, with_user, without_user
-from txlog.access.hashing import Scrypt
-from txlog.access.users import ROLES
+from txlog.auth import (
+    BadUsers,
+    Role,
+    add_user,
+    generate_token,
+    hash_password,
+    hash_token,
+    parse_users_file,
+    remove_user,
+)
+from txlog.auth.secret_hashes import ScryptHash
+from txlog.auth.users_file import ROLES_BY_NAME
 from txlog.cli.output import DEFAULT_STATE, JsonOption, StateOption, out, show_json, show_table
 from txlog.local.state import USERS_FILE, StateFolder
 from txlog.model.errors import BadInput
@@ -37,15 +46,15 @@ def add(
     json: JsonOption = False,
 ) -> None:
     """A password or a token more for this name; masters that run take it up within a second or two."""
-    if role not in ROLES:
+    if role not in ROLES_BY_NAME:
         raise BadInput(f"--role {role}: expected reader, writer or admin")
     if token and stdin:
         raise BadInput("either --token or --password-stdin")
     path = _path(file, state, secret)
     text = _read(path)
-    drawn = draw_token() if token else None
+    drawn = generate_token() if token else None
     hashed = hash_token(drawn) if drawn else hash_password(_password(stdin))
-    _write(path, with_user(text, name, ROLES[role], hashed))
+    _write(path, add_user(text, name, ROLES_BY_NAME[role], hashed))
     if json:
         show_json({"name": name, "role": role, "file": str(path), **({"token": drawn} if drawn else {})})
     elif drawn:
@@ -63,7 +72,7 @@ def remove(
 ) -> None:
     """All passwords and tokens of this name go."""
     path = _path(file, state, secret)
-    _write(path, without_user(_read(path), name))
+    _write(path, remove_user(_read(path), name))
     out.print(f"{name} is no user any more in {path}", highlight=False)
 
 
@@ -77,14 +86,14 @@ def list_all(
     """Names and roles; nothing of the secrets."""
     path = _path(file, state, secret)
     found: dict[str, tuple[Role, int, int]] = {}
-    for one, hashed in parse_users(_read(path), str(path)):
+    for one, hashed in parse_users_file(_read(path), str(path)):
         _, passwords, tokens = found.get(one.name, (one.role, 0, 0))
-        is_password = isinstance(hashed, Scrypt)
+        is_password = isinstance(hashed, ScryptHash)
         found[one.name] = (one.role, passwords + is_password, tokens + (not is_password))
     if json:
-        show_json([{"name": n, "role": r.word, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
+        show_json([{"name": n, "role": r.label, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
         return
-    rows = [(name, role.word, passwords, tokens) for name, (role, passwords, tokens) in found.items()]
+    rows = [(name, role.label, passwords, tokens) for name, (role, passwords, tokens) in found.items()]
     show_table(["USER", "ROLE", "PASSWORDS", "TOKENS"], rows, "no users")
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from txlog.apply import Digest, digest
-from txlog.backup.standing import hold, lift
-from txlog.client import MasterClient, Worker
+from txlog.backup.pinned_snapshot import pause_worker, resume_worker
+from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import Refused, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
-from txlog.workers.base import MarkerPosition, comparable
-from txlog.workers.digest import statements
-from txlog.workers.transport import HttpTransport
+from txlog.workers.adapter import MarkerPosition, fingerprint_family
+from txlog.workers.digest import stream_statements
+from txlog.workers.http_transport import HttpTransport
 
 POLL_S: Final = 0.05
 ANSWER_S: Final = 10.0
@@ -42,7 +42,7 @@ class Held:
     """A worker, and the masters of its data centre."""
 
     data_center: str
-    worker: Worker
+    worker: WorkerStatus
     masters: list[MasterClient]
     reach: Reaching
     digest: Digest | None = None
@@ -84,7 +84,7 @@ def verify(
             streams = [_open(each, index, until, closing) for each in held]
         finally:
             for each in held:
-                lift(each.masters, each.worker.name)
+                resume_worker(each.masters, each.worker.name)
         told(f"reading {len(held)} workers at index {index}")
         with ThreadPoolExecutor(len(held)) as pool:
             for each, found in zip(held, pool.map(digest, streams), strict=True):
@@ -92,7 +92,7 @@ def verify(
     return Verdict(index, held, _compare(held))
 
 
-def _workers(name: str, group: list[MasterClient]) -> list[Worker]:
+def _workers(name: str, group: list[MasterClient]) -> list[WorkerStatus]:
     last: TxLogError | None = None
     for master in group:
         try:
@@ -124,7 +124,7 @@ def _hold_all(
     while True:
         told(f"holding {len(held)} workers at index {index}")
         for each in held:
-            hold(each.masters, each.worker.name, index)
+            pause_worker(each.masters, each.worker.name, index)
         passed = _wait(held, index, until)
         if passed <= index:
             return index
@@ -135,7 +135,7 @@ def _position(each: Held) -> MarkerPosition | None:
     """What the worker says of itself; the masters' knowledge of it may be older."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
     with each.reach(each.worker.url, WORKER_S) as transport:
-        markers = adapter.system_in(transport.send(adapter.read_system())).markers
+        markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
     return markers[0] if len(markers) == 1 else None
 
 
@@ -161,12 +161,12 @@ def _open(each: Held, index: int, until: float, closing: ExitStack) -> Iterator[
     """A snapshot taken while the worker stood at ``index``; lifts its hold."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
     transport = closing.enter_context(each.reach(each.worker.url, SNAPSHOT_S))
-    chunks = closing.enter_context(statements(adapter, transport))
+    chunks = closing.enter_context(stream_statements(adapter, transport))
     after = _position(each)
     if after is None or each.position is None or after.position.index != index:
         raise NotHeld(f"{each.worker.name} moved on from index {index} although it was held; try again")
     each.position = after
-    lift(each.masters, each.worker.name)
+    resume_worker(each.masters, each.worker.name)
     return chunks
 
 
@@ -175,7 +175,7 @@ def _compare(held: list[Held]) -> bool:
     equal = len({each.position.position.hash for each in held if each.position}) <= 1
     for each in held:
         assert each.digest is not None
-        reference = first.setdefault(comparable(each.worker.engine), each.digest)
+        reference = first.setdefault(fingerprint_family(each.worker.engine), each.digest)
         each.differs = each.digest.differs_from(reference)
         equal = equal and not each.differs
     return equal

@@ -9,9 +9,15 @@ from typing import Annotated
 import typer
 
 from txlog.cli.output import DEFAULT_STATE, MasterOption, StateOption, find_cluster, first_answer
-from txlog.client import Follower, MasterClient
+from txlog.client import FeedFollower, MasterClient
 from txlog.model.errors import BadInput
-from txlog.wire.feed import EVENTS, LINES, PATCH, stops_patch, write
+from txlog.wire.change_feed import (
+    NDJSON_MEDIA_TYPE,
+    RDF_PATCH_MEDIA_TYPE,
+    SSE_MEDIA_TYPE,
+    is_inexpressible_in_patch,
+    render_event,
+)
 
 
 class Format(Enum):
@@ -30,7 +36,7 @@ class Updates(Enum):
     HEADER = "header"
 
 
-_FORMS = {Format.EVENTS: EVENTS, Format.PATCH: PATCH, Format.JSON: LINES}
+_FORMS = {Format.EVENTS: SSE_MEDIA_TYPE, Format.PATCH: RDF_PATCH_MEDIA_TYPE, Format.JSON: NDJSON_MEDIA_TYPE}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,11 +66,11 @@ def watch(
     else:
         raise BadInput(f"--until {until}: an index of the log, or now")
     out = sys.stdout.buffer
-    for event in Follower(masters, start, until=end, settled=level is Level.SETTLED):
-        if form is Format.PATCH and updates is Updates.STOP and stops_patch(event):
+    for event in FeedFollower(masters, start, until=end, settled=level is Level.SETTLED):
+        if form is Format.PATCH and updates is Updates.STOP and is_inexpressible_in_patch(event):
             raise BadInput(
                 f"the entry behind {event.previous}, {event.txid}, is a SPARQL update, which RDF Patch cannot say: "
                 "--updates header writes it into a header, --format json as it is"
             )
-        out.write(write(event, _FORMS[form]))
+        out.write(render_event(event, _FORMS[form]))
         out.flush()

@@ -1,41 +1,41 @@
 """The client of a master's HTTP API: for the pipeline, the command line, the tests and users."""
 
-from txlog.client.answers import (
+from txlog.client.errors import MasterUnreachable
+from txlog.client.failover import FailoverClient
+from txlog.client.feed_follower import FeedFollower
+from txlog.client.master_client import MasterClient
+from txlog.client.responses import (
     Divergence,
     Doorbell,
-    Found,
-    Place,
-    Repair,
-    Status,
-    Transaction,
-    Worker,
-    WorkerPlace,
+    JsonMarker,
+    JsonPosition,
+    QueryResult,
+    RepairRecord,
+    StatusResponse,
+    TransactionStatus,
     WorkerReport,
-    Write,
-    Written,
+    WorkerStatus,
+    WriteRequest,
+    WriteResult,
 )
-from txlog.client.failover import Masters
-from txlog.client.faults import MasterUnreachable
-from txlog.client.feed import Follower
-from txlog.client.master import MasterClient
-from txlog.client.writing import Patience
+from txlog.client.retrying_write import RetryPolicy
 
 __all__ = [
     "Divergence",
     "Doorbell",
-    "Follower",
-    "Found",
+    "FailoverClient",
+    "FeedFollower",
+    "JsonMarker",
+    "JsonPosition",
     "MasterClient",
     "MasterUnreachable",
-    "Masters",
-    "Patience",
-    "Place",
-    "Repair",
-    "Status",
-    "Transaction",
-    "Worker",
-    "WorkerPlace",
+    "QueryResult",
+    "RepairRecord",
+    "RetryPolicy",
+    "StatusResponse",
+    "TransactionStatus",
     "WorkerReport",
-    "Write",
-    "Written",
+    "WorkerStatus",
+    "WriteRequest",
+    "WriteResult",
 ]

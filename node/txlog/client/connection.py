@@ -12,30 +12,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from txlog.client.both_ways import TlsSocket
+from txlog.client.ca_trust import CaTrust, describe_tls_error
 from txlog.client.credentials import Credentials
-from txlog.client.faults import MasterUnreachable, error_of
-from txlog.client.trust import Trust, tls_trouble
+from txlog.client.errors import MasterUnreachable, parse_error
+from txlog.client.full_duplex_tls import FullDuplexTlsSocket
 
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-def _has_bytes(sock: socket.socket | TlsSocket) -> bool:
+def _has_bytes(sock: socket.socket | FullDuplexTlsSocket) -> bool:
     """Whether something, or the end, is there to be read."""
-    if isinstance(sock, TlsSocket) and sock.has_bytes():
+    if isinstance(sock, FullDuplexTlsSocket) and sock.has_bytes():
         return True
     waiting = select.poll()
     waiting.register(sock, select.POLLIN)
     return bool(waiting.poll(0))
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     body: bytes
 
 
-class _Secured(http.client.HTTPSConnection):
+class _HttpsConnection(http.client.HTTPSConnection):
     """``name``: the host that a certificate must name, None: the one that is connected to."""
 
     def __init__(self, host: str, port: int | None, name: str | None, timeout: float, context: ssl.SSLContext) -> None:
@@ -45,10 +45,10 @@ class _Secured(http.client.HTTPSConnection):
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
-        self.sock = TlsSocket(self.sock, self._tls, self._name)
+        self.sock = FullDuplexTlsSocket(self.sock, self._tls, self._name)
 
 
-class Connection:
+class MasterConnection:
     """``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not the whole answer).
     ``credentials``: what it shows, ``tls``: whom it believes; by default what the environment names. ``name``: the host
     that a certificate must name, where that is not the URL's."""
@@ -68,20 +68,20 @@ class Connection:
         assert parts.hostname, f"no host in {url!r}"
         self.url = url.rstrip("/")
         self._prefix = parts.path.rstrip("/")
-        self._credentials = Credentials.of_environment() if credentials is None else credentials
+        self._credentials = Credentials.from_environment() if credentials is None else credentials
         self._timeout_s = timeout_s
         self._connect_s = min(connect_s, timeout_s)
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._is_https, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
         self._tls = tls
         self._name = name
         self._http = http.client.HTTPConnection(self._host, self._port)  # never opened: see _connect
 
-    def _unopened(self) -> http.client.HTTPConnection:
+    def _new_connection(self) -> http.client.HTTPConnection:
         # http.client sets TCP_NODELAY itself when it connects
-        if not self._secure:
+        if not self._is_https:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
-        context = self._tls or Trust.of_environment().context()
-        return _Secured(self._host, self._port, self._name, self._connect_s, context)
+        context = self._tls or CaTrust.from_environment().context()
+        return _HttpsConnection(self._host, self._port, self._name, self._connect_s, context)
 
     def close(self) -> None:
         self._http.close()
@@ -95,7 +95,7 @@ class Connection:
         headers: Mapping[str, str] = _NO_HEADERS,
         timeout_s: float | None = None,
         repeatable: bool = True,
-    ) -> Reply:
+    ) -> HttpReply:
         """The whole answer. :class:`MasterUnreachable` when there is none; the master's own error, typed, when the
         status is 400 or more.
 
@@ -104,29 +104,31 @@ class Connection:
         for attempt in (1, 2):
             kept = self._http.sock is not None
             try:
-                return self._once(method, path, body, headers, timeout_s or self._timeout_s)
+                return self._attempt(method, path, body, headers, timeout_s or self._timeout_s)
             except MasterUnreachable as gone:
                 stale = kept and isinstance(gone.__cause__, (ConnectionError, http.client.RemoteDisconnected))
                 if attempt == 2 or not stale or not (repeatable or not gone.sent):
                     raise
         raise AssertionError("unreachable")
 
-    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float) -> Reply:
+    def _attempt(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> HttpReply:
         sent = {**self._credentials.headers(), **headers}
         self._connect()
         try:
             self._http.sock.settimeout(timeout_s)
             self._http.request(method, self._prefix + path, body=body, headers=sent)
             answer = self._http.getresponse()
-            reply = Reply(answer.status, answer.headers, answer.read())
+            reply = HttpReply(answer.status, answer.headers, answer.read())
         except (OSError, http.client.HTTPException) as broken:
             self.close()
-            raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
+            raise MasterUnreachable(self.url, _describe_error(broken), sent=True) from broken
         except BaseException:
             self.close()  # an interrupt in the middle: the connection is in no known state
             raise
         if reply.status >= 400:
-            raise error_of(self.url + path, reply.status, reply.headers, reply.body)
+            raise parse_error(self.url + path, reply.status, reply.headers, reply.body)
         return reply
 
     def _connect(self) -> None:
@@ -134,12 +136,12 @@ class Connection:
             self.close()  # no answer is due, so what can be read is the master's end of an idle connection
         if self._http.sock is not None:
             return
-        self._http = self._unopened()
+        self._http = self._new_connection()
         try:
             self._http.connect()
         except (OSError, http.client.HTTPException) as refused:
             self.close()
-            raise MasterUnreachable(self.url, _why(refused), sent=False) from refused
+            raise MasterUnreachable(self.url, _describe_error(refused), sent=False) from refused
 
     def follow_lines(self, path: str, *, headers: Mapping[str, str], timeout_s: float) -> Iterator[bytes]:
         """GET an answer that need not end, and yield its lines as they come, without their newlines; what stands behind
@@ -152,13 +154,13 @@ class Connection:
             self._http.request("GET", self._prefix + path, headers={**shown, **headers})
             answer = self._http.getresponse()
             if answer.status >= 400:
-                raise error_of(self.url + path, answer.status, answer.headers, answer.read())
+                raise parse_error(self.url + path, answer.status, answer.headers, answer.read())
             rest = b""
             while piece := answer.read1(1 << 16):
                 *whole, rest = (rest + piece).split(b"\n")
                 yield from whole
         except (OSError, http.client.HTTPException) as broken:
-            raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
+            raise MasterUnreachable(self.url, _describe_error(broken), sent=True) from broken
         finally:
             self.close()
 
@@ -208,7 +210,7 @@ class Connection:
             sender.start()
             answer = wire.getresponse()
             if answer.status >= 400:
-                raise error_of(self.url + path, answer.status, answer.headers, answer.read())
+                raise parse_error(self.url + path, answer.status, answer.headers, answer.read())
             rest = b""
             while piece := answer.read1(1 << 16):  # unlike readline() it raises when the answer is cut
                 *whole_lines, rest = (rest + piece).split(b"\n")
@@ -221,8 +223,8 @@ class Connection:
             sender.join(timeout_s)
             whole = not failed and not sender.is_alive()
         except (OSError, http.client.HTTPException) as broken:
-            _raise_callers(failed)
-            raise MasterUnreachable(self.url, _why(broken), sent=True) from broken
+            _reraise_producer_error(failed)
+            raise MasterUnreachable(self.url, _describe_error(broken), sent=True) from broken
         finally:
             if not whole:
                 over.set()
@@ -231,19 +233,19 @@ class Connection:
                 self.close()
             with sending:
                 kept.close()
-        _raise_callers(failed)
+        _reraise_producer_error(failed)
         if not whole:
             raise MasterUnreachable(self.url, "the answer ended before everything was sent", sent=True)
 
 
-def _raise_callers(failed: list[BaseException]) -> None:
+def _reraise_producer_error(failed: list[BaseException]) -> None:
     for wrong in failed:
         if not isinstance(wrong, OSError):
             raise wrong
 
 
-def _why(error: Exception) -> str:
-    trouble = tls_trouble(error)
+def _describe_error(error: Exception) -> str:
+    trouble = describe_tls_error(error)
     if trouble is not None:
         return trouble
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

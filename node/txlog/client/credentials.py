@@ -14,7 +14,7 @@ from typing import Final, Self
 from txlog.model.errors import Unauthorized
 
 TOKEN_FILE: Final = "TXLOG_TOKEN_FILE"
-_NOTHING: Mapping[str, str] = {}
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class Credentials:
@@ -22,23 +22,23 @@ class Credentials:
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._mark: tuple[int, int, int] | None = None
-        self._headers: Mapping[str, str] = _NOTHING
+        self._fingerprint: tuple[int, int, int] | None = None
+        self._headers: Mapping[str, str] = _NO_HEADERS
 
     @classmethod
-    def of_token(cls, token: str) -> Self:
+    def from_token(cls, token: str) -> Self:
         """That one, from no file. ``ValueError`` for what no header can carry."""
-        return cls.of_headers(_bearer(token))
+        return cls.from_headers(_bearer_header(token))
 
     @classmethod
-    def of_headers(cls, headers: Mapping[str, str]) -> Self:
+    def from_headers(cls, headers: Mapping[str, str]) -> Self:
         """These with each request."""
         found = cls(None)
         found._headers = headers
         return found
 
     @classmethod
-    def of_environment(cls) -> Credentials:
+    def from_environment(cls) -> Credentials:
         named = os.environ.get(TOKEN_FILE)
         return cls(Path(named) if named else None)
 
@@ -49,8 +49,8 @@ class Credentials:
         try:
             found = self._file.stat()
             mark = (found.st_mtime_ns, found.st_ino, found.st_size)
-            if mark != self._mark:
-                self._headers, self._mark = _bearer(self._file.read_text("ascii")), mark
+            if mark != self._fingerprint:
+                self._headers, self._fingerprint = _bearer_header(self._file.read_text("ascii")), mark
         except OSError as wrong:
             raise Unauthorized(f"{TOKEN_FILE}={self._file}: {wrong.strerror}") from None
         except ValueError:
@@ -58,7 +58,7 @@ class Credentials:
         return self._headers
 
 
-def _bearer(text: str) -> Mapping[str, str]:
+def _bearer_header(text: str) -> Mapping[str, str]:
     token = text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError

@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from txlog.client.answers import Doorbell, Found, Place, Status, Written
-from txlog.client.faults import MasterUnreachable
-from txlog.client.master import JSON_RESULTS, UPDATE, MasterClient
-from txlog.client.writing import PATIENCE, Patience, Writing
+from txlog.client.errors import MasterUnreachable
+from txlog.client.master_client import JSON_RESULTS, SPARQL_UPDATE, MasterClient
+from txlog.client.responses import Doorbell, JsonPosition, QueryResult, StatusResponse, WriteResult
+from txlog.client.retrying_write import DEFAULT_RETRY_POLICY, RetryingWrite, RetryPolicy
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, TxLogError, Unavailable
-from txlog.wire.pages import LogPage
+from txlog.wire.log_page import LogPage
 
 T = TypeVar("T")
 
-DEAD_S = 5.0
+UNREACHABLE_BACKOFF_S = 5.0
 """How long a master that did not answer is asked last. Long enough that its time-outs do not show in the latency
 of every micro-batch, short enough to go back to the nearest soon after its restart."""
 
-PROBE_S = 0.5
+PROBE_TIMEOUT_S = 0.5
 """How long a master that did not answer may take to say that it is ready, before it is asked anything else again:
 one that hangs would otherwise cost the whole time-out of a long poll each time."""
 
@@ -28,10 +28,10 @@ one that hangs would otherwise cost the whole time-out of a long poll each time.
 WAIT_S = 10.0
 """How long a master may take until a write has the level that is asked, or a worker is as far as a query wants."""
 
-QUERY_S = 60.0
+QUERY_TIMEOUT_S = 60.0
 
 
-class Masters:
+class FailoverClient:
     """Fail-over over clients of one thread. Reading calls are asked of each master once; a write (:meth:`update`,
     :meth:`upload`) is tried as ``patience`` says, under one ``Idempotency-Key``, so that it takes effect once however
     often it was sent. ``repository``: its id; None asks a master for it."""
@@ -45,7 +45,7 @@ class Masters:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         repository: str | None = None,
-        patience: Patience = PATIENCE,
+        patience: RetryPolicy = DEFAULT_RETRY_POLICY,
     ) -> None:
         assert urls, "at least one master"
         assert patience.tries > 0, "at least one try"
@@ -54,9 +54,9 @@ class Masters:
         self._clock = clock
         self._sleep = sleep
         self._repository = repository
-        self._patience = patience
+        self._retry_policy = patience
 
-    def __enter__(self) -> Masters:
+    def __enter__(self) -> FailoverClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,20 +66,20 @@ class Masters:
         for client in self._clients:
             client.close()
 
-    def first(self, ask: Callable[[MasterClient], T]) -> T:
+    def call_first_available(self, ask: Callable[[MasterClient], T]) -> T:
         """The answer of the nearest master that has one. A master that cannot be reached, says that it is not
         ready, or answers in a format that is not ours (another version) is passed over and remembered for
-        :data:`DEAD_S`; any other error is the answer. When none has
+        :data:`UNREACHABLE_BACKOFF_S`; any other error is the answer. When none has
         one, the error of the last asked."""
         last: TxLogError | None = None
-        for i in self._order():
+        for i in self._by_preference():
             try:
                 self._probe(i)
                 answer = ask(self._clients[i])
             except (MasterUnreachable, Unavailable, PeerFault) as passed:
                 if getattr(passed, "reason", "") == "QueryTimeout":
                     raise  # it would take as long elsewhere
-                self._dead_until[i] = self._clock() + DEAD_S
+                self._dead_until[i] = self._clock() + UNREACHABLE_BACKOFF_S
                 last = passed
             else:
                 self._dead_until[i] = 0.0
@@ -87,7 +87,7 @@ class Masters:
         assert last is not None
         raise last
 
-    def _order(self) -> list[int]:
+    def _by_preference(self) -> list[int]:
         """Nearest first, behind them those that did not answer a moment ago."""
         now = self._clock()
         return sorted(range(len(self._clients)), key=lambda i: (self._dead_until[i] > now, i))
@@ -95,7 +95,7 @@ class Masters:
     def _probe(self, i: int) -> None:
         """Whether one that did not answer the last time is ready again. :class:`Unavailable`, and nothing was sent."""
         client = self._clients[i]
-        if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_S):
+        if self._dead_until[i] and not client.health("ready", timeout_s=PROBE_TIMEOUT_S):
             raise Unavailable("Starting", f"{client.url} is not ready")
 
     # -- the repository
@@ -105,19 +105,21 @@ class Masters:
         text: str,
         *,
         accept: str = JSON_RESULTS,
-        at_least: Place | None = None,
-        wait_s: float = QUERY_S,
-    ) -> Found:
+        at_least: JsonPosition | None = None,
+        wait_s: float = QUERY_TIMEOUT_S,
+    ) -> QueryResult:
         """As :meth:`MasterClient.query`, of the nearest master that has an answer. ``at_least``: the position of a
         write, which is then read wherever that was made."""
         if self._repository is None:
             self._repository = self.status().repository
         repository = self._repository
-        return self.first(lambda m: m.query(repository, text, accept=accept, at_least=at_least, wait_s=wait_s))
+        return self.call_first_available(
+            lambda m: m.query(repository, text, accept=accept, at_least=at_least, wait_s=wait_s)
+        )
 
     def update(
         self, text: str, *, key: str | None = None, durability: Durability | None = None, wait_s: float = WAIT_S
-    ) -> Written:
+    ) -> WriteResult:
         """A SPARQL update as one transaction, at the nearest master that takes it. Where one cannot be reached, breaks
         off or says 503, the next is asked under the same ``key``, round after round; between rounds it waits as long as
         ``Retry-After`` says. ``durability`` (None: the cluster's default) is waited for ``wait_s``; what was reached
@@ -129,7 +131,7 @@ class Masters:
         Raises what a master refused it with (:class:`~txlog.model.errors.KeyNotTaken` and
         :class:`~txlog.model.errors.KeyTaken` for a ``key`` that was given), and in the end :class:`Unavailable`: as
         :class:`MasterUnreachable` with ``sent`` where it may take effect all the same."""
-        return self._written(Writing(text.encode(), UPDATE, (), key, durability), wait_s)
+        return self._submit_with_retries(RetryingWrite(text.encode(), SPARQL_UPDATE, (), key, durability), wait_s)
 
     def upload(
         self,
@@ -140,32 +142,32 @@ class Masters:
         key: str | None = None,
         durability: Durability | None = None,
         wait_s: float = WAIT_S,
-    ) -> Written:
+    ) -> WriteResult:
         """RDF of the type ``media`` to add, into ``graphs`` (IRIs) or where it says; otherwise as :meth:`update`."""
-        return self._written(Writing(data, media, graphs, key, durability), wait_s)
+        return self._submit_with_retries(RetryingWrite(data, media, graphs, key, durability), wait_s)
 
-    def _written(self, writing: Writing, wait_s: float) -> Written:
-        until, left = self._clock() + self._patience.seconds, self._patience.tries
+    def _submit_with_retries(self, writing: RetryingWrite, wait_s: float) -> WriteResult:
+        until, left = self._clock() + self._retry_policy.seconds, self._retry_policy.tries
         while True:
             failed: list[Unavailable] = []
-            for i in self._order():
+            for i in self._by_preference():
                 wait = min(wait_s, until - self._clock())
                 try:
-                    written = writing.at(self._clients[i], self._asked(i), max(0.0, wait))
+                    written = writing.send_to(self._clients[i], self._repository_of(i), max(0.0, wait))
                 except Unavailable as passed:
-                    self._dead_until[i] = self._clock() + DEAD_S
-                    if not writing.may_go_on(passed):
+                    self._dead_until[i] = self._clock() + UNREACHABLE_BACKOFF_S
+                    if not writing.may_retry(passed):
                         raise
                     left -= 1
                     failed.append(passed)
                     if left == 0 or self._clock() >= until:
-                        raise writing.given_up(passed) from passed
+                        raise writing.final_error(passed) from passed
                 else:
                     self._dead_until[i] = 0.0
                     return written
             self._sleep(max(0.0, min(*(one.retry_after_s for one in failed), until - self._clock())))
 
-    def _asked(self, i: int) -> str:
+    def _repository_of(self, i: int) -> str:
         """The repository, once that master may be asked. :class:`MasterUnreachable`, and nothing was sent."""
         try:
             self._probe(i)
@@ -177,11 +179,11 @@ class Masters:
 
     # -- the log
 
-    def status(self) -> Status:
-        return self.first(lambda m: m.status())
+    def status(self) -> StatusResponse:
+        return self.call_first_available(lambda m: m.status())
 
     def doorbell(self, after: int, tick: int = 0, timeout_s: float = 5.0) -> Doorbell:
-        return self.first(lambda m: m.doorbell(after, tick, timeout_s))
+        return self.call_first_available(lambda m: m.doorbell(after, tick, timeout_s))
 
     def log_page(
         self,
@@ -191,4 +193,4 @@ class Masters:
         max_bytes: int | None = None,
         unordered: Sequence[tuple[int, bytes]] = (),
     ) -> LogPage:
-        return self.first(lambda m: m.log_page(after, at_hash, upto, max_bytes, unordered))
+        return self.call_first_available(lambda m: m.log_page(after, at_hash, upto, max_bytes, unordered))

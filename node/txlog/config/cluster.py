@@ -13,68 +13,77 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from txlog.config.manifest_model import NO_DEFAULTS, ManifestModel, cel_rules, expected_error, immutable, list_map
 from txlog.config.preferences import Preferences
 from txlog.config.schedule import parse_schedule
-from txlog.config.shape import NO_DEFAULTS, Shape, expected, immutable, list_map, rules
-from txlog.config.values import Duration, Engine, Processors, Quantity, ResourceQuantity, at_least, at_most, within
+from txlog.config.units import (
+    CpuQuantity,
+    Duration,
+    Engine,
+    Quantity,
+    ResourceQuantity,
+    duration_within,
+    size_at_least,
+    size_at_most,
+)
 from txlog.model.durability import Durability
 
 API_VERSION = "txlog.io/v1alpha1"
-KIND = "TxLogCluster"
+CLUSTER_KIND = "TxLogCluster"
 PEER_PORT = 7300
 SECURED_PEER_PORT = 7301
 """Where masters with certificates meet, unless an address names a port."""
 MASTERS_MAX = 64
 """Masters of all data centres together; each exchanges posts with every other."""
 
-NAME = r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$"
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$"
 """Of clusters and data centres. Node ids append ``-<index>`` and stay a DNS label (63 characters)."""
 
-ADDRESS = (
+ADDRESS_PATTERN = (
     r"^[A-Za-z0-9{]([A-Za-z0-9{}.-]{0,251}[A-Za-z0-9}])?"
     r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$"
 )
 
 
-RESOURCE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+RESOURCE_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 """Of a Secret or a claim of Kubernetes."""
 
 
-class SecretRef(Shape):
+class SecretRef(ManifestModel):
     """A Secret of the same namespace."""
 
-    name: str = Field(pattern=RESOURCE_NAME)
+    name: str = Field(pattern=RESOURCE_NAME_PATTERN)
 
 
-class Resources(Shape):
+class ResourceRequirements(ManifestModel):
     """As in a pod. Acts on Kubernetes only."""
 
     requests: dict[str, ResourceQuantity] = Field(default={})
     limits: dict[str, ResourceQuantity] = Field(default={})
 
 
-class Storage(Shape):
-    size: Annotated[Quantity, AfterValidator(at_least("64Mi"))] = Field(
+class StorageSpec(ManifestModel):
+    size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
         default=20 << 30, description="of each volume; `txlog up` refuses new work above it, as a full volume would"
     )
     storage_class_name: str | None = Field(default=None, min_length=1, description="acts on Kubernetes only")
 
 
-class Peer(Shape):
+class PeerSpec(ManifestModel):
     """A data centre and how to reach its masters ``<name>-1`` to ``<name>-<masters>``."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
+        json_schema_extra=cel_rules(
             (
                 "self.masters == 1 || self.address.contains('{index}')",
                 "address: {index} in it, since there are several masters and each has its own",
             )
         )
     )
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=NAME_PATTERN)
     masters: int = Field(ge=1, le=MASTERS_MAX, strict=True)
     address: str = Field(
-        pattern=ADDRESS,
+        pattern=ADDRESS_PATTERN,
         description="host or host:port, {index} counts the masters from 1; port 7300 unless given, with "
         "security.peerTlsSecretRef 7301. "
         "`txlog up` puts loopback ports in its place",
@@ -82,12 +91,14 @@ class Peer(Shape):
     vote_weight: int = Field(default=1, ge=0, le=1000, strict=True, description="of each of its masters")
 
     @model_validator(mode="after")
-    def _each_its_own_address(self) -> Self:
+    def _check_address(self) -> Self:
         others = re.findall(r"\{(?!index\})[^}]*\}?|(?<!index)\}", self.address)
         if others:
-            raise expected(f"{{index}} as the only thing in braces, not {others[0]}", "address")
+            raise expected_error(f"{{index}} as the only thing in braces, not {others[0]}", "address")
         if self.masters > 1 and "{index}" not in self.address:
-            raise expected(f"{{index}} in it, since there are {self.masters} masters and each has its own", "address")
+            raise expected_error(
+                f"{{index}} in it, since there are {self.masters} masters and each has its own", "address"
+            )
         return self
 
     @property
@@ -101,27 +112,27 @@ class Peer(Shape):
         return host if ":" in host else f"{host}:{port}"
 
 
-class Log(Shape):
+class LogSpec(ManifestModel):
     """Nothing goes that somebody still needs. What is younger than ``keep`` stays besides, unless a master's journal is
     larger than ``maxSize``."""
 
-    keep: Annotated[Duration, AfterValidator(within("0", "520w"))] = 7 * 86_400_000
-    max_size: Annotated[Quantity, AfterValidator(at_least("64Mi"))] = 10 << 30
+    keep: Annotated[Duration, AfterValidator(duration_within("0", "520w"))] = 7 * 86_400_000
+    max_size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = 10 << 30
 
 
-class DurabilityDefaults(Shape):
+class DurabilityDefaults(ManifestModel):
     """What a write without headers is told, and how long it waits for it."""
 
     default: Durability = Durability.APPLIED
-    write_timeout: Annotated[Duration, AfterValidator(within("100ms", "10m"))] = 30_000
+    write_timeout: Annotated[Duration, AfterValidator(duration_within("100ms", "10m"))] = 30_000
 
 
-class Masters(Shape):
-    storage: Storage = Field(default=Storage(), json_schema_extra=immutable("storage of masters that exist"))
-    resources: Resources = Resources()
+class MastersSpec(ManifestModel):
+    storage: StorageSpec = Field(default=StorageSpec(), json_schema_extra=immutable("storage of masters that exist"))
+    resources: ResourceRequirements = ResourceRequirements()
 
 
-class ExternalWorker(Shape):
+class ExternalWorkerSpec(ManifestModel):
     """A store that somebody else runs."""
 
     url: str = Field(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")
@@ -129,12 +140,12 @@ class ExternalWorker(Shape):
     secret_ref: SecretRef | None = Field(default=None, description="Does not act yet")
 
 
-class Workers(Shape):
+class WorkersSpec(ManifestModel):
     """Either ``replicas`` (1) of an ``engine`` that TxLog runs, or ``external`` ones."""
 
     # What is filled in by a default could not be told from what somebody wrote beside external.
     model_config = ConfigDict(
-        json_schema_extra=rules(
+        json_schema_extra=cel_rules(
             (
                 "!has(self.external) || !(has(self.replicas) || has(self.engine) || has(self.storage)"
                 " || has(self.resources))",
@@ -145,44 +156,44 @@ class Workers(Shape):
     )
     replicas: int = Field(default=1, ge=1, le=100, strict=True)
     engine: Engine = "oxigraph"
-    storage: Storage = Field(default=Storage(), json_schema_extra=immutable("storage of workers that exist"))
-    resources: Resources = Resources()
-    external: list[ExternalWorker] | None = Field(
+    storage: StorageSpec = Field(default=StorageSpec(), json_schema_extra=immutable("storage of workers that exist"))
+    resources: ResourceRequirements = ResourceRequirements()
+    external: list[ExternalWorkerSpec] | None = Field(
         default=None, min_length=1, max_length=100, json_schema_extra=list_map("url")
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _exactly_one_kind(self) -> Self:
         if self.external is not None:
             own = self.model_fields_set & {"replicas", "engine", "storage", "resources"}
             if own:
-                raise expected(
+                raise expected_error(
                     f"either external or replicas, engine and storage, not both ({', '.join(sorted(own))})", "external"
                 )
             urls = [worker.url.rstrip("/") for worker in self.external]
             twice = next((url for url in urls if urls.count(url) > 1), None)
             if twice:
-                raise expected(f"every worker once; {twice} is there twice", "external")
+                raise expected_error(f"every worker once; {twice} is there twice", "external")
         return self
 
 
-_OF_EXECUTORS = {"executors": "executors", "executor_cores": "executorCores", "executor_cpu": "executorCpu"} | {
+_EXECUTOR_FIELDS = {"executors": "executors", "executor_cores": "executorCores", "executor_cpu": "executorCpu"} | {
     "executor_memory": "executorMemory"
 }
-"""Fields of :class:`Pipeline` that say something of executors, as they are written."""
+"""Fields of :class:`PipelineSpec` that say something of executors, as they are written."""
 
 
-class Pipeline(Shape):
+class PipelineSpec(ManifestModel):
     """The Spark application. ``txlog up`` runs either mode as one local process."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
+        json_schema_extra=cel_rules(
             *(
                 (
                     f"self.mode == 'executors' || !has(self.{name})",
                     f"no {name} with mode: local; remove it, or set mode: executors",
                 )
-                for name in _OF_EXECUTORS.values()
+                for name in _EXECUTOR_FIELDS.values()
             )
         )
     )
@@ -201,27 +212,29 @@ class Pipeline(Shape):
         description="tasks at once of each executor. A task waits for a store most of its time, so this is no number of"
         " processors. Unless given as many as the workers of the manifest need; acts on Kubernetes only",
     )
-    executor_cpu: Processors | None = Field(
+    executor_cpu: CpuQuantity | None = Field(
         default=None,
         description="processor that each executor asks for; 250m unless given. Acts on Kubernetes only",
     )
-    executor_memory: Annotated[Quantity, AfterValidator(at_least("1Gi")), AfterValidator(at_most("256Gi"))] | None = (
-        Field(
-            default=None,
-            description="of each executor's pod, as request and as limit; 1536Mi unless given. Acts on Kubernetes only",
-        )
+    executor_memory: (
+        Annotated[Quantity, AfterValidator(size_at_least("1Gi")), AfterValidator(size_at_most("256Gi"))] | None
+    ) = Field(
+        default=None,
+        description="of each executor's pod, as request and as limit; 1536Mi unless given. Acts on Kubernetes only",
     )
-    resources: Resources = Field(default=Resources(), description="of the driver; with mode: local of all of it")
+    resources: ResourceRequirements = Field(
+        default=ResourceRequirements(), description="of the driver; with mode: local of all of it"
+    )
 
     @model_validator(mode="after")
-    def _executors_where_there_are_some(self) -> Self:
-        for field, name in _OF_EXECUTORS.items():
+    def _check_executor_fields(self) -> Self:
+        for field, name in _EXECUTOR_FIELDS.items():
             if self.mode == "local" and getattr(self, field) is not None:
-                raise expected(f"no {name} with mode: local; remove it, or set mode: executors", name)
+                raise expected_error(f"no {name} with mode: local; remove it, or set mode: executors", name)
         return self
 
 
-class S3Target(Shape):
+class S3TargetSpec(ManifestModel):
     """``secretRef`` holds ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; `txlog up` reads them as files from
     ``secrets/<name>`` of the state folder, or else from its environment."""
 
@@ -232,47 +245,47 @@ class S3Target(Shape):
     secret_ref: SecretRef | None = None
 
 
-class FolderTarget(Shape):
+class FolderTargetSpec(ManifestModel):
     """A folder that is there where the backup runs: a disk, a mounted volume."""
 
     path: str = Field(pattern=r"^/.*$")
     claim_name: str | None = Field(
         default=None,
-        pattern=RESOURCE_NAME,
+        pattern=RESOURCE_NAME_PATTERN,
         description="the PersistentVolumeClaim that is mounted at that path; needed on Kubernetes, acts there only",
     )
 
 
-class BackupTarget(Shape):
-    model_config = ConfigDict(json_schema_extra=rules(("has(self.s3) != has(self.folder)", "either s3 or folder")))
-    s3: S3Target | None = None
-    folder: FolderTarget | None = None
+class BackupTargetSpec(ManifestModel):
+    model_config = ConfigDict(json_schema_extra=cel_rules(("has(self.s3) != has(self.folder)", "either s3 or folder")))
+    s3: S3TargetSpec | None = None
+    folder: FolderTargetSpec | None = None
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _exactly_one_target(self) -> Self:
         if (self.s3 is None) == (self.folder is None):
-            raise expected("either s3 or folder" + ("" if self.s3 is None else ", not both"))
+            raise expected_error("either s3 or folder" + ("" if self.s3 is None else ", not both"))
         return self
 
 
-def _schedule(text: str) -> str:
+def _validate_schedule(text: str) -> str:
     parse_schedule(text)
     return text
 
 
-class Backup(Shape):
+class BackupPolicy(ManifestModel):
     """Where backups go, when they are taken (without ``schedule``: by hand), and how many stay. Those of splits stay
     until they are released."""
 
-    target: BackupTarget
-    schedule: Annotated[str, AfterValidator(_schedule)] | None = Field(
+    target: BackupTargetSpec
+    schedule: Annotated[str, AfterValidator(_validate_schedule)] | None = Field(
         default=None, description="five fields as in cron (UTC), @daily and its like, or @every 6h"
     )
     keep: int = Field(default=14, ge=1, le=10_000, strict=True, description="the newest of this data centre")
     keep_days: int | None = Field(default=None, ge=1, le=36_500, strict=True, description="and all that are younger")
 
 
-class Users(Shape):
+class UsersSpec(ManifestModel):
     """Who may read, write and administer: `txlog user`, docs/how-to/secure.md."""
 
     secret_ref: SecretRef = Field(
@@ -281,13 +294,13 @@ class Users(Shape):
     )
 
 
-class Security(Shape):
+class SecuritySpec(ManifestModel):
     """``peerTokenSecretRef`` acts on Kubernetes; ``txlog up`` draws a token itself. Without ``users`` everybody may do
     everything. ``tlsSecretRef`` (clients) and ``peerTlsSecretRef`` (masters among each other): ``txlog up`` makes
     certificates where none are given; on Kubernetes the Secrets must be there."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
+        json_schema_extra=cel_rules(
             (
                 "!has(self.tlsSecretRef) || has(self.peerTlsSecretRef)",
                 "tlsSecretRef needs peerTlsSecretRef beside it: what clients send would go on to other masters plainly",
@@ -320,34 +333,36 @@ class Security(Shape):
         description="its keys `tls.crt`, `tls.key` and `ca.crt`: masters know each other by certificates, whose DNS "
         "names are their node ids; they meet at port 7301 then. In all data centres, or in none",
     )
-    users: Users | None = None
+    users: UsersSpec | None = None
 
 
-def _network(text: str) -> str:
+def _parse_network(text: str) -> str:
     try:
         return str(ipaddress.ip_network(text))
     except ValueError:
         raise ValueError("a network such as 10.1.0.0/16") from None
 
 
-class Load(Shape):
+class LoadSpec(ManifestModel):
     """What a ``LOAD`` of SPARQL may fetch: the master that takes the update fetches it once, and logs its quads.
     Without ``spec.load`` it is refused. A host's name may lead into the world, and into ``networks``, nowhere else."""
 
     sources: list[Annotated[str, Field(pattern=r"^https?://[^/\s?#@]+(/[^\s#]*)$")]] = Field(
         min_length=1, max_length=100, description="URLs; one that ends in a slash stands for all that is below it"
     )
-    networks: list[Annotated[str, AfterValidator(_network)]] = Field(default=[], max_length=100)
-    max_size: Annotated[Quantity, AfterValidator(at_least("1Ki")), AfterValidator(at_most("16Mi"))] = 16 << 20
-    timeout: Annotated[Duration, AfterValidator(within("1s", "10m"))] = 30_000
+    networks: list[Annotated[str, AfterValidator(_parse_network)]] = Field(default=[], max_length=100)
+    max_size: Annotated[Quantity, AfterValidator(size_at_least("1Ki")), AfterValidator(size_at_most("16Mi"))] = 16 << 20
+    timeout: Annotated[Duration, AfterValidator(duration_within("1s", "10m"))] = 30_000
 
 
-NOT_MIXED = (
+VIRTUOSO_NOT_MIXED = (
     "false where a worker is a virtuoso, which holds 1 and 1.0 of one subject and predicate as one value; no other "
     "engine does"
 )
-REFUSES = "refuse where a worker is a virtuoso, which cannot tell whether what such an update looked at is as it was"
-MIXED = "true where the workers are of several engines, which carry some updates out differently"
+VIRTUOSO_REFUSES_EFFECTS = (
+    "refuse where a worker is a virtuoso, which cannot tell whether what such an update looked at is as it was"
+)
+MIXED_ENGINES_REQUIRED = "true where the workers are of several engines, which carry some updates out differently"
 _NO_VIRTUOSO = (
     "(has(self.workers.external) ? self.workers.external.all(w, w.engine != 'virtuoso')"
     " : !has(self.workers.engine) || self.workers.engine != 'virtuoso')"
@@ -358,7 +373,7 @@ class ClusterSpec(Preferences):
     """What the data centre is to be. What it has of :class:`Preferences` can be changed while the masters run, too."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
+        json_schema_extra=cel_rules(
             (
                 "self.peers.exists_one(p, p.name == self.dataCenter)",
                 "dataCenter: one of the peers, this one included",
@@ -375,15 +390,15 @@ class ClusterSpec(Preferences):
                 " q.voteWeight).sum())",
                 "splitMode: Majority needs less than half of all votes for each master (three masters at least)",
             ),
-            (f"!self.mixedEngines || {_NO_VIRTUOSO}", f"mixedEngines: {NOT_MIXED}"),
+            (f"!self.mixedEngines || {_NO_VIRTUOSO}", f"mixedEngines: {VIRTUOSO_NOT_MIXED}"),
             (
                 f"self.nonDeterministicUpdates == 'refuse' || {_NO_VIRTUOSO}",
-                f"nonDeterministicUpdates: {REFUSES}",
+                f"nonDeterministicUpdates: {VIRTUOSO_REFUSES_EFFECTS}",
             ),
             (
                 "self.mixedEngines || !has(self.workers.external)"
                 " || self.workers.external.all(w, w.engine == self.workers.external[0].engine)",
-                f"mixedEngines: {MIXED}",
+                f"mixedEngines: {MIXED_ENGINES_REQUIRED}",
             ),
         )
     )
@@ -393,9 +408,11 @@ class ClusterSpec(Preferences):
         description="id at the front door, the same in every data centre; metadata.name unless given",
     )
     data_center: str = Field(
-        pattern=NAME, description="which of the peers this is; immutable", json_schema_extra=immutable("dataCenter")
+        pattern=NAME_PATTERN,
+        description="which of the peers this is; immutable",
+        json_schema_extra=immutable("dataCenter"),
     )
-    peers: list[Peer] = Field(
+    peers: list[PeerSpec] = Field(
         min_length=1,
         max_length=MASTERS_MAX,
         description="all data centres, this one included; the same list everywhere; order = precedence",
@@ -404,7 +421,7 @@ class ClusterSpec(Preferences):
     split_mode: Literal["Continue", "Majority"] = Field(
         default="Continue", description="Majority: only those with more than half of all votes go on without the others"
     )
-    log: Log = Log()
+    log: LogSpec = LogSpec()
     durability: DurabilityDefaults = DurabilityDefaults()
     non_deterministic_updates: Literal["effects", "refuse"] = Field(
         default="effects",
@@ -422,12 +439,12 @@ class ClusterSpec(Preferences):
         description="what an update without GRAPH, WITH and USING acts on: the default graph, as SPARQL 1.1 says, or "
         "all graphs, as RDF4J does",
     )
-    load: Load | None = None
-    masters: Masters = Masters()
-    workers: Workers = Workers()
-    pipeline: Pipeline = Pipeline()
-    backup: Backup | None = None
-    security: Security = Security()
+    load: LoadSpec | None = None
+    masters: MastersSpec = MastersSpec()
+    workers: WorkersSpec = WorkersSpec()
+    pipeline: PipelineSpec = PipelineSpec()
+    backup: BackupPolicy | None = None
+    security: SecuritySpec = SecuritySpec()
     image: str | None = Field(
         default=None,
         pattern=r"^[^\s]{1,512}$",
@@ -438,48 +455,50 @@ class ClusterSpec(Preferences):
     )
 
     @model_validator(mode="after")
-    def _peers_fit_together(self) -> Self:
+    def _check_peers(self) -> Self:
         names = [peer.name for peer in self.peers]
         for at, name in enumerate(names):
             if name in names[:at]:
-                raise expected(f"every data centre once; {name} is there twice", "peers", at, "name")
+                raise expected_error(f"every data centre once; {name} is there twice", "peers", at, "name")
         if self.data_center not in names:
-            raise expected(f"one of the peers ({', '.join(names)}), this one included", "dataCenter")
+            raise expected_error(f"one of the peers ({', '.join(names)}), this one included", "dataCenter")
         nodes = [node for peer in self.peers for node in peer.nodes]
         if len(nodes) > MASTERS_MAX:
-            raise expected(f"at most {MASTERS_MAX} masters in all peers together; there are {len(nodes)}", "peers")
+            raise expected_error(
+                f"at most {MASTERS_MAX} masters in all peers together; there are {len(nodes)}", "peers"
+            )
         for at, name in enumerate(names):
             if name in nodes:
-                raise expected(f"another name; {name} is also the name of a master", "peers", at, "name")
+                raise expected_error(f"another name; {name} is also the name of a master", "peers", at, "name")
         if not any(peer.vote_weight for peer in self.peers):
-            raise expected("a voteWeight above 0 for at least one of them", "peers")
+            raise expected_error("a voteWeight above 0 for at least one of them", "peers")
         addresses: set[str] = set()
         for at, peer in enumerate(self.peers):
             own = {peer.address_of(index) for index in range(1, peer.masters + 1)}
             if own & addresses:
-                raise expected(
+                raise expected_error(
                     f"its own for every master; {min(own & addresses)} is there twice", "peers", at, "address"
                 )
             addresses |= own
         return self
 
     @model_validator(mode="after")
-    def _engines_fit_together(self) -> Self:
+    def _check_engines(self) -> Self:
         engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
         if "virtuoso" in engines and self.mixed_engines:
-            raise expected(NOT_MIXED, "mixedEngines")
+            raise expected_error(VIRTUOSO_NOT_MIXED, "mixedEngines")
         if "virtuoso" in engines and self.non_deterministic_updates != "refuse":
-            raise expected(REFUSES, "nonDeterministicUpdates")
+            raise expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
         if len(engines) > 1 and not self.mixed_engines:
-            raise expected(MIXED, "mixedEngines")
+            raise expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines")
         return self
 
     @model_validator(mode="after")
-    def _nobody_has_half_of_the_votes(self) -> Self:
+    def _check_vote_weights(self) -> Self:
         total = sum(peer.masters * peer.vote_weight for peer in self.peers)
         for at, peer in enumerate(self.peers):
             if self.split_mode == "Majority" and 2 * peer.vote_weight >= total:
-                raise expected(
+                raise expected_error(
                     f"less than half of all {total} votes for each master with splitMode: Majority; {peer.nodes[0]} "
                     f"has {peer.vote_weight}, so nobody could go on without it (three masters at least)",
                     *("peers", at, "voteWeight"),
@@ -487,19 +506,19 @@ class ClusterSpec(Preferences):
         return self
 
 
-class Metadata(Shape):
-    name: str = Field(pattern=NAME)
+class ObjectMeta(ManifestModel):
+    name: str = Field(pattern=NAME_PATTERN)
     namespace: str = Field(default="default", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     labels: dict[str, str] = Field(default={})
     annotations: dict[str, str] = Field(default={})
 
 
-class TxLogCluster(Shape):
+class TxLogCluster(ManifestModel):
     """One data centre of a cluster."""
 
     api_version: Literal["txlog.io/v1alpha1"]
     kind: Literal["TxLogCluster"]
-    metadata: Metadata
+    metadata: ObjectMeta
     spec: ClusterSpec
 
     @property
@@ -512,6 +531,6 @@ class TxLogCluster(Shape):
         return self.spec.data_center
 
     @property
-    def own_peer(self) -> Peer:
+    def own_peer(self) -> PeerSpec:
         """This data centre's line in ``peers``."""
         return next(peer for peer in self.spec.peers if peer.name == self.spec.data_center)

@@ -17,31 +17,34 @@ from typing import Any, Final
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from txlog.config.backup_resources import BackupSpec, JobStatus, RestoreSpec, ScheduleSpec, ScheduleStatus
 from txlog.config.cluster import API_VERSION, ClusterSpec
-from txlog.config.conditions import ClusterStatus
-from txlog.config.resources import BackupSpec, RestoreSpec, ScheduleSpec, ScheduleStatus, WorkStatus
-from txlog.config.shape import NO_DEFAULTS, RULES, rules
-from txlog.config.values import DURATION_PATTERN, QUANTITY_PATTERN, duration_text, quantity_text
+from txlog.config.cluster_status import ClusterStatus
+from txlog.config.manifest_model import CEL_RULES, NO_DEFAULTS, cel_rules
+from txlog.config.units import DURATION_PATTERN, QUANTITY_PATTERN, format_duration, format_quantity
 
 Schema = dict[str, Any]
 TEXT_MAX: Final = 512
 """Of what no model bounds: rules are only let in when their cost can be."""
 ITEMS_MAX: Final = 100
 _ROLE = re.compile(r":[a-z]+:`")
-_WRITTEN: dict[str | None, Callable[[int], str]] = {DURATION_PATTERN: duration_text, QUANTITY_PATTERN: quantity_text}
+_FORMATTERS: dict[str | None, Callable[[int], str]] = {
+    DURATION_PATTERN: format_duration,
+    QUANTITY_PATTERN: format_quantity,
+}
 
 
 @dataclass(frozen=True)
-class Definition:
-    """One kind. ``columns``: what ``kubectl get`` shows, as name, type, path and priority; ``root``: rules over
+class ResourceDefinition:
+    """One kind. ``columns``: what ``kubectl get`` shows, as name, type, path and priority; ``root_rules``: rules over
     everything."""
 
     kind: str
-    short: str
+    short_name: str
     spec: type[BaseModel]
     status: type[BaseModel]
     columns: tuple[tuple[str, str, str, int], ...]
-    root: tuple[tuple[str, str], ...] = ()
+    root_rules: tuple[tuple[str, str], ...] = ()
 
     @property
     def plural(self) -> str:
@@ -61,23 +64,23 @@ _SPLIT_RULE = (
     " || !has(self.status) || !has(self.status.split)",
     "splitRecovery cannot be changed during a split: its view took it for granted; wait until status.split is gone",
 )
-_AGE = ("Age", "date", ".metadata.creationTimestamp", 0)
+_AGE_COLUMN = ("Age", "date", ".metadata.creationTimestamp", 0)
 
 
 def _condition(kind: str) -> str:
     return f'.status.conditions[?(@.type=="{kind}")].status'
 
 
-_IMMUTABLE = ("self.spec == oldSelf.spec", "spec cannot be changed; delete it and make another one")
-_WORK = (
+_IMMUTABLE_RULE = ("self.spec == oldSelf.spec", "spec cannot be changed; delete it and make another one")
+_JOB_COLUMNS = (
     ("State", "string", ".status.state", 0),
     ("Backup", "string", ".status.backup", 0),
     ("Position", "string", ".status.position", 0),
     ("Message", "string", ".status.message", 1),
-    _AGE,
+    _AGE_COLUMN,
 )
 DEFINITIONS: Final = (
-    Definition(
+    ResourceDefinition(
         "TxLogCluster",
         "txl",
         ClusterSpec,
@@ -92,27 +95,27 @@ DEFINITIONS: Final = (
             ("Applied", "integer", ".status.applied", 0),
             ("Why", "string", '.status.conditions[?(@.type=="Ready")].reason', 1),
             ("Backup", "string", ".status.lastBackup", 1),
-            _AGE,
+            _AGE_COLUMN,
         ),
         (_NAME_RULE, _SPLIT_RULE),
     ),
-    Definition(
+    ResourceDefinition(
         "TxLogBackup",
         "txlb",
         BackupSpec,
-        WorkStatus,
-        (("Cluster", "string", ".spec.cluster", 0), ("Why", "string", ".spec.why", 0), *_WORK),
-        (_IMMUTABLE,),
+        JobStatus,
+        (("Cluster", "string", ".spec.cluster", 0), ("Why", "string", ".spec.why", 0), *_JOB_COLUMNS),
+        (_IMMUTABLE_RULE,),
     ),
-    Definition(
+    ResourceDefinition(
         "TxLogRestore",
         "txlr",
         RestoreSpec,
-        WorkStatus,
-        (("Cluster", "string", ".spec.cluster", 0), ("Worker", "string", ".spec.worker", 0), *_WORK),
-        (_IMMUTABLE,),
+        JobStatus,
+        (("Cluster", "string", ".spec.cluster", 0), ("Worker", "string", ".spec.worker", 0), *_JOB_COLUMNS),
+        (_IMMUTABLE_RULE,),
     ),
-    Definition(
+    ResourceDefinition(
         "TxLogBackupSchedule",
         "txls",
         ScheduleSpec,
@@ -123,13 +126,13 @@ DEFINITIONS: Final = (
             ("Suspended", "boolean", ".spec.suspend", 0),
             ("Next", "date", ".status.next", 0),
             ("Last", "string", ".status.last", 0),
-            _AGE,
+            _AGE_COLUMN,
         ),
     ),
 )
 
 
-def definition_object(of: Definition) -> Schema:
+def custom_resource_definition(of: ResourceDefinition) -> Schema:
     """The CustomResourceDefinition."""
     group, _, version = API_VERSION.partition("/")
     schema: Schema = {
@@ -139,12 +142,12 @@ def definition_object(of: Definition) -> Schema:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": structural(of.spec),
-            "status": _without_defaults(structural(of.status)),
+            "spec": structural_schema(of.spec),
+            "status": _without_defaults(structural_schema(of.status)),
         },
     }
-    if of.root:
-        schema |= rules(*of.root)
+    if of.root_rules:
+        schema |= cel_rules(*of.root_rules)
     columns = [
         {"name": name, "type": kind, "jsonPath": path, **({"priority": priority} if priority else {})}
         for name, kind, path, priority in of.columns
@@ -161,7 +164,7 @@ def definition_object(of: Definition) -> Schema:
                 "listKind": f"{of.kind}List",
                 "plural": of.plural,
                 "singular": of.kind.lower(),
-                "shortNames": [of.short],
+                "shortNames": [of.short_name],
                 "categories": ["txlog"],
             },
             "versions": [
@@ -178,10 +181,10 @@ def definition_object(of: Definition) -> Schema:
     }
 
 
-def structural(model: type[BaseModel]) -> Schema:
+def structural_schema(model: type[BaseModel]) -> Schema:
     """The model's schema as Kubernetes takes it."""
     whole = model.model_json_schema(by_alias=True)
-    return _structural(whole, whole.get("$defs", {}), defaults=True)
+    return _convert(whole, whole.get("$defs", {}), defaults=True)
 
 
 def _without_defaults(schema: Schema) -> Schema:
@@ -194,10 +197,21 @@ def _without_defaults(schema: Schema) -> Schema:
     return found
 
 
-def _structural(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -> Schema:
-    schema = _plain(given, known)
+def _convert(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -> Schema:
+    schema = _resolve_references(given, known)
     found: Schema = {}
-    kept = ("type", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "enum", RULES)
+    kept = (
+        "type",
+        "pattern",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "minItems",
+        "maxItems",
+        "enum",
+        CEL_RULES,
+    )
     for word in (*kept, "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-int-or-string"):
         if word in schema:
             found[word] = schema[word]
@@ -207,13 +221,13 @@ def _structural(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -
     if said:
         found["description"] = " ".join(_ROLE.sub("`", said.replace("``", "`")).split())
     if "default" in schema and defaults and schema["default"] is not None:
-        found["default"] = _default(schema["default"], schema.get("pattern"))
+        found["default"] = _format_default(schema["default"], schema.get("pattern"))
     kind = schema.get("type")
     if kind == "object":
         inner = defaults and not schema.get(NO_DEFAULTS, False)
-        _object(schema, found, known, inner)
+        _convert_object(schema, found, known, inner)
     elif kind == "array":
-        found["items"] = _structural(schema["items"], known, defaults=True)
+        found["items"] = _convert(schema["items"], known, defaults=True)
         found.setdefault("maxItems", ITEMS_MAX)
     elif kind == "string" and "enum" not in found:
         found.setdefault("maxLength", TEXT_MAX)
@@ -222,28 +236,28 @@ def _structural(given: Schema, known: Mapping[str, Schema], *, defaults: bool) -
     return found
 
 
-def _default(value: Any, pattern: str | None) -> Any:
+def _format_default(value: Any, pattern: str | None) -> Any:
     """As people write it. What is in an object has defaults of its own."""
     if isinstance(value, dict):
         return {}
-    if isinstance(value, int) and pattern in _WRITTEN:
-        return _WRITTEN[pattern](value)
+    if isinstance(value, int) and pattern in _FORMATTERS:
+        return _FORMATTERS[pattern](value)
     return value
 
 
-def _object(schema: Schema, found: Schema, known: Mapping[str, Schema], defaults: bool) -> None:
+def _convert_object(schema: Schema, found: Schema, known: Mapping[str, Schema], defaults: bool) -> None:
     if "properties" in schema:
         found["properties"] = {
-            name: _structural(each, known, defaults=defaults) for name, each in schema["properties"].items()
+            name: _convert(each, known, defaults=defaults) for name, each in schema["properties"].items()
         }
         if schema.get("required"):
             found["required"] = schema["required"]
     elif isinstance(schema.get("additionalProperties"), dict):
-        found["additionalProperties"] = _structural(schema["additionalProperties"], known, defaults=defaults)
+        found["additionalProperties"] = _convert(schema["additionalProperties"], known, defaults=defaults)
         found["maxProperties"] = ITEMS_MAX
 
 
-def _plain(schema: Schema, known: Mapping[str, Schema]) -> Schema:
+def _resolve_references(schema: Schema, known: Mapping[str, Schema]) -> Schema:
     """Without references, and without the alternative of nothing: a field that may be left out is left out."""
     while "$ref" in schema or "anyOf" in schema:
         if "$ref" in schema:
@@ -251,12 +265,12 @@ def _plain(schema: Schema, known: Mapping[str, Schema]) -> Schema:
         else:
             (inner,) = [each for each in schema["anyOf"] if each.get("type") != "null"]
         outer = {word: value for word, value in schema.items() if word not in ("$ref", "anyOf")}
-        both = [*inner.get(RULES, []), *outer.get(RULES, [])]
-        schema = {**inner, **outer, **({RULES: both} if both else {})}
+        both = [*inner.get(CEL_RULES, []), *outer.get(CEL_RULES, [])]
+        schema = {**inner, **outer, **({CEL_RULES: both} if both else {})}
     return schema
 
 
-def texts() -> dict[str, str]:
+def render_files() -> dict[str, str]:
     """The files, by name."""
     yaml = YAML()
     yaml.width = 1000
@@ -266,7 +280,7 @@ def texts() -> dict[str, str]:
     for of in DEFINITIONS:
         text = io.StringIO()
         text.write("# Made by `make crds` from node/txlog/config.\n")
-        yaml.dump(definition_object(of), text)
+        yaml.dump(custom_resource_definition(of), text)
         found[f"{of.plural}.yaml"] = text.getvalue()
     return found
 
@@ -278,7 +292,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     for folder in parser.parse_args().folders:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts().items():
+        for name, text in render_files().items():
             (folder / name).write_text(text)
 
 

@@ -15,74 +15,76 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from txlog.config.shape import Shape, expected
-from txlog.config.values import Duration, duration_text, within
+from txlog.config.manifest_model import ManifestModel, expected_error
+from txlog.config.units import Duration, duration_within, format_duration
 from txlog.model.errors import BadInput
 
-SPLIT_RECOVERY = "^(?i)(none|simple|smart)$"
-STRATEGIES = "None, Simple or Smart"
-WORKER_REPAIR = "^(?i)(auto|manual)$"
-CHOICES = {"splitRecovery": STRATEGIES, "workerRepair": "auto or manual"}
+SPLIT_RECOVERY_PATTERN = "^(?i)(none|simple|smart)$"
+SPLIT_RECOVERY_CHOICES = "None, Simple or Smart"
+WORKER_REPAIR_PATTERN = "^(?i)(auto|manual)$"
+CHOICES = {"splitRecovery": SPLIT_RECOVERY_CHOICES, "workerRepair": "auto or manual"}
 """What is one of a few words, by key."""
-MANIFEST = "manifest"
+MANIFEST_VALUE = "manifest"
 """In the place of a value: what the manifest says."""
 _LOOKS_SILENT = "else a peer with nothing to do looks silent"
 
 
-def _small(value: object) -> object:
+def _lowercase(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-def _strategy(value: object) -> object:
+def _normalise_strategy(value: object) -> object:
     return value.capitalize() if isinstance(value, str) and value.lower() in ("none", "simple", "smart") else value
 
 
-class Preferences(Shape):
+class Preferences(ManifestModel):
     """Of one master. Durations in milliseconds."""
 
-    split_recovery: Annotated[str, BeforeValidator(_strategy)] = Field(
+    split_recovery: Annotated[str, BeforeValidator(_normalise_strategy)] = Field(
         default="Smart",
-        pattern=SPLIT_RECOVERY,
+        pattern=SPLIT_RECOVERY_PATTERN,
         description="how branches become one log again: Simple (merged in stamp order), Smart (the winner's, then the "
         "others') or None (as Smart, but no backup, and workers stay: each executes what it has not yet executed, in "
         "any order). The safest that a view's members prefer counts: Simple, then Smart, then None",
     )
-    max_peer_lag: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
+    max_peer_lag: Annotated[Duration, AfterValidator(duration_within("1s", "1w"))] = Field(
         default=60_000,
         description="splitMode Continue: after so long without a word of a member, and with a backup, the others go on",
     )
-    none_split_delay: Annotated[Duration, AfterValidator(within("1s", "1w"))] = Field(
+    none_split_delay: Annotated[Duration, AfterValidator(duration_within("1s", "1w"))] = Field(
         default=10_000, description="the same under splitRecovery None, which needs no backup"
     )
-    round_timeout: Annotated[Duration, AfterValidator(within("50ms", "1m"))] = 2000
-    idle_interval: Annotated[Duration, AfterValidator(within("10ms", "1m"))] = 1000
-    max_clock_skew: Annotated[Duration, AfterValidator(within("0", "1h"))] = 60_000
-    leave_timeout: Annotated[Duration, AfterValidator(within("0", "10m"))] = Field(
+    round_timeout: Annotated[Duration, AfterValidator(duration_within("50ms", "1m"))] = 2000
+    idle_interval: Annotated[Duration, AfterValidator(duration_within("10ms", "1m"))] = 1000
+    max_clock_skew: Annotated[Duration, AfterValidator(duration_within("0", "1h"))] = 60_000
+    leave_timeout: Annotated[Duration, AfterValidator(duration_within("0", "10m"))] = Field(
         default=5000, description="a stop waits so long until those that stay hold what was accepted here"
     )
-    worker_repair: Annotated[str, BeforeValidator(_small)] = Field(
+    worker_repair: Annotated[str, BeforeValidator(_lowercase)] = Field(
         default="auto",
-        pattern=WORKER_REPAIR,
+        pattern=WORKER_REPAIR_PATTERN,
         description="a worker that is known to hold something else than it should: auto, the graphs in which it "
         "differs are copied from one that is right; or manual, somebody says so (`txlog worker repair`)",
     )
 
     @model_validator(mode="after")
-    def _times_fit_together(self) -> Self:
+    def _check_times(self) -> Self:
         if self.idle_interval >= self.round_timeout:
             if {"idle_interval", "round_timeout"} & self.model_fields_set == {"round_timeout"}:
-                idle = duration_text(self.idle_interval)
-                raise expected(f"a duration above idleInterval ({idle} unless given), {_LOOKS_SILENT}", "roundTimeout")
-            timeout = duration_text(self.round_timeout)
-            raise expected(f"a duration below roundTimeout ({timeout}), {_LOOKS_SILENT}", "idleInterval")
+                idle = format_duration(self.idle_interval)
+                raise expected_error(
+                    f"a duration above idleInterval ({idle} unless given), {_LOOKS_SILENT}", "roundTimeout"
+                )
+            timeout = format_duration(self.round_timeout)
+            raise expected_error(f"a duration below roundTimeout ({timeout}), {_LOOKS_SILENT}", "idleInterval")
         if self.round_timeout >= self.max_peer_lag:
-            raise expected("a duration below maxPeerLag", "roundTimeout")
+            raise expected_error("a duration below maxPeerLag", "roundTimeout")
         return self
 
 
 KEYS: tuple[str, ...] = tuple(str(field.alias) for field in Preferences.model_fields.values())
 """As in the manifest."""
-_PLACED = re.compile(
+_MANIFEST_ONLY = re.compile(
     r"node-?id|master-?url|(peer|worker)(\.|s$).*|split-?mode|key-?retention|vote-?weight|repository|data-?center"
     r"|listen-?address|journal-?folder|storage-?size|log-?keep|log-?max-?size|write-?timeout|durability|(peer-?)?tls-?folder"
     r"|peer-?port|(peer-?token|own-?token|users)-?file|non-?deterministic-?updates|mixed-?engines|run-?pipeline|load-?(sources|networks)"
@@ -91,7 +93,8 @@ _PLACED = re.compile(
     r"|min-?time-?to-?consider-?full-?replication-?s|protect-?single-?worker|master-?replication-?port",
     re.I,
 )
-"""Also in such files (:mod:`txlog.config.properties`), but the same for all masters, or who they are, or of a start."""
+"""Also in such files (:mod:`txlog.config.cluster_properties`), but the same for all masters, or who they are, or of a
+start."""
 
 
 def property_name(key: str) -> str:
@@ -99,21 +102,21 @@ def property_name(key: str) -> str:
     return re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
 
 
-_NAMES = {name: key for key in KEYS for name in (key, property_name(key), key[0].upper() + key[1:])}
+_KEY_BY_NAME = {name: key for key in KEYS for name in (key, property_name(key), key[0].upper() + key[1:])}
 
 
-def is_placed(name: str) -> bool:
+def is_manifest_only(name: str) -> bool:
     """Whether this is a known name of what only manifests say."""
-    return _PLACED.fullmatch(name) is not None
+    return _MANIFEST_ONLY.fullmatch(name) is not None
 
 
-def key_of(name: str) -> str:
+def preference_key(name: str) -> str:
     """The key of any of its spellings. :class:`BadInput` says which there are."""
-    if name in _NAMES:
-        return _NAMES[name]
-    if is_placed(name):
+    if name in _KEY_BY_NAME:
+        return _KEY_BY_NAME[name]
+    if is_manifest_only(name):
         raise BadInput(f"{name[:80]} cannot be set while masters run: it is what they are started with")
-    close = difflib.get_close_matches(name, _NAMES, n=1)
+    close = difflib.get_close_matches(name, _KEY_BY_NAME, n=1)
     there = f"did you mean {close[0]}?" if close else f"there are {', '.join(KEYS)}"
     raise BadInput(f"no such setting: {name[:80]!r}; {there}")
 
@@ -122,30 +125,30 @@ def read_changes(pairs: Mapping[str, Any] | list[tuple[str, Any]]) -> dict[str, 
     """By key. A value of None, or the word ``manifest``, is kept as None: what the manifest says."""
     found: dict[str, Any] = {}
     for name, value in pairs.items() if isinstance(pairs, Mapping) else pairs:
-        key = key_of(name)
+        key = preference_key(name)
         if key in found:
             raise BadInput(f"{key} is there twice; give it once")
         text = value.strip() if isinstance(value, str) else value
-        found[key] = None if text == MANIFEST else text
+        found[key] = None if text == MANIFEST_VALUE else text
     if not found:
         raise BadInput(f"nothing to set; there are {', '.join(KEYS)}")
     return found
 
 
-def texts_of(preferences: Preferences) -> dict[str, str]:
+def format_preferences(preferences: Preferences) -> dict[str, str]:
     """Each value as people write it, by key."""
     return {key: str(value) for key, value in preferences.model_dump(by_alias=True).items() if key in KEYS}
 
 
-def checked(values: Mapping[str, Any]) -> Preferences:
+def validate_preferences(values: Mapping[str, Any]) -> Preferences:
     """All of them together. :class:`BadInput` names what does not fit, and what would."""
     try:
         return Preferences.model_validate(dict(values))
     except ValidationError as wrong:
-        raise BadInput("; ".join(_said(dict(error), values) for error in wrong.errors())) from None
+        raise BadInput("; ".join(_format_error(dict(error), values) for error in wrong.errors())) from None
 
 
-def _said(error: dict[str, Any], values: Mapping[str, Any]) -> str:
+def _format_error(error: dict[str, Any], values: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
     key = str((*error["loc"], *context.get("at", ()))[0])
     if error["type"] == "expected":
@@ -167,34 +170,34 @@ def read_properties(text: str, name: str) -> tuple[dict[str, Any], list[str]]:
     is neither, of what is there twice and of what has no value."""
     found: dict[str, Any] = {}
     placed: list[str] = []
-    for line, _, said, value in property_lines(text):
-        if is_placed(said):
+    for line, _, said, value in parse_property_lines(text):
+        if is_manifest_only(said):
             placed.append(said)
             continue
         try:
-            key = key_of(said)
+            key = preference_key(said)
         except BadInput as wrong:
             raise BadInput(f"{name}:{line}: {wrong}") from None
         if key in found:
             raise BadInput(f"{name}:{line}: {key} is there twice; give it once")
         if not value:
             raise BadInput(f"{name}:{line}: {said} has no value; expected {said}=VALUE")
-        found[key] = None if value == MANIFEST else value
+        found[key] = None if value == MANIFEST_VALUE else value
     if not found:
         raise BadInput(f"{name}: nothing in it can be set; there are {', '.join(map(property_name, KEYS))}")
     return found, placed
 
 
 class PropertyLine(NamedTuple):
-    """``began``, ``ended``: its lines, from 1; several where a backslash ends one."""
+    """``first_line``, ``last_line``: its lines, from 1; several where a backslash ends one."""
 
-    began: int
-    ended: int
+    first_line: int
+    last_line: int
     name: str
     value: str
 
 
-def property_lines(text: str) -> list[PropertyLine]:
+def parse_property_lines(text: str) -> list[PropertyLine]:
     """As Java reads a properties file; escapes are not needed in any of ours."""
     found: list[PropertyLine] = []
     held, began, number = "", 0, 0
@@ -206,11 +209,11 @@ def property_lines(text: str) -> list[PropertyLine]:
         if len(line) - len(line.rstrip("\\")) & 1:
             held += line[:-1]
             continue
-        found.append(PropertyLine(began, number, *_split(held + line)))
+        found.append(PropertyLine(began, number, *_split_line(held + line)))
         held = ""
-    return [*found, PropertyLine(began, number, *_split(held))] if held else found
+    return [*found, PropertyLine(began, number, *_split_line(held))] if held else found
 
 
-def _split(line: str) -> tuple[str, str]:
+def _split_line(line: str) -> tuple[str, str]:
     parts = re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line)
     return (parts[1], parts[2].strip()) if parts else (line, "")

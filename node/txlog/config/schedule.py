@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from txlog.config.values import parse_duration
+from txlog.config.units import parse_duration
 
-_NAMED: Final = {
+_ALIASES: Final = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@weekly": "0 0 * * 0",
@@ -22,8 +22,8 @@ _NAMED: Final = {
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-EVERY_LEAST_MS: Final = 1000
-_YEARS: Final = 8
+EVERY_MIN_MS: Final = 1000
+_SEARCH_YEARS: Final = 8
 """A leap day comes at least so often (1896 to 1904)."""
 
 
@@ -45,7 +45,7 @@ class Schedule:
         if self.every_s is not None:
             return at + self.every_s
         moment = datetime.fromtimestamp(at, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-        last = moment.year + _YEARS
+        last = moment.year + _SEARCH_YEARS
         while moment.year <= last:
             if moment.month not in self.months:
                 days = monthrange(moment.year, moment.month)[1]
@@ -69,14 +69,14 @@ def parse_schedule(text: str) -> Schedule:
     """``ValueError`` says what is expected instead."""
     if text.startswith("@every "):
         every = parse_duration(text.removeprefix("@every "))
-        if every < EVERY_LEAST_MS:
+        if every < EVERY_MIN_MS:
             raise ValueError("@every with a duration of at least 1s, such as @every 6h")
         return Schedule(every / 1000)
-    fields = _NAMED.get(text, text).split()
+    fields = _ALIASES.get(text, text).split()
     if len(fields) != len(_FIELDS):
         raise ValueError('five fields as in cron, such as "0 2 * * *", or @daily, or @every 6h')
     minutes, hours, days, months, weekdays = (
-        _values(field, *bounds) for field, bounds in zip(fields, _FIELDS, strict=True)
+        _parse_field(field, *bounds) for field, bounds in zip(fields, _FIELDS, strict=True)
     )
     either = not fields[2].startswith("*") and not fields[4].startswith("*")
     if not either and not any(day <= monthrange(2000, month)[1] for day in days for month in months):
@@ -84,7 +84,7 @@ def parse_schedule(text: str) -> Schedule:
     return Schedule(None, minutes, hours, days, months, frozenset(day % 7 for day in weekdays), either)
 
 
-def _values(field: str, what: str, least: int, most: int) -> frozenset[int]:
+def _parse_field(field: str, what: str, least: int, most: int) -> frozenset[int]:
     found: set[int] = set()
     for piece in field.split(","):
         span, _, step = piece.partition("/")
@@ -94,15 +94,15 @@ def _values(field: str, what: str, least: int, most: int) -> frozenset[int]:
             low, high = least, most
         else:
             first, dash, end = span.partition("-")
-            low = _number(first, what, least, most)
-            high = _number(end, what, least, most) if dash else (most if "/" in piece else low)
+            low = _parse_number(first, what, least, most)
+            high = _parse_number(end, what, least, most) if dash else (most if "/" in piece else low)
         if low > high:
             raise ValueError(f"for the {what} a range that rises, not {piece}")
         found.update(range(low, high + 1, int(step or 1)))
     return frozenset(found)
 
 
-def _number(text: str, what: str, least: int, most: int) -> int:
+def _parse_number(text: str, what: str, least: int, most: int) -> int:
     names = {"month": _MONTHS, "weekday": _DAYS}.get(what, ())
     if text.upper() in names:
         return names.index(text.upper()) + (what == "month")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from txlog.model.look import KINDS, Look, differing
-from txlog.workers.base import comparable
+from txlog.workers.adapter import fingerprint_family
 
 POSITIONS_KEPT: Final = 3
 """Positions at which looks of a worker are remembered, for each kind: data centres look at different moments."""
@@ -90,8 +90,8 @@ class DivergenceDetector:
             if gone:
                 del self._findings[key]
         self._engines = {subject.name: subject.engine for subject in subjects}
-        for alike in dict.fromkeys(comparable(subject.engine) for subject in subjects):
-            group = [subject for subject in subjects if comparable(subject.engine) == alike]
+        for alike in dict.fromkeys(fingerprint_family(subject.engine) for subject in subjects):
+            group = [subject for subject in subjects if fingerprint_family(subject.engine) == alike]
             for kind in KINDS:
                 # What was seen before it was repaired or made anew says nothing of what it holds now.
                 self._compare(

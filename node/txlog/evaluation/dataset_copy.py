@@ -27,8 +27,8 @@ from txlog.sparql import (
     is_valid_update,
     restrict_to_predicates,
 )
-from txlog.workers.base import NOTHING, Adapter, Operation
-from txlog.workers.netting import JOIN, update_texts
+from txlog.workers.adapter import EMPTY_MARKER, Adapter, StoreOperation
+from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
 
 QUADS_READ_MAX: Final = 100_000
 """Quads that an update may look at. Every worker reads them all where the effect has its place, 10 to 40 us each."""
@@ -59,11 +59,11 @@ class DatasetCopy:
     def has_quads(self) -> bool:
         return any(True for _ in self.store)
 
-    def apply_operations(self, operations: Sequence[Operation], position: Position | None) -> None:
+    def apply_operations(self, operations: Sequence[StoreOperation], position: Position | None) -> None:
         """Carry out what follows in the log, as a worker of this engine does, up to ``position``. None: it is a
         transaction's own, and :class:`Conflict` when that cannot be carried out. Of a part of the data,
         :class:`Unavailable` with :data:`PARTIAL_COPY` where all would have to be seen."""
-        text = JOIN.join(update_texts(self._restrict_operations(operations)))
+        text = OPERATION_SEPARATOR.join(update_texts(self._restrict_operations(operations)))
         if text:
             try:
                 self.store.update(text)
@@ -75,19 +75,24 @@ class DatasetCopy:
                 ) from None
         self.position = position or self.position
 
-    def _restrict_operations(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+    def _restrict_operations(self, operations: Sequence[StoreOperation]) -> Sequence[StoreOperation]:
         if self.predicates is None:
             return operations
-        found: list[Operation] = []
+        found: list[StoreOperation] = []
         verbs = {predicate.encode() for predicate in self.predicates}
         try:
             for kind, payload in operations:
                 if kind == KIND_QUADS:
                     lines = [line for line in payload.split(b"\n") if line and line.split(b" ", 3)[2] in verbs]
-                    found.append(Operation(kind, b"".join(line + b"\n" for line in lines)))
+                    found.append(StoreOperation(kind, b"".join(line + b"\n" for line in lines)))
                 else:
                     found.append(
-                        Operation(kind, JOIN.join(restrict_to_predicates(payload.decode(), self.predicates)).encode())
+                        StoreOperation(
+                            kind,
+                            OPERATION_SEPARATOR.join(
+                                restrict_to_predicates(payload.decode(), self.predicates)
+                            ).encode(),
+                        )
                     )
         except UnknownPredicates:
             raise Unavailable(PARTIAL_COPY, "a part of the data does not show what an update did; try again") from None
@@ -203,9 +208,9 @@ def load_copy(
     ours: list[str] = []
     foreign: list[ox.Quad] = []
     copy = DatasetCopy(
-        _parse_rows(rows, adapter.everything_media, ours.append, foreign.append), NOTHING.position, predicates
+        _parse_rows(rows, adapter.dump_media_type, ours.append, foreign.append), EMPTY_MARKER.position, predicates
     )
-    system = adapter.system_of(ours)
+    system = adapter.system_graphs_from_names(ours)
     if foreign or system.loading or len(system.markers) > 1:
         return copy, None
     if not system.markers:

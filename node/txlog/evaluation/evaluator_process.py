@@ -48,7 +48,7 @@ from txlog.evaluation.pipe_protocol import (
 from txlog.evaluation.read_operations import execute_query, match_quads, serialise_quads
 from txlog.model.errors import TxLogError, WorkerFault
 from txlog.workers import ADAPTERS
-from txlog.workers.base import NOTHING, Operation
+from txlog.workers.adapter import EMPTY_MARKER, StoreOperation
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -111,16 +111,18 @@ class LoadedDataset:
     """The copy of this process."""
 
     def __init__(self) -> None:
-        self.copy = DatasetCopy((), NOTHING.position)
+        self.copy = DatasetCopy((), EMPTY_MARKER.position)
         self.source_nquads = b""
 
     def apply_change(self, work: ChangeRequest, source: IO[bytes]) -> bytes:
         """``source``: where the data of a :class:`LoadDataset` comes from."""
         if isinstance(work, ApplyOperations):
-            self.copy.apply_operations([Operation(kind, payload) for kind, payload in work.operations], work.position)
+            self.copy.apply_operations(
+                [StoreOperation(kind, payload) for kind, payload in work.operations], work.position
+            )
             return b""
         data = _FrameStream(source)
-        self.copy, self.source_nquads = DatasetCopy((), NOTHING.position), b""  # never two at once
+        self.copy, self.source_nquads = DatasetCopy((), EMPTY_MARKER.position), b""  # never two at once
         try:
             position = self._load(work, io.BufferedReader(data, 64 << 10))
         except (SyntaxError, ValueError) as wrong:
@@ -143,7 +145,7 @@ class LoadedDataset:
         """Only in a fork, which may do away with what it holds."""
         if isinstance(work, FingerprintRequest):
             if work.before_changes:
-                self.copy = DatasetCopy((), NOTHING.position)  # never two at once
+                self.copy = DatasetCopy((), EMPTY_MARKER.position)  # never two at once
                 self.copy = _copy_from_nquads(self.source_nquads)
             return _encode(self.copy.fingerprint(work.predicates))
         copy, store = self.copy, self.copy.store
@@ -158,7 +160,7 @@ class LoadedDataset:
 
 
 def _copy_from_nquads(data: bytes | IO[bytes]) -> DatasetCopy:
-    return DatasetCopy(ox.parse(data, ox.RdfFormat.N_QUADS), NOTHING.position)
+    return DatasetCopy(ox.parse(data, ox.RdfFormat.N_QUADS), EMPTY_MARKER.position)
 
 
 def _run_and_encode(work: Callable[[], bytes]) -> tuple[bytes, bytes]:

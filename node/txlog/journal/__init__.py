@@ -105,24 +105,24 @@ record itself is the other half; when it cannot be read, the next one tells what
                      byte for byte what it was before there was one
 """
 
-from txlog.journal.batch import Prepare, Sync
-from txlog.journal.files import File, Files, RealFiles
+from txlog.journal.group_commit import GroupCommit, SparePreallocation
+from txlog.journal.inspection import JournalReport, check_journal, dump_journal
 from txlog.journal.journal import Journal
-from txlog.journal.memory import Crashed, MemoryFiles
-from txlog.journal.offline import Report, check, show
-from txlog.journal.survey import Survey
+from txlog.journal.memory_vfs import MemoryVfs, SimulatedCrash
+from txlog.journal.scrubber import ScrubTask
+from txlog.journal.vfs import OsVfs, Vfs, VfsFile
 
 __all__ = [
-    "Crashed",
-    "File",
-    "Files",
+    "GroupCommit",
     "Journal",
-    "MemoryFiles",
-    "Prepare",
-    "RealFiles",
-    "Report",
-    "Survey",
-    "Sync",
-    "check",
-    "show",
+    "JournalReport",
+    "MemoryVfs",
+    "OsVfs",
+    "ScrubTask",
+    "SimulatedCrash",
+    "SparePreallocation",
+    "Vfs",
+    "VfsFile",
+    "check_journal",
+    "dump_journal",
 ]

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from txlog.journal.vitals import Vitals
+from txlog.journal.state_header import StateHeader
 from txlog.model.hashes import NO_HASH, short_hash
 from txlog.model.view import View
 
@@ -56,7 +56,7 @@ KIND_NAMES: Final = (
     "Trimmed",
     "Orders",
 )
-FLAG_NAMED: Final = 1
+FLAG_KEYED: Final = 1
 """On disk: a Held record with a key in it: idempotency keys, and the txids that skips name."""
 FLAG_REPAIR: Final = 2
 """On disk: written by a repair; fills a gap behind the point where it stands."""
@@ -70,11 +70,11 @@ assert HEAD_BYTES == 72
 assert _SEGMENT.size == 80
 
 
-class UnknownFormat(Exception):
+class UnknownSegmentFormat(Exception):
     """A segment of a newer format version."""
 
 
-class Body:
+class RecordBody:
     """A record without its frame."""
 
     __slots__ = ("a", "b", "flags", "front", "kind", "tail")
@@ -97,7 +97,7 @@ class SegmentHeader(NamedTuple):
     first: int
     birth: int
     chain: bytes
-    vitals: Vitals
+    state_header: StateHeader
     accepted: View | None
     installed: View | None
     copies: int = 2
@@ -128,25 +128,25 @@ def seal_bytes(vitals_bytes: int) -> int:
     return 2 * (HEAD_BYTES + vitals_bytes) + SECTOR
 
 
-def padded(length: int) -> int:
+def align_to_8(length: int) -> int:
     return (length + 7) & ~7
 
 
-def padded_crc(crc: int, zeros: int) -> int:
+def crc_with_padding(crc: int, zeros: int) -> int:
     """Of a tail that has this checksum, with so many zeros (0 to 7) behind it."""
     return crc32(_PADDING[zeros], crc)
 
 
-def next_chain(previous: bytes, front: bytes) -> bytes:
+def next_chain_hash(previous: bytes, front: bytes) -> bytes:
     return short_hash(previous + front)
 
 
-def record_length(body: Body, vitals_bytes: int) -> int:
-    return padded(HEAD_BYTES + vitals_bytes + len(body.front) + len(body.tail))
+def record_length(body: RecordBody, vitals_bytes: int) -> int:
+    return align_to_8(HEAD_BYTES + vitals_bytes + len(body.front) + len(body.tail))
 
 
 def encode_record(
-    body: Body, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int
+    body: RecordBody, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int
 ) -> tuple[bytes, bytes, bytes, bytes]:
     """Frame, head, tail, zeros. ``length``: :func:`record_length`. ``chain`` is the one after this record."""
     tail = body.tail
@@ -156,7 +156,7 @@ def encode_record(
 
 
 def encode_head(
-    body: Body, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int, tail_crc: int
+    body: RecordBody, length: int, number: int, synced: int, chain: bytes, vitals: bytes, seed: int, tail_crc: int
 ) -> tuple[bytes, bytes]:
     """What stands before the tail, for a tail that is on the disk already. ``tail_crc``: with the zeros behind it."""
     front = body.front
@@ -169,7 +169,7 @@ def encode_head(
     return _FRAME.pack(RECORD_MARK, crc32(head, seed)), head
 
 
-class Framed(NamedTuple):
+class FramedRecord(NamedTuple):
     """A record that passed its checksums, at ``offset`` of what was read."""
 
     offset: int
@@ -181,13 +181,13 @@ class Framed(NamedTuple):
     chain: bytes
     a: int
     b: int
-    vitals: bytes
+    state_header: bytes
     front: bytes
     tail_from: int
     tail_bytes: int
 
 
-def read_head(data: bytes, offset: int, seed: int) -> Framed | None:
+def read_record_head(data: bytes, offset: int, seed: int) -> FramedRecord | None:
     """The record at this place, its tail not looked at; None when there is none, or a broken one."""
     if offset + HEAD_BYTES > len(data):
         return None
@@ -195,11 +195,11 @@ def read_head(data: bytes, offset: int, seed: int) -> Framed | None:
     mark, crc, length, kind, flags, vitals_bytes, number, synced, chain, _, front_bytes, a, b, tail_bytes = fields
     vitals_end = offset + HEAD_BYTES + vitals_bytes
     front_end = vitals_end + front_bytes
-    if mark != RECORD_MARK or front_end > len(data) or length != padded(front_end - offset + tail_bytes):
+    if mark != RECORD_MARK or front_end > len(data) or length != align_to_8(front_end - offset + tail_bytes):
         return None
     if crc32(memoryview(data)[offset + CRC_FROM : front_end], seed) != crc:
         return None
-    return Framed(
+    return FramedRecord(
         offset,
         length,
         kind,
@@ -216,9 +216,9 @@ def read_head(data: bytes, offset: int, seed: int) -> Framed | None:
     )
 
 
-def read_record(data: bytes, offset: int, seed: int) -> Framed | None:
+def read_record(data: bytes, offset: int, seed: int) -> FramedRecord | None:
     """The record at this place with a good head and a good tail, or None."""
-    record = read_head(data, offset, seed)
+    record = read_record_head(data, offset, seed)
     if record is None or offset + record.length > len(data):
         return None
     (tail_crc,) = Struct("<I").unpack_from(data, offset + 48)
@@ -227,14 +227,14 @@ def read_record(data: bytes, offset: int, seed: int) -> Framed | None:
     return record
 
 
-def segment_header_bytes(vitals: Vitals, views: list[View | None]) -> int:
+def segment_header_bytes(vitals: StateHeader, views: list[View | None]) -> int:
     """Of one copy."""
     used = _SEGMENT.size + len(vitals.encoded) + len(msgspec.msgpack.encode(views))
     return -(-used // SECTOR) * SECTOR
 
 
 def encode_segment_header(
-    size: int, number: int, first: int, birth: int, chain: bytes, vitals: Vitals, views: list[View | None]
+    size: int, number: int, first: int, birth: int, chain: bytes, vitals: StateHeader, views: list[View | None]
 ) -> bytes:
     """Both copies."""
     state = vitals.encoded
@@ -250,15 +250,15 @@ def encode_segment_header(
 def read_segment_header(data: bytes, number: int) -> SegmentHeader | None:
     """The header of segment ``number`` from its first bytes, or None when both copies are broken.
 
-    Raises :class:`UnknownFormat` when no copy is of our version and one that is whole names another."""
-    found = [copy for at in _magics(data) if (copy := _read_copy(data, at, number)) is not None]
+    Raises :class:`UnknownSegmentFormat` when no copy is of our version and one that is whole names another."""
+    found = [copy for at in _find_magics(data) if (copy := _read_copy(data, at, number)) is not None]
     if not found:
         _refuse_unknown(data)
         return None
     return found[0]._replace(copies=sum(copy.header_bytes == found[0].header_bytes for copy in found))
 
 
-def _magics(data: bytes) -> list[int]:
+def _find_magics(data: bytes) -> list[int]:
     places, at = [], data.find(SEGMENT_MAGIC)
     while at >= 0:
         if at % SECTOR == 0:
@@ -277,16 +277,16 @@ def _read_copy(data: bytes, at: int, number: int) -> SegmentHeader | None:
     if version != FORMAT_VERSION or not whole or crc32(data[at + _SEGMENT_CRC_FROM : at + length]) != crc:
         return None
     state_end = at + _SEGMENT.size + state_bytes
-    vitals = Vitals.parse(data[at + _SEGMENT.size : state_end])
+    vitals = StateHeader.parse(data[at + _SEGMENT.size : state_end])
     views = msgspec.msgpack.decode(data[state_end : state_end + views_bytes], type=list[View | None])
     return SegmentHeader(length, size, number, first, birth, chain, vitals, views[0], views[1])
 
 
 def _refuse_unknown(data: bytes) -> None:
     """A version is believed when both places where it stands say the same: a flipped bit is damage, not a format."""
-    versions = [int.from_bytes(data[at + 12 : at + 16], "little") for at in _magics(data)]
+    versions = [int.from_bytes(data[at + 12 : at + 16], "little") for at in _find_magics(data)]
     if len(versions) > 1 and len(set(versions)) == 1 and versions[0] != FORMAT_VERSION:
-        raise UnknownFormat(f"format version {versions[0]}; this program reads version {FORMAT_VERSION}")
+        raise UnknownSegmentFormat(f"format version {versions[0]}; this program reads version {FORMAT_VERSION}")
 
 
 EMPTY_CHAIN: Final = NO_HASH

@@ -6,24 +6,24 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from txlog.journal import bodies
 from txlog.journal import format as fmt
-from txlog.journal.batch import Prepare, Sync
-from txlog.journal.buffer import Buffer
-from txlog.journal.files import Files
-from txlog.journal.format import Body
-from txlog.journal.index import OriginIndex
-from txlog.journal.laid import Laid
-from txlog.journal.offers import Offers
-from txlog.journal.opening import clean_up, finish_trim, settle_tail
-from txlog.journal.reader import Reader, Unreadable
-from txlog.journal.rebuild import rebuild
-from txlog.journal.repairing import Logged, check_repair, proves_all
-from txlog.journal.scan import Scan, scan
-from txlog.journal.space import Space
-from txlog.journal.stored import Stored
-from txlog.journal.survey import Survey, Surveys
-from txlog.journal.trim import Removal, Segments, Start, seqs_of
+from txlog.journal import record_bodies
+from txlog.journal.format import RecordBody
+from txlog.journal.group_commit import GroupCommit, SparePreallocation
+from txlog.journal.origin_index import OriginIndex
+from txlog.journal.payload_staging import PayloadStaging
+from txlog.journal.record_reader import RecordReader, RecordUnreadable
+from txlog.journal.recovered_state import rebuild_state
+from txlog.journal.repair_check import LoggedTransactions, check_repair, proves_all_stamps
+from txlog.journal.scan import JournalScan, scan_journal
+from txlog.journal.scrubber import Scrubber, ScrubTask
+from txlog.journal.segment_gc import SegmentRemoval, SegmentSet, SegmentStart, seqs_at
+from txlog.journal.segment_pool import SegmentPool
+from txlog.journal.staged_payload import StagedPayload
+from txlog.journal.startup_cleanup import clean_up_files, finish_trim, truncate_torn_tail
+from txlog.journal.transaction_reader import TransactionReader
+from txlog.journal.vfs import Vfs
+from txlog.journal.write_buffer import WriteBuffer
 from txlog.model.entry import Run
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
 from txlog.model.hashes import NO_HASH, chain_start
@@ -50,36 +50,41 @@ SEGMENT_BYTES: Final = 64 << 20
 CACHE_BYTES: Final = 32 << 20
 
 
-class Journal(Stored):
-    """One per master process. All methods belong to one thread, the owner's; only ``Sync.run`` and ``Prepare.run`` may
-    be called on others.
+class Journal(TransactionReader):
+    """One per master process. All methods belong to one thread, the owner's; only ``GroupCommit.run`` and
+    ``SparePreallocation.run`` may be called on others.
 
     The owner's loop: :meth:`append` ...; when :attr:`dirty` and no sync is under way, :meth:`begin_sync`, ``run``,
-    :meth:`end_sync`; after a short idle, :meth:`seal`; and whenever it likes, :meth:`begin_prepare`, ``run``,
-    :meth:`end_prepare` (without it, the sync that fills a segment makes the next one itself, and is slow once)."""
+    :meth:`end_sync`; after a short idle, :meth:`seal`; and whenever it likes, :meth:`begin_preallocation`, ``run``,
+    :meth:`end_preallocation` (without it, the sync that fills a segment makes the next one itself, and is slow
+    once)."""
 
-    def __init__(self, files: Files, space: Space, found: Scan, reader: Reader, cache_bytes: int) -> None:
+    def __init__(
+        self, files: Vfs, space: SegmentPool, found: JournalScan, reader: RecordReader, cache_bytes: int
+    ) -> None:
         super().__init__(reader, found.index, cache_bytes)
         self._files = files
         self._space = space
-        self._lone_copies = found.lone_copies()
-        self._uncopied = found.uncopied()
+        self._unpaired_copies = found.unpaired_copies()
+        self._view_without_copy = found.view_without_copy()
         self._synced = found.number - 1
-        self._sync: Sync | None = None
-        self._preparing: Prepare | None = None
+        self._sync: GroupCommit | None = None
+        self._preallocation: SparePreallocation | None = None
         self._broken = ""
         self._sealed = 0
-        self._before: dict[int, bytes] = {}
-        self._logged: Logged | None = None
+        self._chain_before_damage: dict[int, bytes] = {}
+        self._logged_transactions: LoggedTransactions | None = None
         self._bad_headers: dict[str, int] = {}
-        starts = [Start(one.number, one.vitals.log_end, one.vitals.held) for one in found.pieces]
-        self._segments = Segments(starts, found.first_segment)
-        self._removal: Removal | None = None
-        self._buffer = Buffer(space, self._segments, found)
-        self._vitals = self._buffer.vitals
-        self._surveys = Surveys(files, space, self._segments, found.whole, found.indexed, self._break)
-        self._offers = Offers(files, space, self._buffer, self._break)
-        self.laid_used = 0
+        starts = [SegmentStart(one.number, one.state_header.log_end, one.state_header.held) for one in found.segments]
+        self._segments = SegmentSet(starts, found.first_segment)
+        self._removal: SegmentRemoval | None = None
+        self._buffer = WriteBuffer(space, self._segments, found)
+        self._state_header = self._buffer.state_header
+        self._scrubber = Scrubber(
+            files, space, self._segments, found.intact_segments, found.indexed_segments, self._mark_broken
+        )
+        self._payload_staging = PayloadStaging(files, space, self._buffer, self._mark_broken)
+        self.staged_used = 0
         """Records whose payload was on the disk before them."""
         self.damage: list[Damage] = []
         """What stood in damaged records and is still missing (rule 28)."""
@@ -91,7 +96,7 @@ class Journal(Stored):
     @classmethod
     def open(
         cls,
-        files: Files,
+        files: Vfs,
         *,
         node: str,
         draw_birth: Callable[[], int],
@@ -118,86 +123,86 @@ class Journal(Stored):
 
     @classmethod
     def _open(
-        cls, files: Files, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
+        cls, files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
     ) -> tuple[Journal, Recovered]:
         files.lock()
         return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
 
     @classmethod
     def _read(
-        cls, files: Files, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
+        cls, files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
     ) -> tuple[Journal, Recovered]:
-        found = scan(files, segment_bytes)
+        found = scan_journal(files, segment_bytes)
         if found is None:
-            found = Scan(files, Origin(node, draw_birth()))
+            found = JournalScan(files, Origin(node, draw_birth()))
         if found.own.node != node:
             raise JournalDamaged(
                 f"opening the journal of {node}: this folder is the journal of {found.own}. Next: correct the node id"
                 " or the folder; nothing was changed"
             )
-        space = clean_up(files, segment_bytes)
-        settle_tail(files, found)
+        space = clean_up_files(files, segment_bytes)
+        truncate_torn_tail(files, found)
         finish_trim(files, found)
-        reader = Reader(files, found.own.birth)
+        reader = RecordReader(files, found.own.birth)
         recovered: Recovered | None = None
         try:
-            recovered = rebuild(found, reader)
-        except Unreadable as error:
-            if reader.doubted.isdisjoint(found.indexed):
+            recovered = rebuild_state(found, reader)
+        except RecordUnreadable as error:
+            if reader.suspect_segments.isdisjoint(found.indexed_segments):
                 raise JournalDamaged(f"opening the journal of {node}: {error}. Next: start again") from None
-        if recovered is None or not reader.doubted.isdisjoint(found.indexed):
+        if recovered is None or not reader.suspect_segments.isdisjoint(found.indexed_segments):
             reader.close()  # an index told of what is bad now; it is gone, and the damage is named
             return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
         space.refresh()
         journal = cls(files, space, found, reader, cache_bytes)
-        journal._remember(found, recovered)
+        journal._keep_damage(found, recovered)
         recovered.start += 1
         journal._start(recovered.start)
         return journal, recovered
 
-    def _remember(self, found: Scan, recovered: Recovered) -> None:
+    def _keep_damage(self, found: JournalScan, recovered: Recovered) -> None:
         """What a repair will be checked against."""
         self.damage = list(recovered.damage)
         for damage in self.damage:
             before = damage.log_from - 1
             kept = before >= max(1, recovered.foot.index)
-            self._before[damage.first] = recovered.hash_at(before) if kept else self._log_start()
-        self._bad_headers = {bad.where: bad.segment for bad in found.bad if bad.segment}
+            self._chain_before_damage[damage.first] = recovered.hash_at(before) if kept else self._initial_chain_hash()
+        self._bad_headers = {bad.where: bad.segment for bad in found.damaged if bad.segment}
         if self.damage:
-            self._logged = Logged(recovered, self._log_start())
+            self._logged_transactions = LoggedTransactions(recovered, self._initial_chain_hash())
 
-    def _log_start(self) -> bytes:
-        view = self._buffer.views.get(self._vitals.accepted) or next(iter(self._buffer.views.values()), None)
+    def _initial_chain_hash(self) -> bytes:
+        view = self._buffer.views.get(self._state_header.accepted) or next(iter(self._buffer.views.values()), None)
         return chain_start(view.cluster_id) if view else NO_HASH
 
     def _start(self, start: int) -> None:
         """Synced together with whatever good records an earlier process left unsynced."""
-        started = bodies.encode_started(start)
+        started = record_bodies.encode_started(start)
         length = self._buffer.length(started)
         if not self._space.spares and not self._add_spare() and not self._buffer.fits(length):
             raise JournalFull(
                 f"starting over a journal: no room for a segment of {self._space.segment_bytes} bytes, and none kept in"
                 " reserve. Next: free space, then start again"
             )
-        self._buffer.put(started)
-        self._vitals.set_start(start)
+        self._buffer.append(started)
+        self._state_header.set_start(start)
         if not self.damage:
             self._copy_views()
         self.sync()
         self._add_spare()
 
     def _add_spare(self) -> bool:
-        prepare = self.begin_prepare()
+        prepare = self.begin_preallocation()
         if prepare is None:
             return False
         prepare.run()
-        self.end_prepare(prepare)
+        self.end_preallocation(prepare)
         return prepare.spare is not None
 
     def close(self) -> None:
         """Lets go of the folder. Writes nothing: what is not synced is lost, as in a crash."""
         self._reader.close()
-        self._surveys.close()
+        self._scrubber.close()
         for segment in (self._buffer.tail, *self._buffer.retired):
             segment.close()
         self._files.close()
@@ -212,11 +217,11 @@ class Journal(Stored):
         """
         self._check_broken()
         if isinstance(record, Held):
-            if self._offers.any:
+            if self._payload_staging.has_payloads:
                 self._append_all([record])
                 return
             held, body = self._held_body(record)
-            self._buffer.refuse_work(self._buffer.length(body))
+            self._buffer.require_room(self._buffer.length(body))
             self._append_held(record.run, held, body)
         elif isinstance(record, Sequence):
             self._append_all(record)
@@ -224,12 +229,16 @@ class Journal(Stored):
             self._append_other(record)
 
     def _append_all(self, records: Sequence[Record]) -> None:
-        if self._offers.any:
-            records = self._offers.apart(records)
+        if self._payload_staging.has_payloads:
+            records = self._payload_staging.split_out_staged(records)
         work = [self._held_body(record) for record in records if isinstance(record, Held)]
-        laid = self._offers.choose(work) if self._offers.any and len(work) == len(records) else {}
+        laid = (
+            self._payload_staging.match_records(work)
+            if self._payload_staging.has_payloads and len(work) == len(records)
+            else {}
+        )
         if work:
-            self._buffer.refuse_work(sum(self._buffer.length(body) for _, body in work if id(body) not in laid))
+            self._buffer.require_room(sum(self._buffer.length(body) for _, body in work if id(body) not in laid))
         taken = iter(work)
         for record in records:
             if isinstance(record, Held):
@@ -238,121 +247,121 @@ class Journal(Stored):
             else:
                 self._append_other(record)
 
-    def _held_body(self, record: Held) -> tuple[OriginIndex, Body]:
+    def _held_body(self, record: Held) -> tuple[OriginIndex, RecordBody]:
         run = record.run
-        held = self._index.get(run.node, run.birth) or self._index.at(run.origin)
-        return held, bodies.encode_held(held.data, run, record.contents)
+        held = self._index.get(run.node, run.birth) or self._index.get_or_create(run.origin)
+        return held, record_bodies.encode_held(held.encoded_origin, run, record.contents)
 
-    def _append_held(self, run: Run, held: OriginIndex, body: Body, laid: Laid | None = None) -> None:
+    def _append_held(self, run: Run, held: OriginIndex, body: RecordBody, laid: StagedPayload | None = None) -> None:
         assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} behind {held.last}"
         assert run.items
         buffer = self._buffer
         if laid is None:
-            segment, offset = buffer.put(body, work=True)
+            segment, offset = buffer.append(body, work=True)
         else:
-            self._offers.take(laid)
-            segment, offset = buffer.put_laid(laid, body)
-            self.laid_used += 1
+            self._payload_staging.consume(laid)
+            segment, offset = buffer.append_staged(laid, body)
+            self.staged_used += 1
         held.add(run.first_seq, segment.number, offset)
-        if body.flags & fmt.FLAG_NAMED:
-            held.note_named(run.first_seq)
+        if body.flags & fmt.FLAG_KEYED:
+            held.index_keyed(run.first_seq)
         held.last = run.first_seq + body.b - 1
-        self._vitals.set_held(held.origin, held.last)
+        self._state_header.set_held(held.origin, held.last)
         self._recent.put(held.slot, buffer.number - 1, run, len(body.tail))
 
     def _append_other(self, record: Record) -> None:
-        vitals = self._vitals
+        vitals = self._state_header
         match record:
             case Added():
                 assert record.first_index == vitals.log_end + 1
-                self._buffer.put(bodies.encode_added(record))
+                self._buffer.append(record_bodies.encode_added(record))
                 end = vitals.log_end + len(record.hashes) // 16
                 vitals.set_log(end, record.hashes[-16:] or vitals.log_hash, record.stable)
             case Stable():
-                self._buffer.put(bodies.encode_small(record))
+                self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_stable(record.index)
             case Ceiling():
-                self._buffer.put(bodies.encode_small(record))
+                self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_ceiling(record.stamp)
             case ViewAccepted():
-                self._accept(record)
+                self._append_view_accepted(record)
             case Trimmed():
-                self._trim(record)
+                self._append_trimmed(record)
             case Promised():
-                self._buffer.put(bodies.encode_small(record))
+                self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_promised((record.epoch, record.ballot, record.coordinator))
             case ViewInstalled():
-                self._install((record.epoch, record.ballot, record.coordinator))
+                self._append_view_installed((record.epoch, record.ballot, record.coordinator))
             case Left():
-                self._buffer.put(bodies.encode_small(record))
+                self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_left((record.epoch, record.ballot, record.coordinator))
             case Orders():
-                self._buffer.put(bodies.encode_orders(record))
-                vitals.set_orders(record)
+                self._buffer.append(record_bodies.encode_orders(record))
+                vitals.set_overrides(record)
             case _:
                 raise AssertionError(f"no record of a master: {record!r}")
 
-    def _accept(self, record: ViewAccepted) -> None:
-        vitals, view, cut = self._vitals, record.view, record.cut
+    def _append_view_accepted(self, record: ViewAccepted) -> None:
+        vitals, view, cut = self._state_header, record.view, record.cut
         assert cut <= vitals.log_end, f"{view.number} cuts at {cut}, the log ends at {vitals.log_end}"
         assert cut + len(record.hashes) // 16 == view.base_index
         assert record.hashes[-16:] in (b"", view.base_hash)
-        restamped_ones = [self._stamped(stamped) for stamped in record.stamped]
+        restamped_ones = [self._apply_restamps(stamped) for stamped in record.stamped]
         changes = cut < vitals.log_end or record.spans or record.stamped or cut < vitals.stable
-        body = bodies.encode_accepted(record, vitals.changes + 1 if changes else 0)
-        self._buffer.put(body)
+        body = record_bodies.encode_accepted(record, vitals.changes + 1 if changes else 0)
+        self._buffer.append(body)
         self._buffer.views[view.number] = view
         vitals.set_accepted(view)
         if changes:
             vitals.set_change(view, cut, record.hashes)
         for held, stamped in zip(restamped_ones, record.stamped, strict=True):
-            held.stamps.put(stamped.first_seq, array("Q", stamped.stamps))
-        self._buffer.put(body)
+            held.restamps.set_range(stamped.first_seq, array("Q", stamped.stamps))
+        self._buffer.append(body)
 
-    def _trim(self, record: Trimmed) -> None:
+    def _append_trimmed(self, record: Trimmed) -> None:
         """Written twice, as nobody else knows where this journal begins."""
-        foot, vitals = record.foot, self._vitals
-        seqs = seqs_of(foot)
-        first = self._segments.first_needed(foot.index, seqs)
-        body = bodies.encode_trimmed(foot, first, vitals.changes + 1)
-        self._buffer.put(body)
+        foot, vitals = record.foot, self._state_header
+        seqs = seqs_at(foot)
+        first = self._segments.first_retained_segment(foot.index, seqs)
+        body = record_bodies.encode_trimmed(foot, first, vitals.changes + 1)
+        self._buffer.append(body)
         for origin, seq in seqs.items():
-            self._index.at(origin).trim(seq, first)
-        vitals.set_foot(foot)
-        self._buffer.put(body)
+            self._index.get_or_create(origin).trim(seq, first)
+        vitals.set_log_start(foot)
+        self._buffer.append(body)
         self._segments.trim(self._buffer.number - 1, first)
 
-    def _stamped(self, stamped: Stamped) -> OriginIndex:
+    def _apply_restamps(self, stamped: Stamped) -> OriginIndex:
         held = self._index.get(stamped.node, stamped.birth)
         assert held is not None, f"{stamped.node}: new stamps, and nothing is held"
         assert stamped.first_seq + len(stamped.stamps) - 1 <= held.last, f"{held.origin}: new stamps above {held.last}"
         return held
 
-    def _install(self, number: Number) -> None:
-        assert number == self._vitals.accepted
+    def _append_view_installed(self, number: Number) -> None:
+        assert number == self._state_header.accepted
         base_index = self._buffer.views[number].base_index
-        self._buffer.put(bodies.encode_installed(number, base_index))
-        self._vitals.set_installed(number, base_index)
+        self._buffer.append(record_bodies.encode_installed(number, base_index))
+        self._state_header.set_installed(number, base_index)
 
     # -- payloads that are on the disk before their records
 
-    def begin_payload(self, content: bytes, size: int, key: str) -> Laid | None:
+    def stage_payload(self, content: bytes, size: int, key: str) -> StagedPayload | None:
         """A file for a payload of a transaction with this content hash and key, which will be appended soon, if at all.
-        Write it, finish it, then :meth:`end_payload`. None when there is one, or no room. Whose removal is due then
+        Write it, finish it, then :meth:`finish_staging`. None when there is one, or no room. Whose removal is due then
         says :meth:`take_unwanted`."""
-        return None if self._broken else self._offers.begin(content, size, key)
+        return None if self._broken else self._payload_staging.begin(content, size, key)
 
-    def end_payload(self, laid: Laid) -> None:
+    def finish_staging(self, laid: StagedPayload) -> None:
         """On the owner's thread, after ``finish``: from here on it may be used."""
-        self._offers.end(laid)
+        self._payload_staging.finish(laid)
 
-    def drop_payload(self, laid: Laid) -> None:
+    def discard_staged(self, laid: StagedPayload) -> None:
         """It will not be wanted. Its removal is due."""
-        self._offers.drop(laid)
+        self._payload_staging.discard(laid)
 
-    def take_unwanted(self) -> list[Laid]:
+    def pop_removable_staged(self) -> list[StagedPayload]:
         """Whose ``remove`` is due, in the thread that writes them."""
-        return self._offers.take_unwanted()
+        return self._payload_staging.pop_removable()
 
     # -- room
 
@@ -389,30 +398,30 @@ class Journal(Stored):
         """Records wait for a sync that has not begun."""
         return bool(self._buffer.extents)
 
-    def begin_sync(self) -> Sync | None:
+    def begin_sync(self) -> GroupCommit | None:
         """Takes the buffer; None when it is empty. One at a time."""
         self._check_broken()
         assert self._sync is None, "one sync at a time"
         if not self._buffer.extents:
             return None
-        extents, retired = self._buffer.take()
-        self._sync = Sync(self._files, self._space, extents, retired, self._buffer.number - 1, self._break)
+        extents, retired = self._buffer.take_batch()
+        self._sync = GroupCommit(self._files, self._space, extents, retired, self._buffer.number - 1, self._mark_broken)
         return self._sync
 
     def end_sync(self, sync: object) -> None:
         """The batch is durable. On the owner's thread, after ``run`` of what :meth:`begin_sync` gave returned."""
         assert sync is self._sync
-        assert isinstance(sync, Sync)
+        assert isinstance(sync, GroupCommit)
         assert sync.done
         self._sync = None
         self._synced = sync.last
         for extent in sync.extents:
-            self._reader.forget(extent.segment.number)
+            self._reader.invalidate(extent.segment.number)
         for segment in sync.retired:
             segment.close()
-            self._surveys.sealed(segment.number)
-        if len(sync.extents) > 1 or self._space.claimed:
-            self._space.claimed = self._buffer.bytes_to_make + self._offers.claimed
+            self._scrubber.add_sealed(segment.number)
+        if len(sync.extents) > 1 or self._space.claimed_bytes:
+            self._space.claimed_bytes = self._buffer.bytes_to_create + self._payload_staging.claimed_bytes
             self._space.refresh()
         self._recent.shrink(self._synced)
 
@@ -430,52 +439,54 @@ class Journal(Stored):
         tail = self._buffer.tail
         if self._broken or self._sync is not None or self._sealed == self._synced or tail.file is None:
             return False
-        extent = self._buffer.put_seals()
+        extent = self._buffer.append_seals()
         if extent is None:
             return False
         try:
             tail.file.pwrite(extent.offset, b"".join(extent.parts))
         except OSError as error:
-            self._break(f"sealing the journal at {tail.name}: {error}. Next: look at the disk, then start again")
+            self._mark_broken(f"sealing the journal at {tail.name}: {error}. Next: look at the disk, then start again")
             raise JournalBroken(self._broken) from error
         self._sealed = self._synced
         return True
 
-    def begin_prepare(self) -> Prepare | None:
+    def begin_preallocation(self) -> SparePreallocation | None:
         """A spare to be made ahead, if one is missed and there is room. One at a time; may run beside a sync."""
-        if self._preparing is not None or self._broken:
+        if self._preallocation is not None or self._broken:
             return None
-        if not self._space.wants_spare(self._buffer.is_half_full):
+        if not self._space.needs_spare_segment(self._buffer.is_half_full):
             return None
-        self._preparing = Prepare(self._files, self._space.new_name(), self._space.segment_bytes, self._break)
-        return self._preparing
+        self._preallocation = SparePreallocation(
+            self._files, self._space.next_name(), self._space.segment_bytes, self._mark_broken
+        )
+        return self._preallocation
 
-    def end_prepare(self, prepare: Prepare) -> None:
+    def end_preallocation(self, prepare: SparePreallocation) -> None:
         """On the owner's thread, after ``run``."""
-        assert prepare is self._preparing
-        self._preparing = None
+        assert prepare is self._preallocation
+        self._preallocation = None
         if prepare.spare is not None:
             self._space.spares.append(prepare.spare)
         self._space.refresh()
 
     # -- trim
 
-    def frees(self, foot_index: int, seqs: dict[Origin, int]) -> int:
+    def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int:
         """How many segments a foot there would leave without need."""
-        return self._segments.count_below(self._segments.first_needed(foot_index, seqs))
+        return self._segments.count_below(self._segments.first_retained_segment(foot_index, seqs))
 
-    def begin_removal(self) -> Removal | None:
+    def begin_removal(self) -> SegmentRemoval | None:
         """The segments that a durable trim needs no more. One at a time; may run beside a sync."""
         if self._removal is not None or self._broken:
             return None
-        gone = self._segments.take_due(self._synced)
+        gone = self._segments.pop_removable(self._synced)
         if not gone:
             return None
-        self._reader.drop_below(gone.stop)
-        self._removal = Removal(self._files, gone, self._break)
+        self._reader.close_below(gone.stop)
+        self._removal = SegmentRemoval(self._files, gone, self._mark_broken)
         return self._removal
 
-    def end_removal(self, removal: Removal) -> None:
+    def end_removal(self, removal: SegmentRemoval) -> None:
         """On the owner's thread, after ``run``."""
         assert removal is self._removal
         self._removal = None
@@ -483,14 +494,14 @@ class Journal(Stored):
 
     # -- the indexes of sealed segments
 
-    def begin_survey(self) -> Survey | None:
+    def begin_scrub(self) -> ScrubTask | None:
         """A sealed segment to be read again: first those without an index, then each one that this start has not read.
         One at a time; may run beside a sync. The same one again until it is done."""
-        return None if self._broken else self._surveys.begin()
+        return None if self._broken else self._scrubber.begin()
 
-    def end_survey(self, survey: Survey) -> None:
+    def end_scrub(self, survey: ScrubTask) -> None:
         """On the owner's thread, after ``run``."""
-        self._surveys.end(survey)
+        self._scrubber.end(survey)
 
     # -- repair
 
@@ -504,62 +515,64 @@ class Journal(Stored):
 
         A master that has mended everything opens its journal anew and so learns what stood there."""
         assert damage in self.damage
-        assert self._logged is not None
-        before = self._before[damage.first]
-        check_repair(damage, runs, contents, added, before, self._meta, self._stamp, self._logged)
-        if not proves_all(runs, added, self._logged, self._is_restamped):
+        assert self._logged_transactions is not None
+        before = self._chain_before_damage[damage.first]
+        check_repair(
+            damage, runs, contents, added, before, self._lookup_meta, self._certain_stamp, self._logged_transactions
+        )
+        if not proves_all_stamps(runs, added, self._logged_transactions, self._is_restamped):
             self._stop_view()
         for run, hashes in zip(runs, contents, strict=True):
-            self._refill(run, hashes)
+            self._index_repaired(run, hashes)
         if added is not None:
-            self._buffer.put(bodies.encode_added(added, fmt.FLAG_REPAIR))
+            self._buffer.append(record_bodies.encode_added(added, fmt.FLAG_REPAIR))
         segment = next((number for where, number in self._bad_headers.items() if damage.where.startswith(where)), 0)
-        self._buffer.put(bodies.encode_repaired(damage.first, damage.last, segment))
+        self._buffer.append(record_bodies.encode_repaired(damage.first, damage.last, segment))
         self.damage.remove(damage)
         if not self.damage:
             self._copy_views()
 
-    def fitting(self, run: Run) -> int:
+    def provable_prefix(self, run: Run) -> int:
         """How many of the first of these may stand in a damaged place: what is in the log must have the stamp and the
         content with which its chain hash was made. For a journal that is damaged."""
-        assert self._logged is not None
-        return self._logged.fitting(run, self._stamp)
+        assert self._logged_transactions is not None
+        return self._logged_transactions.provable_prefix(run, self._certain_stamp)
 
     def _stop_view(self) -> None:
         """Promise the least number above the view: no proposal has it, so none is refused for it."""
-        vitals = self._vitals
+        vitals = self._state_header
         epoch, ballot, _ = vitals.accepted
         if vitals.promised == vitals.accepted != NO_VIEW and vitals.left != vitals.accepted:
             self._append_other(Promised(epoch, ballot + 1, ""))
 
     def _copy_views(self) -> None:
         """A copy of a view stood in what was damaged, or in a torn tail, and nobody can send it: two again."""
-        for place in self._lone_copies:
+        for place in self._unpaired_copies:
             try:
-                body = self._reader.body(place)
-            except Unreadable as error:
+                body = self._reader.read_body(place)
+            except RecordUnreadable as error:
                 raise JournalDamaged(
                     f"copying the view at byte {place.offset} of {fmt.segment_name(place.segment)}: {error}, and its"
                     " other copy was lost before. Next: start again; what can be repaired will be named"
                 ) from None
             flags = body.flags | fmt.FLAG_REPAIR
-            self._buffer.put(Body(body.kind, flags, body.a, body.b, body.front, body.tail))
-        if self._uncopied is not None:
-            body = bodies.encode_accepted(ViewAccepted(self._uncopied), 0, fmt.FLAG_REPAIR)
-            self._buffer.put(body)
-            self._buffer.put(body)
-        self._lone_copies, self._uncopied = [], None
+            self._buffer.append(RecordBody(body.kind, flags, body.a, body.b, body.front, body.tail))
+        if self._view_without_copy is not None:
+            body = record_bodies.encode_accepted(ViewAccepted(self._view_without_copy), 0, fmt.FLAG_REPAIR)
+            self._buffer.append(body)
+            self._buffer.append(body)
+        self._unpaired_copies, self._view_without_copy = [], None
 
-    def _refill(self, run: Run, hashes: bytes) -> None:
-        held = self._index.at(run.origin)
-        body = bodies.encode_held(held.data, run, hashes, fmt.FLAG_REPAIR)
-        segment, offset = self._buffer.put(body, work=True)
-        held.refill(run.first_seq, segment.number, offset)
+    def _index_repaired(self, run: Run, hashes: bytes) -> None:
+        held = self._index.get_or_create(run.origin)
+        body = record_bodies.encode_held(held.encoded_origin, run, hashes, fmt.FLAG_REPAIR)
+        segment, offset = self._buffer.append(body, work=True)
+        held.replace_damaged(run.first_seq, segment.number, offset)
         self._recent.put(held.slot, self._buffer.number - 1, run, len(body.tail))
 
     # -- broken
 
-    def _break(self, text: str) -> None:
+    def _mark_broken(self, text: str) -> None:
         self._broken = text
 
     def _check_broken(self) -> None:

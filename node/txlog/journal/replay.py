@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, NoReturn
 
-from txlog.journal import bodies
 from txlog.journal import format as fmt
-from txlog.journal.fronts import AcceptedFront
-from txlog.journal.index import Index, OriginIndex, Place
-from txlog.journal.order import Fill, LogOrder, slice_spans
-from txlog.journal.vitals import Vitals
+from txlog.journal import record_bodies
+from txlog.journal.log_order import LogOrder, RepairedSpan, slice_spans
+from txlog.journal.origin_index import JournalIndex, OriginIndex, RecordLocation
+from txlog.journal.record_structs import ViewAcceptedPrologue
+from txlog.journal.state_header import StateHeader
 from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import HASH_BYTES, NO_HASH
@@ -21,7 +21,7 @@ from txlog.model.records import NO_FOOT, Foot
 from txlog.model.view import NO_VIEW, Number, View
 
 
-class Named(NamedTuple):
+class KeyedTransaction(NamedTuple):
     """A held transaction with a key (a skip's key is the txid it names)."""
 
     kind: int
@@ -30,84 +30,84 @@ class Named(NamedTuple):
     content: bytes
 
 
-class Bad(NamedTuple):
+class DamagedRecords(NamedTuple):
     """Records ``first``..``last`` cannot be read (none when only a header is bad); what stood before and after."""
 
     first: int
     last: int
     segment: int
     where: str
-    letter: str
+    case_letter: str
     log_from: int
     log_to: int
     end_hash: bytes
     spans: list[Span]
 
 
-class Repaired(NamedTuple):
+class RepairedRecords(NamedTuple):
     first: int
     last: int
     segment: int
 
-    def covers(self, bad: Bad) -> bool:
+    def covers(self, bad: DamagedRecords) -> bool:
         if bad.last < bad.first:
             return bad.segment == self.segment
         return self.first <= bad.first and bad.last <= self.last
 
 
-class Replay:
+class JournalReplay:
     """Where the journal of ``own`` stands behind the records that were told so far."""
 
     def __init__(self, own: Origin) -> None:
         self.own = own
-        self.state = Vitals(own)
+        self.state = StateHeader(own)
         self.number = 1
         """Of the next record."""
-        self.index = Index()
-        self.index.at(own)
+        self.index = JournalIndex()
+        self.index.get_or_create(own)
         self.order = LogOrder()
         self.abandoned: list[tuple[int, bytes, list[Span], bytes]] = []
         """As :class:`txlog.model.records.Abandoned`, without keys."""
         self.views: dict[Number, View] = {}
-        self.copies: dict[tuple[Number, int], list[Place]] = {}
+        self.copies: dict[tuple[Number, int], list[RecordLocation]] = {}
         """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing);
         those of a foot under no view."""
-        self.foot: Foot = NO_FOOT
+        self.log_start: Foot = NO_FOOT
         self.first_segment = 0
         """The first that is needed since the log was trimmed there."""
-        self.named: dict[Origin, dict[int, Named]] = {}
-        self.bad: list[Bad] = []
-        self.repaired: list[Repaired] = []
-        self.refills: list[Span] = []
+        self.keyed: dict[Origin, dict[int, KeyedTransaction]] = {}
+        self.damaged: list[DamagedRecords] = []
+        self.repaired: list[RepairedRecords] = []
+        self.refilled_spans: list[Span] = []
 
     # -- records
 
-    def _held(self, flags: int, a: int, b: int, front: bytes, segment: int, offset: int) -> None:
-        origin = bodies.parse_origin(front)
-        held = self.index.at(origin)
+    def _replay_held(self, flags: int, a: int, b: int, front: bytes, segment: int, offset: int) -> None:
+        origin = record_bodies.parse_origin(front)
+        held = self.index.get_or_create(origin)
         if flags & fmt.FLAG_REPAIR:
-            held.refill(a, segment, offset)
-            self.refills.append(Span(origin.node, origin.birth, a, b))
+            held.replace_damaged(a, segment, offset)
+            self.refilled_spans.append(Span(origin.node, origin.birth, a, b))
         elif a == held.last + 1:
             held.last = a + b - 1
             held.add(a, segment, offset)
         else:
             self._refuse(f"record {self.number} or later holds {origin} from {a} on, behind {held.last}", "X")
-        if flags & fmt.FLAG_NAMED:
-            held.note_named(a)
-            self._name(held, a, bodies.decode_held(front, b, flags))
+        if flags & fmt.FLAG_KEYED:
+            held.index_keyed(a)
+            self._index_keys(held, a, record_bodies.decode_held(front, b, flags))
 
-    def _name(self, held: OriginIndex, first: int, columns: bodies.HeldFront) -> None:
-        named = self.named.setdefault(held.origin, {})
+    def _index_keys(self, held: OriginIndex, first: int, columns: record_bodies.HeldPrologue) -> None:
+        named = self.keyed.setdefault(held.origin, {})
         for i, key in enumerate(columns.keys):
             if key:
-                named[first + i] = Named(columns.kinds[i], key, columns.stamps[i], columns.content(i))
+                named[first + i] = KeyedTransaction(columns.kinds[i], key, columns.stamps[i], columns.content(i))
 
-    def _other(self, kind: int, flags: int, a: int, b: int, front: bytes, place: Place) -> None:
+    def _replay_other(self, kind: int, flags: int, a: int, b: int, front: bytes, place: RecordLocation) -> None:
         state = self.state
         match kind:
             case fmt.ADDED:
-                self._added(flags, a, front)
+                self._replay_added(flags, a, front)
             case fmt.STABLE:
                 state.set_stable(a)
             case fmt.CEILING:
@@ -115,35 +115,35 @@ class Replay:
             case fmt.STARTED:
                 state.set_start(a)
             case fmt.VIEW_ACCEPTED:
-                self._accepted(flags, a, b, front, place)
+                self._replay_view_accepted(flags, a, b, front, place)
             case fmt.VIEW_INSTALLED:
-                state.set_installed(bodies.decode_number(front), a)
+                state.set_installed(record_bodies.decode_view_number(front), a)
             case fmt.PROMISED:
-                state.set_promised(bodies.decode_number(front))
+                state.set_promised(record_bodies.decode_view_number(front))
             case fmt.LEFT:
-                state.set_left(bodies.decode_number(front))
+                state.set_left(record_bodies.decode_view_number(front))
             case fmt.ORDERS:
-                state.set_orders(bodies.decode_orders(front))
+                state.set_overrides(record_bodies.decode_orders(front))
             case fmt.TRIMMED:
-                self._trimmed(flags, a, b, front, place)
+                self._replay_trimmed(flags, a, b, front, place)
             case fmt.REPAIRED:
-                self.repaired.append(Repaired(*bodies.decode_repaired(front)))
+                self.repaired.append(RepairedRecords(*record_bodies.decode_repaired(front)))
 
-    def _added(self, flags: int, first_index: int, front: bytes) -> None:
-        added = bodies.decode_added(front)
+    def _replay_added(self, flags: int, first_index: int, front: bytes) -> None:
+        added = record_bodies.decode_added(front)
         if flags & fmt.FLAG_REPAIR:
-            self.order.fills.append(Fill(first_index, added.spans, added.hashes))
+            self.order.repaired_spans.append(RepairedSpan(first_index, added.spans, added.hashes))
             return
         if first_index != self.order.end + 1:
             self._refuse(f"the log ends at {self.order.end}, and a record adds {first_index}", "X")
         self.order.add(added.spans, added.hashes)
         self.state.set_log(self.order.end, added.hashes[-16:] or self.state.log_hash, added.stable)
 
-    def _accepted(self, flags: int, cut: int, change: int, front: bytes, place: Place) -> None:
+    def _replay_view_accepted(self, flags: int, cut: int, change: int, front: bytes, place: RecordLocation) -> None:
         """The second copy, and the one that a repair has made, change nothing."""
-        accepted = bodies.decode_accepted(front)
+        accepted = record_bodies.decode_accepted(front)
         view, state = accepted.view, self.state
-        self._know(view)
+        self._remember_views(view)
         self.copies.setdefault((view.number, change), []).append(place)
         if flags & fmt.FLAG_REPAIR:
             return
@@ -151,91 +151,93 @@ class Replay:
         if change == state.changes + 1:
             if cut > self.order.end:
                 self._refuse(f"the log ends at {self.order.end}, and a view cuts it at {cut}", "X")
-            self._change(cut, accepted)
+            self._apply_view_change(cut, accepted)
             state.set_change(view, cut, accepted.hashes)
         elif change > state.changes:
             self._refuse(f"a view changes the log as number {change} behind {state.changes}", "X")
 
-    def _trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: Place) -> None:
+    def _replay_trimmed(self, flags: int, first_segment: int, change: int, front: bytes, place: RecordLocation) -> None:
         """As with a view, the second copy changes nothing."""
         self.copies.setdefault((NO_VIEW, change), []).append(place)
         if flags & fmt.FLAG_REPAIR or change <= self.state.changes:
             return
         if change != self.state.changes + 1:
             self._refuse(f"the log is trimmed as change {change} behind {self.state.changes}", "X")
-        foot = bodies.decode_trimmed(front)
-        self.settle()
-        self._trim(first_segment, foot)
-        self.state.set_foot(foot)
+        foot = record_bodies.decode_trimmed(front)
+        self.sync_state_header()
+        self._apply_trim(first_segment, foot)
+        self.state.set_log_start(foot)
 
-    def _trim(self, first_segment: int, foot: Foot) -> None:
+    def _apply_trim(self, first_segment: int, foot: Foot) -> None:
         order = self.order
         if foot.index > order.end:
             order.begin(foot.index, foot.hash)
         elif foot.index >= order.start:  # else a later trim has removed the files that this one left
             order.trim(foot.index, foot.hash)
         for node, birth, seq in foot.seqs:
-            self.index.at(Origin(node, birth)).trim(seq, first_segment)
-        self.foot, self.first_segment = foot, first_segment
+            self.index.get_or_create(Origin(node, birth)).trim(seq, first_segment)
+        self.log_start, self.first_segment = foot, first_segment
         self.abandoned.clear()  # the foot has them
 
-    def _know(self, *views: View | None) -> None:
+    def _remember_views(self, *views: View | None) -> None:
         for view in views:
             if view is not None:
                 self.views[view.number] = view
 
     # -- the order
 
-    def _change(self, cut: int, front: AcceptedFront) -> None:
+    def _apply_view_change(self, cut: int, front: ViewAcceptedPrologue) -> None:
         """The log is cut and goes on otherwise, and transactions have new stamps. Where the cut lies in a damaged part,
         nobody knows the hash there but the entry behind it does: it is counted as damaged, too."""
         order, view = self.order, front.view
-        self._know(view)
+        self._remember_views(view)
         if cut > order.end:
-            self._hole(cut, NO_HASH)
-        self._abandon(cut, view)
-        order.cut(cut)
+            self._add_missing_span(cut, NO_HASH)
+        self._keep_abandoned_branch(cut, view)
+        order.truncate(cut)
         spans, hashes, damaged_to = front.spans, front.hashes, cut
         if order.end_is_unknown and hashes:
-            order.add_hole(1, hashes[:HASH_BYTES])
+            order.add_missing_span(1, hashes[:HASH_BYTES])
             spans, hashes = slice_spans(spans, 1, len(hashes)), hashes[HASH_BYTES:]
             damaged_to = cut + 1
         elif order.end_is_unknown:
             order.set_end_hash(view.base_hash)
-        for at, bad in enumerate(self.bad):
+        for at, bad in enumerate(self.damaged):
             inside = bad.log_from <= cut <= bad.log_to
-            self.bad[at] = bad._replace(log_to=damaged_to if inside else min(bad.log_to, cut))
+            self.damaged[at] = bad._replace(log_to=damaged_to if inside else min(bad.log_to, cut))
         order.add(spans, hashes)
         for stamped in front.stamped:
             origin = Origin(stamped.node, stamped.birth)
-            self.index.at(origin).stamps.put(stamped.first_seq, bodies.decode_stamps(stamped.stamps))
+            self.index.get_or_create(origin).restamps.set_range(
+                stamped.first_seq, record_bodies.decode_stamps(stamped.stamps)
+            )
 
-    def _abandon(self, cut: int, view: View) -> None:
+    def _keep_abandoned_branch(self, cut: int, view: View) -> None:
         if cut >= self.order.end or not view.keeps_abandoned:
             return
-        found = self.order.behind(cut)
+        found = self.order.entries_after(cut)
         if found is not None:
             self.abandoned.append((cut, self.order.hash_at(cut) if cut else b"", *found))
 
-    def _hole(self, log_to: int, end_hash: bytes) -> None:
+    def _add_missing_span(self, log_to: int, end_hash: bytes) -> None:
         """The order up to this index stood in the damage that was named last."""
-        first, bad = self.order.end + 1, self.bad[-1]
+        first, bad = self.order.end + 1, self.damaged[-1]
         if log_to >= first:
-            self.order.add_hole(log_to - first + 1, end_hash)
+            self.order.add_missing_span(log_to - first + 1, end_hash)
             log_from = bad.log_from if bad.log_from <= bad.log_to else first
-            self.bad[-1] = bad._replace(log_from=log_from, log_to=log_to)
+            self.damaged[-1] = bad._replace(log_from=log_from, log_to=log_to)
 
     # -- what was told
 
-    def settle(self) -> None:
+    def sync_state_header(self) -> None:
         """The loop over the records keeps what is held in the index only; now the vitals have it too."""
         for held in self.index.all():
             if self.state.held.get(held.origin, 0) != held.last:
                 self.state.set_held(held.origin, held.last)
 
-    def lone_copies(self) -> list[Place]:
+    def unpaired_copies(self) -> list[RecordLocation]:
         """Of the changes, and of the view in force: what one more flipped bit would cost."""
-        kept = self._kept_copies()
+        kept = self._retained_copies()
         feet = [change for number, change in kept if number == NO_VIEW]
         needed = [
             places
@@ -244,12 +246,12 @@ class Replay:
         ]
         return [places[0] for places in needed if len(places) == 1]
 
-    def uncopied(self) -> View | None:
+    def view_without_copy(self) -> View | None:
         """The view in force where only headers tell it."""
-        copied = {number for number, _ in self._kept_copies()}
+        copied = {number for number, _ in self._retained_copies()}
         return None if self.state.accepted in copied else self.view(self.state.accepted)
 
-    def _kept_copies(self) -> dict[tuple[Number, int], list[Place]]:
+    def _retained_copies(self) -> dict[tuple[Number, int], list[RecordLocation]]:
         """Those in segments that a trim has not left: the others go before anything is written, if they are there."""
         first = self.first_segment
         kept = {key: [place for place in places if place.segment >= first] for key, places in self.copies.items()}

@@ -1,7 +1,7 @@
-"""Reading a whole journal, once, in order. Changes nothing on the disk; :mod:`txlog.journal.recovery` decides.
+"""Reading a whole journal, once, in order. Changes nothing on the disk; :mod:`txlog.journal.recovery_table` decides.
 
 One ``pread`` for a segment; then a loop over its records that makes no object for an entry. Where a good index stands
-beside a segment that another follows, it is read instead (:mod:`txlog.journal.sealed`).
+beside a segment that another follows, it is read instead (:mod:`txlog.journal.segment_index`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
-from txlog.journal import bodies
 from txlog.journal import format as fmt
-from txlog.journal.files import Files
-from txlog.journal.format import Framed, SegmentHeader
-from txlog.journal.fronts import AcceptedFront
-from txlog.journal.index import Place
-from txlog.journal.raw import end_at, good_records, look_ahead, read_all, read_start
-from txlog.journal.recovery import Case, Decision, End, Seen, decide
-from txlog.journal.replay import Bad, Named, Replay
-from txlog.journal.sealed import Block, Identity, SealedIndex, Single, decode_index, index_name
-from txlog.journal.vitals import Vitals, missing_spans
+from txlog.journal import record_bodies
+from txlog.journal.format import FramedRecord, SegmentHeader
+from txlog.journal.origin_index import RecordLocation
+from txlog.journal.record_structs import ViewAcceptedPrologue
+from txlog.journal.recovery_table import EndOfRecords, Observation, RecoveryCase, RecoveryDecision, decide
+from txlog.journal.replay import DamagedRecords, JournalReplay, KeyedTransaction
+from txlog.journal.segment_index import (
+    IndexBlock,
+    IndexedRecord,
+    SegmentIdentity,
+    SegmentIndex,
+    decode_index,
+    index_name,
+)
+from txlog.journal.state_header import StateHeader, missing_spans
+from txlog.journal.tail_scan import classify_end, find_next_record, iterate_valid_records, read_prefix, read_whole
+from txlog.journal.vfs import Vfs
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
@@ -29,7 +36,7 @@ from txlog.model.ids import Origin
 _FRONT_FROM = fmt.HEAD_BYTES - fmt.CRC_FROM
 
 
-class Cut(NamedTuple):
+class StaleBytes(NamedTuple):
     """Bytes ``start``..``stop`` of a segment are no records and must be zeroed."""
 
     segment: int
@@ -37,7 +44,7 @@ class Cut(NamedTuple):
     stop: int
 
 
-class Tail(NamedTuple):
+class JournalTail(NamedTuple):
     """Where the next record goes. ``size`` is ``end`` where nothing more may go into that segment."""
 
     segment: int
@@ -46,8 +53,8 @@ class Tail(NamedTuple):
     first: int
 
 
-class Piece(NamedTuple):
-    """A segment that is there. ``first``, ``chain``, ``vitals``: before its first (good) record."""
+class ScannedSegment(NamedTuple):
+    """A segment that is there. ``first``, ``chain``, ``state_header``: before its first (good) record."""
 
     number: int
     header: SegmentHeader | None
@@ -55,92 +62,98 @@ class Piece(NamedTuple):
     size: int
     first: int
     chain: bytes | None
-    vitals: Vitals
+    state_header: StateHeader
 
 
-class Scan(Replay):
-    """What was read. Filled by :func:`scan`."""
+class JournalScan(JournalReplay):
+    """What was read. Filled by :func:`scan_journal`."""
 
-    def __init__(self, files: Files, own: Origin, indexes: frozenset[int] = frozenset()) -> None:
+    def __init__(self, files: Vfs, own: Origin, indexes: frozenset[int] = frozenset()) -> None:
         super().__init__(own)
         self.files = files
         self._indexes = indexes
         """Of which segments there is one that may be used."""
-        self.indexed: list[int] = []
+        self.indexed_segments: list[int] = []
         """The segments that were not read, since their index told everything."""
-        self.whole: list[int] = []
+        self.intact_segments: list[int] = []
         """Those that were read, in which nothing is damaged."""
         self.chain: bytes | None = fmt.EMPTY_CHAIN
         """Before the next record; None behind damage."""
-        self.pieces: list[Piece] = []
+        self.segments: list[ScannedSegment] = []
         self.notes: list[str] = []
         self.cases: list[str] = []
-        self.cut: Cut | None = None
-        self.tail = Tail(0, 0, 0, 1)
+        self.stale_bytes: StaleBytes | None = None
+        self.tail = JournalTail(0, 0, 0, 1)
         self.last_synced = 0
         """The last record known to be synced."""
 
     # -- segments
 
-    def read(self, pieces: list[Piece], broken: list[int], *, trimmed: bool = False) -> None:
+    def read_segments(self, pieces: list[ScannedSegment], broken: list[int], *, trimmed: bool = False) -> None:
         """``trimmed``: what stood before the first segment is gone for good."""
-        self.pieces = pieces
+        self.segments = pieces
         if trimmed:
             self._begin_at(pieces[0])
-        self._leave(Seen(End.SPENT, False, True, pieces[0].first > self.number, True), pieces[0], "the first segments")
+        self._end_segment(
+            Observation(EndOfRecords.TOO_SHORT, False, True, pieces[0].first > self.number, True),
+            pieces[0],
+            "the first segments",
+        )
         for at, piece in enumerate(pieces):
             following = pieces[at + 1] if at + 1 < len(pieces) else None
-            if following is not None and self._by_index(piece, following):
-                self.indexed.append(piece.number)
+            if following is not None and self._apply_index(piece, following):
+                self.indexed_segments.append(piece.number)
                 continue
-            bad = len(self.bad)
-            self._segment(piece, following)
+            bad = len(self.damaged)
+            self._read_segment(piece, following)
             told = following is not None and piece.header is not None and following.header is not None
-            if told and len(self.bad) == bad:
-                self.whole.append(piece.number)
+            if told and len(self.damaged) == bad:
+                self.intact_segments.append(piece.number)
         if broken and broken[-1] > pieces[-1].number:
             name = fmt.segment_name(broken[-1])
             self._refuse(f"nothing in the last segment, {name}, can be read", "R")
-        self.settle()
-        self.order.close()
+        self.sync_state_header()
+        self.order.apply_repairs()
 
-    def _begin_at(self, piece: Piece) -> None:
+    def _begin_at(self, piece: ScannedSegment) -> None:
         """In the middle of a life: the segments before were trimmed away."""
-        self.state = piece.vitals.copy()
+        self.state = piece.state_header.copy()
         self.number, self.chain = piece.first, piece.chain
         for origin, last in self.state.held.items():
-            self.index.at(origin).last = last
+            self.index.get_or_create(origin).last = last
         self.order.begin(self.state.log_end, self.state.log_hash)
 
     @property
     def is_whole(self) -> bool:
         """Whether everything that a trim has left is there."""
-        first = self.pieces[0]
-        return first.first == 1 or (0 < first.number <= self.first_segment and self.order.start == self.foot.index)
+        first = self.segments[0]
+        return first.first == 1 or (0 < first.number <= self.first_segment and self.order.start == self.log_start.index)
 
-    def _segment(self, piece: Piece, following: Piece | None) -> None:
+    def _read_segment(self, piece: ScannedSegment, following: ScannedSegment | None) -> None:
         name = fmt.segment_name(piece.number)
-        self._enter(piece, name)
-        data = read_all(self.files, name)[: piece.size]
+        self._begin_segment(piece, name)
+        data = read_whole(self.files, name)[: piece.size]
         seed = fmt.segment_seed(self.own.birth, piece.number)
         offset = piece.records_from
         while True:
-            offset = self._stretch(data, offset, seed, piece.number)
-            end = end_at(data, offset)
-            later, promise = (None, 0) if end is End.ZEROS else look_ahead(data, offset, seed, self.number + 1)
+            offset = self._replay_records(data, offset, seed, piece.number)
+            end = classify_end(data, offset)
+            later, promise = (
+                (None, 0) if end is EndOfRecords.ZEROS else find_next_record(data, offset, seed, self.number + 1)
+            )
             known = max(promise, following.first - 1 if following else 0)
             whole = len(data) >= piece.size
-            seen = Seen(end, later is not None, following is not None, known >= self.number, whole)
-            case = self._leave(seen, following, f"{name} at byte {offset}", later)
-            if case.decision is not Decision.DAMAGE_RESUME:
+            seen = Observation(end, later is not None, following is not None, known >= self.number, whole)
+            case = self._end_segment(seen, following, f"{name} at byte {offset}", later)
+            if case.decision is not RecoveryDecision.DAMAGE_RESUME:
                 break
             assert later is not None
             offset = later.offset
-        self._close(case, piece, data, offset)
+        self._set_tail(case, piece, data, offset)
 
     # -- segments that need not be read
 
-    def _by_index(self, piece: Piece, following: Piece) -> bool:
+    def _apply_index(self, piece: ScannedSegment, following: ScannedSegment) -> bool:
         """Take what the segment's index tells in place of its records, if it is this very segment's: between these
         records, with these chain hashes, as its header and the next one's say."""
         header, behind = piece.header, following.header
@@ -149,128 +162,132 @@ class Scan(Replay):
         name = fmt.segment_name(piece.number)
         if (self.number, self.chain) != (header.first, header.chain) or self.files.size(name) < header.size:
             return False
-        found = decode_index(read_all(self.files, index_name(piece.number)))
-        wanted = Identity(self.own.birth, piece.number, header.first, behind.first, header.chain, behind.chain)
+        found = decode_index(read_whole(self.files, index_name(piece.number)))
+        wanted = SegmentIdentity(self.own.birth, piece.number, header.first, behind.first, header.chain, behind.chain)
         if found is None or found.identity != wanted:
             self.notes.append(f"{index_name(piece.number)} cannot be used; the segment was read")
             return False
-        self._enter(piece, name)
+        self._begin_segment(piece, name)
         try:
-            self._replay(found, piece.number)
+            self._replay_index(found, piece.number)
         except JournalDamaged as wrong:
             raise IndexContradicts(piece.number, str(wrong)) from None
-        self._check(piece.number, behind.vitals)
-        self.number, self.chain, self.state = behind.first, behind.chain, behind.vitals.copy()
+        self._check_index_result(piece.number, behind.state_header)
+        self.number, self.chain, self.state = behind.first, behind.chain, behind.state_header.copy()
         self.last_synced = self.number - 1
         return True
 
-    def _replay(self, found: SealedIndex, segment: int) -> None:
+    def _replay_index(self, found: SegmentIndex, segment: int) -> None:
         at = 0
         for event in found.events:
-            if isinstance(event, Single):
-                self._single(event, segment)
+            if isinstance(event, IndexedRecord):
+                self._replay_single(event, segment)
                 continue
             count = HASH_BYTES * sum([span.count for span in event.spans])
-            self._block(event, found.hashes[at : at + count], segment)
+            self._replay_block(event, found.hashes[at : at + count], segment)
             at += count
 
-    def _single(self, event: Single, segment: int) -> None:
+    def _replay_single(self, event: IndexedRecord, segment: int) -> None:
         if event.kind == fmt.HELD:
-            self._held(event.flags, event.a, event.b, event.front, segment, event.offset)
+            self._replay_held(event.flags, event.a, event.b, event.front, segment, event.offset)
         else:
-            place = Place(event.a, segment, event.offset)
-            self._other(event.kind, event.flags, event.a, event.b, event.front, place)
+            place = RecordLocation(event.a, segment, event.offset)
+            self._replay_other(event.kind, event.flags, event.a, event.b, event.front, place)
 
-    def _block(self, block: Block, hashes: memoryview, segment: int) -> None:
+    def _replay_block(self, block: IndexBlock, hashes: memoryview, segment: int) -> None:
         for rows in block.origins:
-            held = self.index.at(Origin(rows.node, rows.birth))
+            held = self.index.get_or_create(Origin(rows.node, rows.birth))
             firsts, offsets = array("Q", rows.firsts), array("I", rows.offsets)
             if firsts[0] != held.last + 1:
                 self._refuse(f"{held.origin} goes on at {firsts[0]} behind {held.last}", "X")
             held.extend(firsts, segment, offsets, rows.last)
             for first in rows.named:
-                held.note_named(first)
+                held.index_keyed(first)
         for row in block.named:
-            named = self.named.setdefault(Origin(row.node, row.birth), {})
-            named[row.seq] = Named(row.kind, row.key, row.stamp, row.content)
+            named = self.keyed.setdefault(Origin(row.node, row.birth), {})
+            named[row.seq] = KeyedTransaction(row.kind, row.key, row.stamp, row.content)
         if block.spans:
             self.order.add(block.spans, hashes)
             self.state.set_log(self.order.end, bytes(hashes[-HASH_BYTES:]), self.state.stable)
 
-    def _check(self, segment: int, end: Vitals) -> None:
+    def _check_index_result(self, segment: int, end: StateHeader) -> None:
         """What an index told leads to what the next segment's header found."""
-        self.settle()
+        self.sync_state_header()
         state = self.state
-        views = (state.changes, state.accepted, state.installed, state.promised, state.left, state.orders)
-        same = views == (end.changes, end.accepted, end.installed, end.promised, end.left, end.orders)
+        views = (state.changes, state.accepted, state.installed, state.promised, state.left, state.overrides)
+        same = views == (end.changes, end.accepted, end.installed, end.promised, end.left, end.overrides)
         same = same and self.order.end == state.log_end == end.log_end and state.log_hash == end.log_hash
         if not same or state.held != end.held:
             raise IndexContradicts(segment, f"it leads to entry {state.log_end}, and the segment to {end.log_end}")
 
-    def _enter(self, piece: Piece, name: str) -> None:
+    def _begin_segment(self, piece: ScannedSegment, name: str) -> None:
         header = piece.header
         if header is None:
             no_records = self.number, self.number - 1
-            self.bad.append(Bad(*no_records, piece.number, f"the header of {name}", "G", 1, 0, b"", []))
+            self.damaged.append(DamagedRecords(*no_records, piece.number, f"the header of {name}", "G", 1, 0, b"", []))
             return
         if header.copies < 2:
             self.notes.append(f"{name}: one of the two header copies is broken; nothing is lost")
-        self._know(header.accepted, header.installed)
-        self.settle()
-        if header.chain != self.chain or header.vitals.encoded != self.state.encoded:
+        self._remember_views(header.accepted, header.installed)
+        self.sync_state_header()
+        if header.chain != self.chain or header.state_header.encoded != self.state.encoded:
             self._refuse(f"{name} does not continue the segment before it", "X")
 
-    def _close(self, case: Case, piece: Piece, data: bytes, offset: int) -> None:
-        if case.decision is Decision.CUT:
-            self.cut = Cut(piece.number, offset, len(data.rstrip(b"\0")))
+    def _set_tail(self, case: RecoveryCase, piece: ScannedSegment, data: bytes, offset: int) -> None:
+        if case.decision is RecoveryDecision.CUT:
+            self.stale_bytes = StaleBytes(piece.number, offset, len(data.rstrip(b"\0")))
         elif case.letter == "E":
             self.notes.append(f"{fmt.segment_name(piece.number)} at byte {offset}: dirt behind the last record")
         size = piece.size if len(data) >= piece.size else offset
-        self.tail = Tail(piece.number, offset, size, piece.first)
+        self.tail = JournalTail(piece.number, offset, size, piece.first)
 
     # -- where the records stop
 
-    def _leave(self, seen: Seen, following: Piece | None, where: str, later: Framed | None = None) -> Case:
+    def _end_segment(
+        self, seen: Observation, following: ScannedSegment | None, where: str, later: FramedRecord | None = None
+    ) -> RecoveryCase:
         case = decide(seen)
         self.cases.append(case.letter)
-        if case.decision is Decision.REFUSE:
+        if case.decision is RecoveryDecision.REFUSE:
             self._refuse(f"{where}: record {self.number} cannot be read ({seen.end.value})", case.letter)
-        if case.decision is Decision.DAMAGE_RESUME:
+        if case.decision is RecoveryDecision.DAMAGE_RESUME:
             assert later is not None
-            self._jump(later.number, None, Vitals.parse(later.vitals), where, case.letter)
-        elif case.decision is Decision.DAMAGE_NEXT:
+            self._skip_damage(later.number, None, StateHeader.parse(later.state_header), where, case.letter)
+        elif case.decision is RecoveryDecision.DAMAGE_NEXT:
             assert following is not None
-            self._jump(following.first, following.chain, following.vitals, where, case.letter)
+            self._skip_damage(following.first, following.chain, following.state_header, where, case.letter)
         return case
 
-    def _jump(self, number: int, chain: bytes | None, after: Vitals, where: str, letter: str) -> None:
+    def _skip_damage(self, number: int, chain: bytes | None, after: StateHeader, where: str, letter: str) -> None:
         """The records up to ``number`` are lost; the vitals behind them tell what they did."""
-        self.settle()
+        self.sync_state_header()
         before, self.state = self.state, after.copy()
         spans = missing_spans(before, after)
         text = f"records {self.number} to {number - 1}: {where}"
         end = self.order.end
-        self.bad.append(Bad(self.number, number - 1, 0, text, letter, end + 1, end, after.log_hash, spans))
+        self.damaged.append(
+            DamagedRecords(self.number, number - 1, 0, text, letter, end + 1, end, after.log_hash, spans)
+        )
         for origin, last in after.held.items():
-            self.index.at(origin).last = last
+            self.index.get_or_create(origin).last = last
         for change in range(before.changes + 1, after.changes + 1):
             found = self._find_change(change, where)
-            if isinstance(found, Framed):
-                self._trim(found.a, bodies.decode_trimmed(found.front))
+            if isinstance(found, FramedRecord):
+                self._apply_trim(found.a, record_bodies.decode_trimmed(found.front))
             else:
-                self._change(*found)
-        self._hole(after.log_end, after.log_hash)
+                self._apply_view_change(*found)
+        self._add_missing_span(after.log_end, after.log_hash)
         if self.order.end != after.log_end:
             self._refuse(f"{where}: the log ends at {self.order.end}, and behind it at {after.log_end}", "X")
         self.number, self.chain = number, chain
 
-    def _find_change(self, change: int, where: str) -> tuple[int, AcceptedFront] | Framed:
+    def _find_change(self, change: int, where: str) -> tuple[int, ViewAcceptedPrologue] | FramedRecord:
         """A good copy of it, wherever it stands: mostly right behind the one that is lost."""
-        for piece in self.pieces:
-            data = read_all(self.files, fmt.segment_name(piece.number))[: piece.size]
-            for record in good_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
+        for piece in self.segments:
+            data = read_whole(self.files, fmt.segment_name(piece.number))[: piece.size]
+            for record in iterate_valid_records(data, 0, fmt.segment_seed(self.own.birth, piece.number)):
                 if record.kind == fmt.VIEW_ACCEPTED and record.b == change:
-                    return record.a, bodies.decode_accepted(record.front)
+                    return record.a, record_bodies.decode_accepted(record.front)
                 if record.kind == fmt.TRIMMED and record.b == change:
                     return record
         raise JournalDamaged(
@@ -282,10 +299,10 @@ class Scan(Replay):
 
     # -- records
 
-    def _stretch(self, data: bytes, offset: int, seed: int, segment: int) -> int:
+    def _replay_records(self, data: bytes, offset: int, seed: int, segment: int) -> int:
         """Good records from here on; returns the offset behind the last one."""
         unpack, size = fmt.RECORD_HEAD.unpack_from, len(data)
-        number, chain, by_data = self.number, self.chain, self.index.by_data
+        number, chain, by_data = self.number, self.chain, self.index.by_encoded_origin
         while offset + fmt.HEAD_BYTES <= size:
             mark, crc, length, kind, flags, vitals, n, synced, recorded, tail_crc, front_bytes, a, b, tail = unpack(
                 data, offset
@@ -312,9 +329,9 @@ class Scan(Replay):
                     held.last = a + b - 1
                     held.add(a, segment, offset)
                 else:
-                    self._held(flags, a, b, front, segment, offset)
+                    self._replay_held(flags, a, b, front, segment, offset)
             else:
-                self._other(kind, flags, a, b, front, Place(a, segment, offset))
+                self._replay_other(kind, flags, a, b, front, RecordLocation(a, segment, offset))
             number += 1
             self.last_synced = synced
             offset = stop
@@ -330,7 +347,7 @@ class IndexContradicts(Exception):
         self.segment = segment
 
 
-def scan(files: Files, segment_bytes: int, *, by_index: bool = True) -> Scan | None:
+def scan_journal(files: Vfs, segment_bytes: int, *, by_index: bool = True) -> JournalScan | None:
     """Everything that the folder tells, or None for a folder without a journal. ``by_index``: segments that have an
     index are not read.
 
@@ -343,7 +360,7 @@ def scan(files: Files, segment_bytes: int, *, by_index: bool = True) -> Scan | N
     notes: list[str] = []
     while True:
         try:
-            found = _scan(files, numbers, indexes, segment_bytes)
+            found = _scan_segments(files, numbers, indexes, segment_bytes)
         except IndexContradicts as wrong:
             notes.append(str(wrong))
             indexes -= {wrong.segment}
@@ -352,24 +369,24 @@ def scan(files: Files, segment_bytes: int, *, by_index: bool = True) -> Scan | N
             return found
 
 
-def _scan(files: Files, numbers: list[int], indexes: frozenset[int], segment_bytes: int) -> Scan:
-    headers = {number: _header(files, number) for number in numbers}
+def _scan_segments(files: Vfs, numbers: list[int], indexes: frozenset[int], segment_bytes: int) -> JournalScan:
+    headers = {number: _read_header(files, number) for number in numbers}
     first = next((header for header in headers.values() if header is not None), None)
     if first is None:
         raise JournalDamaged(
             f"opening the journal: no header of {len(numbers)} segments can be read, so who this master is cannot be"
             " known; no other master can repair it. Next: bring the files back, or start empty, as a learner"
         )
-    own = first.vitals.own
-    pieces = [_piece(files, number, headers[number], own, segment_bytes) for number in numbers]
+    own = first.state_header.own
+    pieces = [_locate_segment(files, number, headers[number], own, segment_bytes) for number in numbers]
     there = [piece for piece in pieces if piece is not None]
     broken = [number for number, piece in zip(numbers, pieces, strict=True) if piece is None]
-    found = Scan(files, own, indexes)
+    found = JournalScan(files, own, indexes)
     notes = [f"{fmt.segment_name(number)}: nothing in it can be read" for number in broken]
     found.notes += notes
-    found.read(there, broken, trimmed=there[0].first > 1)
+    found.read_segments(there, broken, trimmed=there[0].first > 1)
     if not found.is_whole:
-        foot, found = found.foot, Scan(files, own, indexes)
+        foot, found = found.log_start, JournalScan(files, own, indexes)
         if foot.index:
             raise JournalDamaged(
                 f"opening the journal of {own}: {fmt.segment_name(there[0].number)} is the first that is there, and the"
@@ -377,26 +394,30 @@ def _scan(files: Files, numbers: list[int], indexes: frozenset[int], segment_byt
                 " aside and start with an empty one: the master then joins as a learner"
             )
         found.notes += notes
-        found.read(there, broken)
+        found.read_segments(there, broken)
     return found
 
 
-def _header(files: Files, number: int) -> SegmentHeader | None:
+def _read_header(files: Vfs, number: int) -> SegmentHeader | None:
     name = fmt.segment_name(number)
     try:
-        return fmt.read_segment_header(read_start(files, name, fmt.HEADERS_MAX), number)
-    except fmt.UnknownFormat as refused:
+        return fmt.read_segment_header(read_prefix(files, name, fmt.HEADERS_MAX), number)
+    except fmt.UnknownSegmentFormat as refused:
         raise JournalDamaged(
             f"opening the journal: {name} has UnknownFormat: {refused}. Next: start the newer program, which wrote it"
         ) from None
 
 
-def _piece(files: Files, number: int, header: SegmentHeader | None, own: Origin, segment_bytes: int) -> Piece | None:
+def _locate_segment(
+    files: Vfs, number: int, header: SegmentHeader | None, own: Origin, segment_bytes: int
+) -> ScannedSegment | None:
     if header is not None:
-        return Piece(number, header, header.records_from, header.size, header.first, header.chain, header.vitals)
-    data = read_all(files, fmt.segment_name(number))
-    later, _ = look_ahead(data, 0, fmt.segment_seed(own.birth, number), 1)
+        return ScannedSegment(
+            number, header, header.records_from, header.size, header.first, header.chain, header.state_header
+        )
+    data = read_whole(files, fmt.segment_name(number))
+    later, _ = find_next_record(data, 0, fmt.segment_seed(own.birth, number), 1)
     if later is None:
         return None
     size = max(len(data), segment_bytes)
-    return Piece(number, None, later.offset, size, later.number, None, Vitals.parse(later.vitals))
+    return ScannedSegment(number, None, later.offset, size, later.number, None, StateHeader.parse(later.state_header))

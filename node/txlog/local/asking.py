@@ -10,5 +10,5 @@ from txlog.local.state import StateFolder
 def session(state: StateFolder, seconds: float) -> aiohttp.ClientSession:
     """``seconds``: for a whole answer."""
     timeout = aiohttp.ClientTimeout(total=seconds)
-    connector = aiohttp.TCPConnector(ssl=state.trust.lasting()) if state.trusted_file.exists() else None
+    connector = aiohttp.TCPConnector(ssl=state.trust.cached_context()) if state.trusted_file.exists() else None
     return aiohttp.ClientSession(timeout=timeout, headers=state.own_headers(), connector=connector)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from txlog.runtime.certificates import AUTHORITY, CERTIFICATE, KEY
+from txlog.auth.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 
 AUTHORITY_DAYS: Final = 3650
 DAYS: Final = 90
@@ -43,15 +43,15 @@ def make_certificates(folder: Path, nodes: Iterable[str]) -> list[str]:
         place.mkdir(mode=0o700, exist_ok=True)
         own_key, own = _issue(node, authority, key)
         # A master that looks between the two finds a key that does not fit, and looks again.
-        _write(place / KEY, _pem_of(own_key))
-        _write(place / CERTIFICATE, own.public_bytes(serialization.Encoding.PEM))
-        _write(place / AUTHORITY, authority.public_bytes(serialization.Encoding.PEM))
+        _write(place / KEY_FILE, _pem_of(own_key))
+        _write(place / CERTIFICATE_FILE, own.public_bytes(serialization.Encoding.PEM))
+        _write(place / CA_FILE, authority.public_bytes(serialization.Encoding.PEM))
         made.append(node)
     return made
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    certificate, key_file = folder / AUTHORITY, folder / "ca.key"
+    certificate, key_file = folder / CA_FILE, folder / "ca.key"
     if certificate.exists() and key_file.exists():
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -121,11 +121,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 def _lasts(place: Path, authority: x509.Certificate) -> bool:
     try:
-        if not (place / KEY).exists() or (place / AUTHORITY).read_bytes() != authority.public_bytes(
+        if not (place / KEY_FILE).exists() or (place / CA_FILE).read_bytes() != authority.public_bytes(
             serialization.Encoding.PEM
         ):
             return False
-        own = x509.load_pem_x509_certificate((place / CERTIFICATE).read_bytes())
+        own = x509.load_pem_x509_certificate((place / CERTIFICATE_FILE).read_bytes())
         own.verify_directly_issued_by(authority)
     except (OSError, ValueError, InvalidSignature):
         return False

@@ -1,10 +1,10 @@
 """The duties of the data centres of one machine, performed: split backups, workers that go back, backups let go,
 workers repaired.
 
-What is to be done stands at the masters (``GET /txlog/duties``); each is a process, ``python -m txlog.backup.duty``,
-one at a time in a data centre. A supervisor that died finds the same list again, and whatever was done is found done.
-The one thing kept here is which workers were being made anew: one that was left half loaded stands nowhere, so its
-masters cannot know that it is to go on.
+What is to be done stands at the masters (``GET /txlog/duties``); each is a process, ``python -m
+txlog.backup.duty_job``, one at a time in a data centre. A supervisor that died finds the same list again, and whatever
+was done is found done. The one thing kept here is which workers were being made anew: one that was left half loaded
+stands nowhere, so its masters cannot know that it is to go on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from txlog.config.process import DutyJobConfig
+from txlog.config.process_config import DutyJobConfig
 from txlog.local.asking import session as session_of
 from txlog.local.child import Child
 from txlog.local.logs import answer_in, last_lines
@@ -167,7 +167,7 @@ class Duties:
         return None
 
     async def _once(self, data_center: str, way: str) -> int:
-        command = (sys.executable, "-m", "txlog.backup.duty", "--config", str(self._state.duties(data_center)), way)
+        command = (sys.executable, "-m", "txlog.backup.duty_job", "--config", str(self._state.duties(data_center)), way)
         child = Child(command, self._state.own_environment, self._state.log(log_name(data_center)))
         return await child.finish(END_S)
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from txlog.config.process import DutyJobConfig, FolderConfig
-from txlog.config.properties import Properties, is_properties, read_cluster_properties
+from txlog.auth.tls import CA_FILE
+from txlog.config.cluster_properties import ClusterProperties, is_properties, read_cluster_properties
+from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.local.faults import CannotRun
 from txlog.local.plan import Plan, Program, master_program, pipeline_program
 from txlog.local.state import MasterPlace, StateFolder, Topology, WorkerPlace
-from txlog.runtime.certificates import AUTHORITY
 
 _ANYWHERE = ("0.0.0.0", "::")
 
 
-def lone_properties(paths: list[Path]) -> Properties | None:
+def lone_properties(paths: list[Path]) -> ClusterProperties | None:
     """What the file says, where the one path is that of a ``cluster.properties``; None where manifests are given.
-    :class:`~txlog.config.properties.BadProperties`."""
+    :class:`~txlog.config.cluster_properties.BadProperties`."""
     given = [path for path in paths if is_properties(path)]
     if not given:
         return None
@@ -28,7 +28,7 @@ def lone_properties(paths: list[Path]) -> Properties | None:
     return read_cluster_properties(given[0])
 
 
-def lone_plan(found: Properties, state: StateFolder, java_home: Path, python: str = sys.executable) -> Plan:
+def lone_plan(found: ClusterProperties, state: StateFolder, java_home: Path, python: str = sys.executable) -> Plan:
     """What runs, in the (prepared) state folder."""
     config, node = found.node, found.node.node
     if config.users_file is not None:
@@ -40,9 +40,9 @@ def lone_plan(found: Properties, state: StateFolder, java_home: Path, python: st
         )
     if config.tls_folder is not None:
         try:
-            state.write_trusted((config.tls_folder / AUTHORITY).read_text("ascii"))
+            state.write_trusted((config.tls_folder / CA_FILE).read_text("ascii"))
         except (OSError, UnicodeDecodeError) as wrong:
-            raise CannotRun(f"{config.tls_folder / AUTHORITY}: {wrong}") from None
+            raise CannotRun(f"{config.tls_folder / CA_FILE}: {wrong}") from None
     else:
         state.write_trusted(None)
     own = MasterPlace(node=node, data_center=config.data_center, url=_asked_at(found))
@@ -55,15 +55,15 @@ def lone_plan(found: Properties, state: StateFolder, java_home: Path, python: st
             for w in config.workers
         ],
     )
-    pipeline = found.pipeline(state.pipeline(config.data_center) / "scratch")
+    pipeline = found.pipeline_config(state.pipeline(config.data_center) / "scratch")
     programs: list[Program] = [master_program(config, own, state, python)]
     pipelines = {f"{config.data_center}-pipeline": pipeline} if pipeline is not None else {}
     programs += [pipeline_program(name, each.data_center, state, python, java_home) for name, each in pipelines.items()]
     duties = DutyJobConfig(
         data_center=config.data_center,
-        masters=found.same_center,
+        masters=found.local_masters,
         target=FolderConfig(folder=state.split_backups(config.data_center)),
-        elsewhere=found.elsewhere,
+        elsewhere=found.remote_masters,
         shown=state.shown(config.data_center),
         repaired=state.repaired(config.data_center),
     )
@@ -77,7 +77,7 @@ def lone_plan(found: Properties, state: StateFolder, java_home: Path, python: st
     )
 
 
-def _asked_at(found: Properties) -> str:
+def _asked_at(found: ClusterProperties) -> str:
     """Where this machine's own processes ask it: with TLS by its name, else where it listens."""
     config = found.node
     if config.tls_folder is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from txlog.config.process import PeerConfig
+from txlog.config.process_config import PeerConfig
 from txlog.local.asking import session as session_of
 from txlog.local.state import StateFolder
 

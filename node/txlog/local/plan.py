@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from txlog.config.cluster import Backup, Peer
-from txlog.config.manifest import BadManifest, Manifest, Problem
-from txlog.config.placing import STOP_MASTER_S, backup_config, node_config, target_config, worker_names
-from txlog.config.process import (
+from txlog.config.cluster import BackupPolicy, PeerSpec
+from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestProblem
+from txlog.config.process_config import (
     BackupJobConfig,
     DutyJobConfig,
     FolderConfig,
@@ -24,6 +23,13 @@ from txlog.config.process import (
     PipelineConfig,
     TargetConfig,
     WorkerConfig,
+)
+from txlog.config.process_config_builder import (
+    MASTER_STOP_MARGIN_S,
+    build_backup_config,
+    build_node_config,
+    build_target_config,
+    worker_names,
 )
 from txlog.local.fuseki import DATASET, fuseki_command
 from txlog.local.proxy import LinkConfig
@@ -94,7 +100,7 @@ class Plan:
         return [(link.source, link.target) for link in self.links]
 
 
-def check_complete(manifests: Sequence[Manifest]) -> None:
+def check_complete(manifests: Sequence[ClusterManifest]) -> None:
     """A cluster is founded by all its masters: :class:`BadManifest` names data centres without a manifest, and several
     engines that a manifest does not know of."""
     have = {manifest.data_center for manifest in manifests}
@@ -102,32 +108,32 @@ def check_complete(manifests: Sequence[Manifest]) -> None:
     missing = [peer.name for peer in peers if peer.name not in have]
     if missing:
         said = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
-        raise BadManifest([Problem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
     engines = sorted({engine for manifest in manifests for engine in _engines(manifest)})
     plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
     if len(engines) > 1 and plain is not None:
         said = f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
-        raise BadManifest([Problem(plain.file, plain.line, "spec.mixedEngines", said)])
+        raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", said)])
     names = [name for manifest in manifests for name in _process_names(manifest)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         said = f"two processes would be called {twice}; expected another name of a data centre"
-        raise BadManifest([Problem(manifests[0].file, manifests[0].line, "spec.peers", said)])
+        raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", said)])
 
 
-def _engines(manifest: Manifest) -> set[str]:
+def _engines(manifest: ClusterManifest) -> set[str]:
     workers = manifest.cluster.spec.workers
     return {each.engine for each in workers.external} if workers.external else {workers.engine}
 
 
-def _process_names(manifest: Manifest) -> list[str]:
+def _process_names(manifest: ClusterManifest) -> list[str]:
     return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), f"{manifest.data_center}-pipeline"]
 
 
 NO_CHANGES = WorkerChanges()
 
 
-def _managed_names(manifest: Manifest, changes: WorkerChanges) -> list[str]:
+def _managed_names(manifest: ClusterManifest, changes: WorkerChanges) -> list[str]:
     """Of the stores that run here."""
     added = [each.name for each in changes.added if each.data_center == manifest.data_center]
     planned = worker_names(manifest.cluster)
@@ -137,7 +143,7 @@ def _managed_names(manifest: Manifest, changes: WorkerChanges) -> list[str]:
     ]
 
 
-def port_names(manifests: Sequence[Manifest], changes: WorkerChanges = NO_CHANGES) -> list[str]:
+def port_names(manifests: Sequence[ClusterManifest], changes: WorkerChanges = NO_CHANGES) -> list[str]:
     """What needs a port: masters, then stores, then links, so that the numbers read well."""
     nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
     workers = [name for m in manifests if not m.cluster.spec.workers.external for name in _managed_names(m, changes)]
@@ -159,12 +165,12 @@ def _url(port: int, *, tls: bool = False) -> str:
     return f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
 
-def _speaks_tls(manifest: Manifest) -> bool:
+def _speaks_tls(manifest: ClusterManifest) -> bool:
     return manifest.cluster.spec.security.tls_secret_ref is not None
 
 
 def make_plan(
-    manifests: Sequence[Manifest],
+    manifests: Sequence[ClusterManifest],
     state: StateFolder,
     ports: Mapping[str, int],
     *,
@@ -237,13 +243,13 @@ def make_plan(
     return Plan(topology, tuple(programs), links, nodes, pipelines, backups, duties)
 
 
-def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolder) -> dict[str, DutyJobConfig]:
+def _duties(manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder) -> dict[str, DutyJobConfig]:
     """Split backups go where the manifest says, else into the state folder."""
     targets: dict[str, TargetConfig] = {}
     for manifest in manifests:
         backup, data_center = manifest.cluster.spec.backup, manifest.data_center
         folder = FolderConfig(folder=state.split_backups(data_center))
-        targets[data_center] = target_config(backup.target, state.secret) if backup else folder
+        targets[data_center] = build_target_config(backup.target, state.secret) if backup else folder
     masters = {dc: [master.url for master in topology.masters_of(dc)] for dc in targets}
     return {
         dc: DutyJobConfig(
@@ -259,9 +265,9 @@ def _duties(manifests: Sequence[Manifest], topology: Topology, state: StateFolde
     }
 
 
-def _backup_plan(manifest: Manifest, backup: Backup, topology: Topology, state: StateFolder) -> BackupPlan:
+def _backup_plan(manifest: ClusterManifest, backup: BackupPolicy, topology: Topology, state: StateFolder) -> BackupPlan:
     masters = [master.url for master in topology.masters_of(manifest.data_center)]
-    config = backup_config(manifest.cluster, masters, target_config(backup.target, state.secret))
+    config = build_backup_config(manifest.cluster, masters, build_target_config(backup.target, state.secret))
     return BackupPlan(config, backup.schedule)
 
 
@@ -304,7 +310,7 @@ def master_program(config: NodeConfig, master: MasterPlace, state: StateFolder, 
         command=(python, "-m", "txlog.server", "--config", str(state.master(master.node) / "config.json")),
         url=master.url,
         ready_path="/health/ready",
-        stop_s=config.leave_timeout_ms / 1000 + STOP_MASTER_S,
+        stop_s=config.leave_timeout_ms / 1000 + MASTER_STOP_MARGIN_S,
     )
 
 
@@ -326,7 +332,7 @@ def pipeline_program(name: str, data_center: str, state: StateFolder, python: st
     )
 
 
-def _worker_places(manifest: Manifest, ports: Mapping[str, int], changes: WorkerChanges) -> list[WorkerPlace]:
+def _worker_places(manifest: ClusterManifest, ports: Mapping[str, int], changes: WorkerChanges) -> list[WorkerPlace]:
     workers = manifest.cluster.spec.workers
     names = worker_names(manifest.cluster)
     filling = {each.name for each in changes.added if not each.serves}
@@ -358,13 +364,13 @@ def _worker_configs(topology: Topology, data_center: str) -> list[WorkerConfig]:
 
 
 def _node_config(
-    manifest: Manifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
+    manifest: ClusterManifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
 ) -> NodeConfig:
-    def url_of(peer: Peer, index: int) -> str:
+    def url_of(peer: PeerSpec, index: int) -> str:
         other = peer.nodes[index - 1]
         return _url(ports[other if other == node else _link_name(node, other)])
 
-    return node_config(
+    return build_node_config(
         manifest.cluster,
         node,
         url_of=url_of,

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from txlog.config.manifest import load_manifests
+from txlog.config.manifest_reader import load_manifests
 from txlog.local import identity
 from txlog.local.altering import Altering
 from txlog.local.control_api import control_api

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from txlog.access import parse_users
+from txlog.auth import parse_users_file
+from txlog.auth.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE, BadCertificates, Certificates, check_hostname
 from txlog.config.cluster import SecretRef
-from txlog.config.manifest import Manifest
+from txlog.config.manifest_reader import ClusterManifest
 from txlog.local.faults import CannotRun
 from txlog.local.state import USERS_FILE, StateFolder
-from txlog.runtime.certificates import AUTHORITY, CERTIFICATE, KEY, BadCertificates, Certificates, serves
-from txlog.runtime.events import EventLog
+from txlog.telemetry.event_log import EventLog
 
 log = logging.getLogger("txlog.local")
 
@@ -24,7 +24,7 @@ LOOK_S: Final = 30.0
 LOOPBACK: Final = "127.0.0.1"
 
 
-def users_file(manifest: Manifest, state: StateFolder) -> Path | None:
+def users_file(manifest: ClusterManifest, state: StateFolder) -> Path | None:
     """Where that data centre's masters read who may do what; None when its manifest names no users."""
     users = manifest.cluster.spec.security.users
     return state.secret(users.secret_ref.name) / USERS_FILE if users is not None else None
@@ -38,7 +38,7 @@ def tls_folder(secret: SecretRef | None, node: str, state: StateFolder) -> Path 
     return given if given.exists() else state.certificates / node
 
 
-def security_of(manifest: Manifest, node: str, state: StateFolder) -> dict[str, Path]:
+def security_of(manifest: ClusterManifest, node: str, state: StateFolder) -> dict[str, Path]:
     """What a master's configuration says of it."""
     security, file = manifest.cluster.spec.security, users_file(manifest, state)
     found = {
@@ -50,9 +50,9 @@ def security_of(manifest: Manifest, node: str, state: StateFolder) -> dict[str, 
     return {field: path for field, path in found.items() if path is not None}
 
 
-def secure(manifests: Sequence[Manifest], state: StateFolder) -> None:
+def secure(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
     """Make what is missing and can be made; :class:`CannotRun` says what is missing or wrong else, or
-    :class:`~txlog.access.BadUsers` for a file of users that masters would not read."""
+    :class:`~txlog.auth.BadUsers` for a file of users that masters would not read."""
     for manifest in manifests:
         _check_users(manifest, state)
     _check_tls_is_whole(manifests)
@@ -63,7 +63,7 @@ def secure(manifests: Sequence[Manifest], state: StateFolder) -> None:
     write_trusted(manifests, state)
 
 
-async def keep_own(manifests: Sequence[Manifest], state: StateFolder) -> None:
+async def keep_own(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
     """Make certificates anew before they end, and believe authorities that were exchanged. For ever."""
 
     def look() -> None:
@@ -72,7 +72,7 @@ async def keep_own(manifests: Sequence[Manifest], state: StateFolder) -> None:
             log.info("made new certificates for %s", ", ".join(made))
         write_trusted(manifests, state)
         if state.trusted_file.exists():
-            state.trust.lasting()
+            state.trust.cached_context()
 
     while True:
         await asyncio.sleep(LOOK_S)
@@ -82,7 +82,7 @@ async def keep_own(manifests: Sequence[Manifest], state: StateFolder) -> None:
             log.error("certificates: %s", wrong)
 
 
-def make_own(manifests: Sequence[Manifest], state: StateFolder) -> list[str]:
+def make_own(manifests: Sequence[ClusterManifest], state: StateFolder) -> list[str]:
     """Certificates for those masters that need them and were given none; whose were made."""
     nodes = [
         node
@@ -97,7 +97,7 @@ def make_own(manifests: Sequence[Manifest], state: StateFolder) -> list[str]:
     return make_certificates(state.certificates, nodes)
 
 
-def write_trusted(manifests: Sequence[Manifest], state: StateFolder) -> None:
+def write_trusted(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
     """The authorities of all masters that speak TLS to clients. ``OSError`` when one cannot be read."""
     folders = {
         folder
@@ -105,23 +105,23 @@ def write_trusted(manifests: Sequence[Manifest], state: StateFolder) -> None:
         for node in manifest.cluster.own_peer.nodes
         if (folder := tls_folder(manifest.cluster.spec.security.tls_secret_ref, node, state)) is not None
     }
-    texts = dict.fromkeys((folder / AUTHORITY).read_text("ascii") for folder in sorted(folders))
+    texts = dict.fromkeys((folder / CA_FILE).read_text("ascii") for folder in sorted(folders))
     state.write_trusted("\n".join(texts) if texts else None)
 
 
-def _check_users(manifest: Manifest, state: StateFolder) -> None:
+def _check_users(manifest: ClusterManifest, state: StateFolder) -> None:
     file = users_file(manifest, state)
     if file is None:
         return
     try:
-        parse_users(file.read_text("utf-8"), str(file))
+        parse_users_file(file.read_text("utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as wrong:
         why = wrong.strerror if isinstance(wrong, OSError) else "not UTF-8"
         add = f"txlog user add NAME --role admin --secret {file.parent.name} --state {state.root}"
         raise CannotRun(f"{manifest.file}: spec.security.users: {file}: {why}; make it: {add}") from None
 
 
-def _check_tls_is_whole(manifests: Sequence[Manifest]) -> None:
+def _check_tls_is_whole(manifests: Sequence[ClusterManifest]) -> None:
     """Whoever asks for TLS must not get half of it."""
     asks = [(manifest, manifest.cluster.spec.security) for manifest in manifests]
     secured = [manifest for manifest, security in asks if security.peer_tls_secret_ref is not None]
@@ -140,7 +140,7 @@ def _check_tls_is_whole(manifests: Sequence[Manifest]) -> None:
             )
 
 
-def _check_certificates(manifest: Manifest, node: str, state: StateFolder) -> None:
+def _check_certificates(manifest: ClusterManifest, node: str, state: StateFolder) -> None:
     security, events = manifest.cluster.spec.security, EventLog(node)
     among_masters = (
         ("peerTlsSecretRef", security.peer_tls_secret_ref, node),
@@ -153,9 +153,9 @@ def _check_certificates(manifest: Manifest, node: str, state: StateFolder) -> No
         try:
             Certificates(folder, events, node=named)
             if named is None:
-                serves(folder, LOOPBACK)
+                check_hostname(folder, LOOPBACK)
         except (BadCertificates, ssl.SSLError) as wrong:
             raise CannotRun(
-                f"{manifest.file}: spec.security.{field}: {wrong}; put {CERTIFICATE}, {KEY} and {AUTHORITY} there, or "
-                "nothing at all: then txlog up makes its own"
+                f"{manifest.file}: spec.security.{field}: {wrong}; put {CERTIFICATE_FILE}, {KEY_FILE} and "
+                f"{CA_FILE} there, or nothing at all: then txlog up makes its own"
             ) from None

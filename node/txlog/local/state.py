@@ -38,9 +38,9 @@ from typing import IO, Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from txlog.access import draw_token
+from txlog.auth import generate_token
+from txlog.client.ca_trust import CA_FILE, CaTrust
 from txlog.client.credentials import TOKEN_FILE, Credentials
-from txlog.client.trust import CA_FILE, Trust
 from txlog.local.faults import AlreadyRunning, NotOurFolder, NotRunning
 
 FORMAT: Final = 1
@@ -123,7 +123,7 @@ class StateFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self.trust = Trust(self.trusted_file)
+        self.trust = CaTrust(self.trusted_file)
 
     @property
     def _mark(self) -> Path:
@@ -221,7 +221,7 @@ class StateFolder:
         if not self.token_file.exists():
             self._write_text(self.token_file, secrets.token_hex(32) + "\n")
         if not self.own_token_file.exists():
-            self._write_text(self.own_token_file, draw_token() + "\n")
+            self._write_text(self.own_token_file, generate_token() + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from txlog.config.live import BadSettings, read_live
-from txlog.config.placing import STOP_MASTER_S
-from txlog.config.process import FolderConfig, LastSeen
+from txlog.config.live_settings import BadSettings, read_effective_settings
+from txlog.config.process_config import FolderConfig, LastSeenIncarnation
+from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
 from txlog.local import duties as performing
 from txlog.local import identity
 from txlog.local.asking import session as session_of
@@ -300,10 +300,10 @@ class Supervisor:
         if program.role != "master":
             return program.stop_s
         try:
-            leave_ms = read_live(self.plan.nodes[program.name]).preferences.leave_timeout
+            leave_ms = read_effective_settings(self.plan.nodes[program.name]).preferences.leave_timeout
         except BadSettings:
             return program.stop_s
-        return max(program.stop_s, leave_ms / 1000 + STOP_MASTER_S)
+        return max(program.stop_s, leave_ms / 1000 + MASTER_STOP_MARGIN_S)
 
     async def start(self, name: str) -> None:
         """Also what stopped for good. Nothing when it runs."""
@@ -337,7 +337,7 @@ class Supervisor:
     def _write_node(self, node: str) -> None:
         config = self.plan.nodes[node]
         seen = self._seen.get(node)
-        config = config.model_copy(update={"last_seen": LastSeen(**seen) if seen else None})
+        config = config.model_copy(update={"last_seen": LastSeenIncarnation(**seen) if seen else None})
         self.state.write_config(self.state.master(node) / "config.json", config)
 
     async def _watch_masters(self) -> None:

@@ -33,12 +33,26 @@ COMPILED_MODULES: Final = tuple(
         *("protocol.peers", "protocol.posting", "protocol.queue", "protocol.reports", "protocol.rounds"),
         *("protocol.standing", "protocol.state", "protocol.submitting", "protocol.surroundings", "protocol.views"),
         *("protocol.snapshots", "protocol.trimming"),
-        *("journal.batch", "journal.bodies", "journal.buffer", "journal.cache", "journal.format", "journal.index"),
-        *("journal.journal", "journal.laid", "journal.offers", "journal.order", "journal.reader", "journal.space"),
-        *("journal.stored", "journal.trim", "journal.vitals"),
-        *("runtime.executor", "runtime.levels", "runtime.loop", "runtime.watermark"),
+        *(
+            "journal.group_commit",
+            "journal.record_bodies",
+            "journal.write_buffer",
+            "journal.recent_cache",
+            "journal.format",
+            "journal.origin_index",
+        ),
+        *(
+            "journal.journal",
+            "journal.staged_payload",
+            "journal.payload_staging",
+            "journal.log_order",
+            "journal.record_reader",
+            "journal.segment_pool",
+        ),
+        *("journal.transaction_reader", "journal.segment_gc", "journal.state_header"),
+        *("runtime.executor", "runtime.durability_tracker", "runtime.master_loop", "runtime.watermark"),
         *("server.frontdoor.write_responses", "server.frontdoor.fast_path"),
-        *("server.peers.frames", "server.peers.link"),
+        *("server.peers.frame_connection", "server.peers.peer_link"),
     )
 )
 """What is compiled: the way of a transaction from its client's socket to the disk and the peers."""
@@ -51,7 +65,20 @@ def source_path(module: str) -> Path:
 def source_digest() -> str:
     """Of everything that the compiled code depends on: these sources, those whose types they use, this interpreter."""
     found = hashlib.sha256(sys.version.encode())
-    rooms = ("model", "native", "wire", "sparql", "protocol", "journal", "runtime", "server/frontdoor", "server/peers")
+    rooms = (
+        "model",
+        "native",
+        "wire",
+        "sparql",
+        "protocol",
+        "journal",
+        "auth",
+        "http",
+        "runtime",
+        "telemetry",
+        "server/frontdoor",
+        "server/peers",
+    )
     for room in rooms:
         for path in sorted((SOURCE_ROOT / "txlog" / room).rglob("*.py")):
             found.update(path.read_bytes())

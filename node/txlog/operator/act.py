@@ -61,10 +61,10 @@ def _tell(action: Tell | Prove | NameMaster | TakeOut | Report, access: Access) 
             case Tell():
                 master.change_settings(dict(action.changes))
             case Prove():
-                master.prove_down(action.ended.node, action.ended.birth, action.ended.start)
+                master.report_down(action.ended.node, action.ended.birth, action.ended.start)
             case NameMaster():
                 master.add_peer(action.node, action.data_center, [action.address], action.weight)
             case TakeOut():
                 master.remove_peer(action.node)
             case Report():
-                master.duty_failed(action.duty, action.message)
+                master.fail_duty(action.duty, action.message)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.conditions import ClusterStatus, Kind
-from txlog.config.values import duration_text
+from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog.config.units import format_duration
 from txlog.operator.diagnose import Situation
 from txlog.operator.names import Names
 from txlog.operator.observation import Observation
@@ -24,7 +24,7 @@ BAD_WORKERS = ("Blocked", "Diverged", "NeedsRestore", "Refused", "Unreachable")
 
 @dataclass(frozen=True)
 class Finding:
-    kind: Kind
+    kind: ConditionType
     status: Word
     reason: str
     message: str
@@ -57,14 +57,14 @@ def invalid(problems: Sequence[str]) -> list[Finding]:
     found = [_said_invalid(problems)]
     found += [
         Finding(kind, "Unknown", "SpecInvalid", "nothing is made of a resource that is not valid")
-        for kind in Kind
-        if kind not in (Kind.READY, Kind.SPEC_VALID)
+        for kind in ConditionType
+        if kind not in (ConditionType.READY, ConditionType.SPEC_VALID)
     ]
     return [_ready(found), *found]
 
 
 def _said_invalid(problems: Sequence[str]) -> Finding:
-    return Finding(Kind.SPEC_VALID, "False", "Invalid", "; ".join(problems))
+    return Finding(ConditionType.SPEC_VALID, "False", "Invalid", "; ".join(problems))
 
 
 def _spec_valid(cluster: TxLogCluster, problems: Sequence[str]) -> Finding:
@@ -72,12 +72,12 @@ def _spec_valid(cluster: TxLogCluster, problems: Sequence[str]) -> Finding:
         said = _said_invalid(problems)
         return Finding(said.kind, said.status, said.reason, f"{said.message}. What was valid before is kept true")
     if cluster.spec.paused:
-        return Finding(Kind.SPEC_VALID, "True", "Paused", "valid; spec.paused: nothing is changed")
-    return Finding(Kind.SPEC_VALID, "True", "Valid", "valid")
+        return Finding(ConditionType.SPEC_VALID, "True", "Paused", "valid; spec.paused: nothing is changed")
+    return Finding(ConditionType.SPEC_VALID, "True", "Valid", "valid")
 
 
 def _masters_ready(cluster: TxLogCluster, seen: Observation) -> Finding:
-    kind, wanted = Kind.MASTERS_READY, cluster.own_peer.masters
+    kind, wanted = ConditionType.MASTERS_READY, cluster.own_peer.masters
     for node in seen.masters:
         pod = seen.pods.get(node)
         if pod is None:
@@ -115,7 +115,7 @@ def _hint(cluster: TxLogCluster, waiting: str) -> str:
 
 
 def _peers_reachable(status: ClusterStatus) -> Finding:
-    kind = Kind.PEERS_REACHABLE
+    kind = ConditionType.PEERS_REACHABLE
     away = [peer.name for peer in status.peers if peer.reachable == "False"]
     unknown = [peer.name for peer in status.peers if peer.reachable == "Unknown"]
     if away:
@@ -127,8 +127,8 @@ def _peers_reachable(status: ClusterStatus) -> Finding:
 
 
 def _lag_within(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | None) -> Finding:
-    kind, most_s = Kind.LAG_WITHIN_LIMIT, cluster.spec.max_peer_lag / 1000
-    limit = duration_text(cluster.spec.max_peer_lag)
+    kind, most_s = ConditionType.LAG_WITHIN_LIMIT, cluster.spec.max_peer_lag / 1000
+    limit = format_duration(cluster.spec.max_peer_lag)
     if not status.peers:
         return Finding(kind, "True", "NoPeers", "there is one data centre")
     if lag_s is None:
@@ -139,7 +139,7 @@ def _lag_within(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | Non
 
 
 def _history(status: ClusterStatus, situation: Situation) -> Finding:
-    kind = Kind.HISTORY_CONSISTENT
+    kind = ConditionType.HISTORY_CONSISTENT
     if situation is Situation.SPLIT:
         silent = ", ".join(status.split.silent) if status.split is not None else ""
         said = f"this side goes on without {silent}: two orders may exist; heal the link, and they are made one again"
@@ -155,7 +155,7 @@ def _history(status: ClusterStatus, situation: Situation) -> Finding:
 
 
 def _workers(status: ClusterStatus) -> Finding:
-    kind = Kind.WORKERS_CONSISTENT
+    kind = ConditionType.WORKERS_CONSISTENT
     bad = next((worker for worker in status.workers if worker.state in BAD_WORKERS), None)
     if bad is not None:
         more = f": {bad.error}" if bad.error else ""
@@ -168,7 +168,7 @@ def _workers(status: ClusterStatus) -> Finding:
 
 
 def _last_backup(seen: Observation) -> Finding:
-    kind, last = Kind.LAST_BACKUP_SUCCEEDED, last_backup(seen.works)
+    kind, last = ConditionType.LAST_BACKUP_SUCCEEDED, last_backup(seen.works)
     if last is None:
         return Finding(kind, "Unknown", "NoneYet", "no backup has ended yet")
     name, status = last
@@ -178,7 +178,7 @@ def _last_backup(seen: Observation) -> Finding:
 
 
 def _pipeline(seen: Observation, status: ClusterStatus) -> Finding:
-    kind, told = Kind.PIPELINE_HEALTHY, status.pipeline
+    kind, told = ConditionType.PIPELINE_HEALTHY, status.pipeline
     if told.state == "Running" and told.executors is not None:
         return _executors(told.job, seen, told.executors)
     if told.state == "Running":
@@ -192,16 +192,18 @@ def _executors(job: str | None, seen: Observation, told: str) -> Finding:
     if running == "0":
         why = next((pod.waiting for pod in seen.executors.values() if pod.waiting), "")
         said = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"
-        return Finding(Kind.PIPELINE_HEALTHY, "False", "NoExecutors", said)
-    return Finding(Kind.PIPELINE_HEALTHY, "True", "Running", f"{job} and {running} of {wanted} executors run")
+        return Finding(ConditionType.PIPELINE_HEALTHY, "False", "NoExecutors", said)
+    return Finding(ConditionType.PIPELINE_HEALTHY, "True", "Running", f"{job} and {running} of {wanted} executors run")
 
 
 def _ready(found: Sequence[Finding]) -> Finding:
     """The worst of the others. A backup that nobody asked for is not missed."""
-    counted = [each for each in found if not (each.kind is Kind.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")]
+    counted = [
+        each for each in found if not (each.kind is ConditionType.LAST_BACKUP_SUCCEEDED and each.status == "Unknown")
+    ]
     for word in ("False", "Unknown"):
         worst = next((each for each in counted if each.status == word), None)
         if worst is not None:
             status: Word = "False" if word == "False" else "Unknown"
-            return Finding(Kind.READY, status, f"{worst.kind}{worst.reason}", f"{worst.kind}: {worst.message}")
-    return Finding(Kind.READY, "True", "AllGood", "it takes work and carries it out")
+            return Finding(ConditionType.READY, status, f"{worst.kind}{worst.reason}", f"{worst.kind}: {worst.message}")
+    return Finding(ConditionType.READY, "True", "AllGood", "it takes work and carries it out")

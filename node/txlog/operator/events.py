@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from txlog.config.conditions import ClusterStatus
+from txlog.config.cluster_status import ClusterStatus
 from txlog.model.errors import TxLogError
 from txlog.operator.actions import Action
 from txlog.operator.build.common import MANAGER, Object

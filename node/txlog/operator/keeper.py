@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.conditions import ClusterStatus
+from txlog.config.cluster_status import ClusterStatus
 from txlog.operator import conditions, status
 from txlog.operator.act import Failed, act
 from txlog.operator.actions import Action, Apply

@@ -6,7 +6,7 @@ import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from txlog.config.conditions import ClusterStatus
+from txlog.config.cluster_status import ClusterStatus
 
 
 class Metrics:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from txlog.client.answers import Status
+from txlog.client.responses import StatusResponse
 from txlog.operator.build.common import Object
 
 
@@ -43,7 +43,7 @@ class Heard:
     """What a master told, in whole. ``peers``: as ``/txlog/peers``; ``settings``: by key, what is in force;
     ``configuration``: None before the cluster is founded."""
 
-    status: Status
+    status: StatusResponse
     duties: tuple[Mapping[str, Any], ...] = ()
     peers: tuple[Mapping[str, Any], ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.preferences import texts_of
+from txlog.config.preferences import format_preferences
 from txlog.operator.actions import (
     DISRUPTIVE,
     Action,
@@ -159,7 +159,7 @@ def is_as(found: Any, wanted: Any) -> bool:
 
 
 def _settings(cluster: TxLogCluster, seen: Observation, situation: Situation) -> Iterator[Action]:
-    wanted = texts_of(cluster.spec)
+    wanted = format_preferences(cluster.spec)
     everybody = len(seen.heard) == len(seen.masters)
     for node, heard in seen.heard.items():
         different = {key: value for key, value in wanted.items() if heard.settings.get(key, value) != value}

@@ -18,21 +18,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from txlog.access import BadUsers, parse_users
+from txlog.auth import BadUsers, parse_users_file
+from txlog.auth.tls import CERTIFICATE_FILE, KEY_FILE, BadCertificates, Certificates, check_hostname
 from txlog.client import MasterClient
 from txlog.client.credentials import Credentials
 from txlog.config.cluster import TxLogCluster
 from txlog.operator.build.common import AUTHORITY_KEY, OWN_TOKEN_KEY, USERS_KEY
 from txlog.operator.kube import ApiError, Kube
 from txlog.operator.names import Names
-from txlog.runtime.certificates import CERTIFICATE, KEY, BadCertificates, Certificates, serves
-from txlog.runtime.events import EventLog
+from txlog.telemetry.event_log import EventLog
 
 CHECK_S: Final = 600.0
 """Certificates end by themselves: what has not changed is looked at again so often."""
 KNOWN_MAX: Final = 4
 FORBIDDEN: Final = 403
-CERTIFICATE_KEYS: Final = (CERTIFICATE, KEY, AUTHORITY_KEY)
+CERTIFICATE_KEYS: Final = (CERTIFICATE_FILE, KEY_FILE, AUTHORITY_KEY)
 NOTHING: Final = Credentials(None)
 
 
@@ -139,7 +139,7 @@ def _problems(cluster: TxLogCluster, reference: Reference, secrets: Mapping[str,
 
 def _check_users(data: Mapping[str, bytes]) -> None:
     try:
-        parse_users(data[USERS_KEY].decode(), USERS_KEY)
+        parse_users_file(data[USERS_KEY].decode(), USERS_KEY)
     except UnicodeDecodeError:
         raise BadUsers(f"{USERS_KEY}: expected text in UTF-8") from None
     if _token_of(data) is None:
@@ -148,7 +148,7 @@ def _check_users(data: Mapping[str, bytes]) -> None:
 
 def _token_of(data: Mapping[str, bytes]) -> Credentials | None:
     try:
-        return Credentials.of_token(data.get(OWN_TOKEN_KEY, b"").decode("ascii"))
+        return Credentials.from_token(data.get(OWN_TOKEN_KEY, b"").decode("ascii"))
     except ValueError:
         return None
 
@@ -167,7 +167,7 @@ def _check_certificates(cluster: TxLogCluster, data: Mapping[str, bytes], *, amo
                 return
             Certificates(folder, EventLog(cluster.data_center))
             for index in range(1, masters + 1):
-                serves(folder, names.master_host(index))
+                check_hostname(folder, names.master_host(index))
         except BadCertificates as wrong:
             raise BadCertificates(str(wrong).replace(f"{folder}/", "")) from None
 

@@ -9,17 +9,17 @@ from typing import Literal
 from pydantic import ValidationError
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.conditions import (
+from txlog.config.cluster_status import (
     ClusterStatus,
     Condition,
     NodeStatus,
     PeerStatus,
     PipelineStatus,
     SplitStatus,
-    WorkerStatus,
+    WorkerStatusEntry,
 )
-from txlog.config.process import LastSeen
-from txlog.config.values import duration_text
+from txlog.config.process_config import LastSeenIncarnation
+from txlog.config.units import format_duration
 from txlog.operator.build import Object, executors, pipeline
 from txlog.operator.conditions import Finding, findings
 from txlog.operator.diagnose import Situation
@@ -50,10 +50,10 @@ def written(status: ClusterStatus) -> Object:
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def last_seen(status: ClusterStatus) -> dict[str, LastSeen]:
+def last_seen(status: ClusterStatus) -> dict[str, LastSeenIncarnation]:
     """By node id."""
     return {
-        node.node: LastSeen(birth=int(node.birth, 16), start=node.start)
+        node.node: LastSeenIncarnation(birth=int(node.birth, 16), start=node.start)
         for node in status.nodes
         if node.birth and node.start > 0
     }
@@ -138,11 +138,11 @@ def _nodes(seen: Observation, before: ClusterStatus) -> list[NodeStatus]:
     return found
 
 
-def _workers(seen: Observation, before: ClusterStatus) -> list[WorkerStatus]:
+def _workers(seen: Observation, before: ClusterStatus) -> list[WorkerStatusEntry]:
     """As the master tells that knows most of each."""
     if not seen.heard:
         return [each.model_copy(update={"state": "Unknown"}) for each in before.workers]
-    found: dict[str, WorkerStatus] = {}
+    found: dict[str, WorkerStatusEntry] = {}
     for heard in seen.heard.values():
         for worker in heard.status.workers:
             index = worker.position.index if worker.position is not None else None
@@ -150,7 +150,7 @@ def _workers(seen: Observation, before: ClusterStatus) -> list[WorkerStatus]:
             if known is not None and (known.index or -1) >= (index if index is not None else -1):
                 continue
             error = worker.error[:TEXT_MAX] if worker.error else None
-            found[worker.name] = WorkerStatus(name=worker.name, state=worker.state, index=index, error=error)
+            found[worker.name] = WorkerStatusEntry(name=worker.name, state=worker.state, index=index, error=error)
     return [found[name] for name in sorted(found)]
 
 
@@ -191,7 +191,7 @@ def _lag(cluster: TxLogCluster, seen: Observation) -> str:
 
 
 def _seconds(lag: float) -> str:
-    return "0s" if lag < LAG_S else duration_text(int(lag) * 1000)
+    return "0s" if lag < LAG_S else format_duration(int(lag) * 1000)
 
 
 def _split(seen: Observation, situation: Situation, before: ClusterStatus) -> SplitStatus | None:

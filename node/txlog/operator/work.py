@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from txlog.config.backup_resources import JobStatus, ScheduleStatus
 from txlog.config.cluster import TxLogCluster
-from txlog.config.resources import ScheduleStatus, WorkStatus
 from txlog.config.schedule import parse_schedule
 from txlog.model.duty import repairs, restores
 from txlog.operator.actions import Action, Apply, Remove, Report, Say
@@ -107,11 +107,11 @@ def _of_schedules(cluster: TxLogCluster, around: Around, seen: Observation) -> I
 # -- how far it is
 
 
-def status_of(work: Object) -> WorkStatus:
+def status_of(work: Object) -> JobStatus:
     try:
-        return WorkStatus.model_validate(work.get("status") or {})
+        return JobStatus.model_validate(work.get("status") or {})
     except ValidationError:
-        return WorkStatus()
+        return JobStatus()
 
 
 def _is_open(work: Object) -> bool:
@@ -158,13 +158,13 @@ def _begun(cluster: TxLogCluster, around: Around, seen: Observation, work: Objec
     command = command_of(cluster, work)
     if command is None:
         said = "spec.backup of the cluster names no target; set it, and make another TxLogBackup"
-        yield _say(work, WorkStatus(state="Failed", finished=_time(seen.now), message=said))
+        yield _say(work, JobStatus(state="Failed", finished=_time(seen.now), message=said))
         return
-    yield _say(work, WorkStatus(state="Running", job=name, attempts=attempt, started=_time(seen.now)))
+    yield _say(work, JobStatus(state="Running", job=name, attempts=attempt, started=_time(seen.now)))
     yield Apply(jobs.job(cluster, around, name, command))
 
 
-def _followed(seen: Observation, work: Object, status: WorkStatus, job: Object, attempt: int) -> Iterator[Action]:
+def _followed(seen: Observation, work: Object, status: JobStatus, job: Object, attempt: int) -> Iterator[Action]:
     name = job["metadata"]["name"]
     pod = seen.jobs.get(name)
     said = pod.said if pod is not None else ""
@@ -173,20 +173,20 @@ def _followed(seen: Observation, work: Object, status: WorkStatus, job: Object, 
     if _has(job, "Complete"):
         backup = told.get("name") or told.get("backup")
         where = told.get("position") or (f"index {told['index']}" if "index" in told else None)
-        yield _say(work, WorkStatus(state="Done", backup=backup, position=where, message=said[:1000] or None, **facts))
+        yield _say(work, JobStatus(state="Done", backup=backup, position=where, message=said[:1000] or None, **facts))
         for each in seen.works:
             if each["kind"] == "TxLogBackup" and status_of(each).backup in told.get("retired", []):
                 meta = each["metadata"]
                 yield Remove("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
     elif _has(job, "Failed"):
         message = f"{told['error']}: {told['message']}" if "message" in told else said[-500:] or "its pod has failed"
-        yield _say(work, WorkStatus(state="Failed", message=message, **facts))
+        yield _say(work, JobStatus(state="Failed", message=message, **facts))
         duty = work["spec"].get("duty")
         for node, heard in seen.heard.items():
             if any(each["id"] == duty for each in heard.duties):
                 yield Report(seen.urls[node], str(duty), message)
     elif status.state != "Running":
-        yield _say(work, WorkStatus(state="Running", job=name, attempts=attempt, started=_time(seen.now)))
+        yield _say(work, JobStatus(state="Running", job=name, attempts=attempt, started=_time(seen.now)))
 
 
 def _leaves_half(work: Object) -> bool:
@@ -244,13 +244,13 @@ def answer_in(said: str) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def last_backup(works: Sequence[Object]) -> tuple[str, WorkStatus] | None:
+def last_backup(works: Sequence[Object]) -> tuple[str, JobStatus] | None:
     """The TxLogBackup that ended last, and its status."""
     ended = [(each["metadata"]["name"], status_of(each)) for each in works if each["kind"] == "TxLogBackup"]
     return max((each for each in ended if each[1].finished), key=lambda each: str(each[1].finished), default=None)
 
 
-def _say(work: Object, status: WorkStatus) -> Say:
+def _say(work: Object, status: JobStatus) -> Say:
     return Say(work, status.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from txlog.config.process import PipelineConfig
+from txlog.config.process_config import PipelineConfig
 from txlog.pipeline.application import run
-from txlog.pipeline.pods import NoPod
+from txlog.pipeline.kubernetes_executors import DriverPodUnknown
 
 WRONG_CONFIG = 64
 
@@ -29,7 +29,7 @@ def main() -> int:
         return WRONG_CONFIG
     try:
         return run(config)
-    except NoPod as wrong:
+    except DriverPodUnknown as wrong:
         logging.error("%s", wrong)
         return WRONG_CONFIG
 

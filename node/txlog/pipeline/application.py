@@ -15,30 +15,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from txlog.client import Masters
-from txlog.config.process import PipelineConfig
+from txlog.client import FailoverClient
+from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError
-from txlog.pipeline import comparing
-from txlog.pipeline.batch import planner
-from txlog.pipeline.pods import remove_former
-from txlog.pipeline.settings import spark_home, spark_master, spark_settings
+from txlog.pipeline import divergence_scanner
+from txlog.pipeline.batch import batch_scheduler
+from txlog.pipeline.kubernetes_executors import delete_stale_executors
+from txlog.pipeline.spark_settings import build_spark_settings, prepare_spark_home, spark_master_url
 
 log = logging.getLogger(__name__)
 
-QUERY_ENDED = 1
+EXIT_QUERY_FAILED = 1
 """Exit code when the query died by itself: the supervisor starts the application anew."""
 
-STOP_S = 8.0
+STOP_TIMEOUT_S = 8.0
 """How long stopping the query and Spark may take before the process ends without them."""
 
 MASTER_RETRY_S = 0.5
 
-PROGRESS = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "60000"}
+PROGRESS_TRACKING_OPTIONS = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+}
 """Nobody waits for the checkpoint's files, and there are few: it is a cache of one number, deleted at each start."""
 
 
 def run(config: PipelineConfig) -> int:
-    """Run until SIGTERM or SIGINT (0) or until the query dies (:data:`QUERY_ENDED`)."""
+    """Run until SIGTERM or SIGINT (0) or until the query dies (:data:`EXIT_QUERY_FAILED`)."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -47,14 +50,14 @@ def run(config: PipelineConfig) -> int:
     with spark_session(config) as spark:
         query = start_query(spark, config)
         log.info("the pipeline of %s follows the log for %d workers", config.data_center, len(config.workers))
-        planner.start(spark, config, stop)
-        comparing.start(config, stop)
+        batch_scheduler.start_scheduler(spark, config, stop)
+        divergence_scanner.start_divergence_scan(config, stop)
         died: list[str] = []
-        threading.Thread(target=_await_end, args=(query, died, stop), name="txlog-query", daemon=True).start()
+        threading.Thread(target=_watch_query, args=(query, died, stop), name="txlog-query", daemon=True).start()
         stop.wait()
         if died:
             log.error("the query ended: %s", died[0])
-            return QUERY_ENDED
+            return EXIT_QUERY_FAILED
         log.info("stopping")
         query.stop()
     return 0
@@ -63,7 +66,7 @@ def run(config: PipelineConfig) -> int:
 def wait_for_master(config: PipelineConfig, stop: threading.Event) -> bool:
     """Return True when a master answers and is ready, False when ``stop`` came first. Says what it waits for,
     ever less often."""
-    masters = Masters(config.masters, timeout_s=2.0)
+    masters = FailoverClient(config.masters, timeout_s=2.0)
     said_at, pause_s = 0.0, 1.0
     try:
         while not stop.is_set():
@@ -93,43 +96,43 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
     if config.executors is None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:  # its address is its pod's
-        remove_former(config.executors, spark_master(config))
+        delete_stale_executors(config.executors, spark_master_url(config))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
-    os.environ["SPARK_HOME"] = str(spark_home(sockets))
+    os.environ["SPARK_HOME"] = str(prepare_spark_home(sockets))
     try:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder
-        for key, value in spark_settings(config, sockets).items():
+        for key, value in build_spark_settings(config, sockets).items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark
         finally:
-            _within(STOP_S, spark.stop)
+            _run_with_timeout(STOP_TIMEOUT_S, spark.stop)
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
 
 
 def start_query(spark: Any, config: PipelineConfig) -> Any:
     """The streaming query from the doorbell to the workers."""
-    from txlog.pipeline.sink import WorkersSink
-    from txlog.pipeline.source import CONFIG_OPTION, DoorbellSource
+    from txlog.pipeline.doorbell_source import CONFIG_OPTION, DoorbellSource
+    from txlog.pipeline.worker_sink import WorkersSink
 
     spark.dataSource.register(DoorbellSource)
     told = config.model_dump_json()
     rings = spark.readStream.format(DoorbellSource.name()).option(CONFIG_OPTION, told).load()
     return (
         rings.writeStream.foreach(WorkersSink(told))
-        .options(**PROGRESS)
+        .options(**PROGRESS_TRACKING_OPTIONS)
         .option("checkpointLocation", str(config.scratch_folder.resolve() / "checkpoint"))
         .start()
     )
 
 
-def _await_end(query: Any, died: list[str], stop: threading.Event) -> None:
+def _watch_query(query: Any, died: list[str], stop: threading.Event) -> None:
     try:
         query.awaitTermination()
         if not stop.is_set():
@@ -140,7 +143,7 @@ def _await_end(query: Any, died: list[str], stop: threading.Event) -> None:
     stop.set()
 
 
-def _within(seconds: float, act: Callable[[], Any]) -> None:
+def _run_with_timeout(seconds: float, act: Callable[[], Any]) -> None:
     """Do it in another thread, and give up waiting after ``seconds``: a JVM that hangs must not keep the process."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()

@@ -7,7 +7,7 @@ from txlog.protocol.agreement import Agreement
 from txlog.protocol.history import History
 from txlog.protocol.peers import Peer
 from txlog.protocol.state import MasterState
-from txlog.wire.messages import Claim
+from txlog.wire.messages import ReplicaState
 
 
 class Adding(MasterState):
@@ -53,6 +53,6 @@ class Adding(MasterState):
                 peer.pending.popleft()
 
     @staticmethod
-    def _check_claim(history: History, peer: Peer, claim: Claim) -> None:
+    def _check_claim(history: History, peer: Peer, claim: ReplicaState) -> None:
         if history.hash_at(claim.log_index) != claim.log_hash:
             raise Fatal("Forked", f"{peer.node} has another log than this master at or before index {claim.log_index}")

@@ -13,7 +13,7 @@ from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, origin_tag
 from txlog.model.ids import Origin
 from txlog.protocol.branches import Branch, Name, Unclosed
 from txlog.protocol.history import History
-from txlog.wire.messages import Pending, Report
+from txlog.wire.messages import QueuedTransactions, ViewReport
 
 
 class Cell(NamedTuple):
@@ -91,7 +91,7 @@ class Base:
         return [(origin, seq) for _, origin, seq in sorted(rows)]
 
 
-def gathered(pieces: list[Pending]) -> Cells:
+def gathered(pieces: list[QueuedTransactions]) -> Cells:
     """Every transaction that one of them names in full, with the least of its stamps."""
     cells: Cells = {}
     for pending in pieces:
@@ -104,7 +104,7 @@ def gathered(pieces: list[Pending]) -> Cells:
     return cells
 
 
-def told_of(branch: Branch, reports: list[Report]) -> Cells:
+def told_of(branch: Branch, reports: list[ViewReport]) -> Cells:
     """What its members name. What is settled there they name no more: who has not heard so, in a view that it has grown
     from, holds that. The chain of the log tells whether it is the same."""
     cells = gathered([p for r in branch.reports for p in r.pending])

@@ -13,7 +13,7 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import Member, Number, View
 from txlog.protocol.history import History
-from txlog.wire.messages import Report
+from txlog.wire.messages import ViewReport
 
 Name = tuple[Origin, int]
 """A transaction: origin and seq."""
@@ -28,7 +28,7 @@ class Branch(NamedTuple):
     whoever computes; ``hashes`` are its chain hashes behind these."""
 
     view: View
-    reports: list[Report]
+    reports: list[ViewReport]
     shared: int
     log: list[Name]
     hashes: list[bytes]
@@ -56,9 +56,9 @@ class Branch(NamedTuple):
         return self.view.is_by_order(self.is_installed)
 
 
-def branches_of(reports: list[Report], own: History) -> list[Branch]:
+def branches_of(reports: list[ViewReport], own: History) -> list[Branch]:
     """By view, in the order of their numbers."""
-    found: dict[Number, list[Report]] = {}
+    found: dict[Number, list[ViewReport]] = {}
     for report in reports:
         if report.view is not None:
             found.setdefault(report.view.number, []).append(report)
@@ -88,7 +88,7 @@ def branches_of(reports: list[Report], own: History) -> list[Branch]:
 
 
 def _above_foot(
-    own: History, report: Report, log: list[Name], hashes: list[bytes]
+    own: History, report: ViewReport, log: list[Name], hashes: list[bytes]
 ) -> tuple[int, list[Name], list[bytes]]:
     """A log that is told from below the foot of the log here, which everybody has come by."""
     shared, below = report.shared, own.start - report.shared.index

@@ -9,19 +9,19 @@ from __future__ import annotations
 from txlog.model.ids import Origin
 from txlog.model.view import Member, Number
 from txlog.protocol.closing import Closed
-from txlog.wire.messages import Accept, Departure, Propose, Report
+from txlog.wire.messages import AcceptView, Departure, ProposeView, ViewReport
 
 
 class Change:
     """``reports`` and ``accepted`` by node id. ``closed`` is there once everybody has reported; ``accepts`` once this
     master has accepted the view itself, per member."""
 
-    def __init__(self, proposal: Propose, members: list[Member], mono_ms: int) -> None:
+    def __init__(self, proposal: ProposeView, members: list[Member], mono_ms: int) -> None:
         self.proposal = proposal
         self.members = members
-        self.reports: dict[str, Report] = {}
+        self.reports: dict[str, ViewReport] = {}
         self.closed: Closed | None = None
-        self.accepts: dict[str, Accept] = {}
+        self.accepts: dict[str, AcceptView] = {}
         self.accepted: set[str] = set()
         self.missing: dict[str, int] = {}
         self.progress_ms = mono_ms
@@ -51,7 +51,7 @@ class Change:
     def is_over(self, mono_ms: int, timeout_ms: int) -> bool:
         return mono_ms - self.progress_ms > timeout_ms
 
-    def report(self, report: Report, mono_ms: int) -> None:
+    def report(self, report: ViewReport, mono_ms: int) -> None:
         """The first report of each member counts."""
         if report.node not in self.reports:
             self.reports[report.node] = report

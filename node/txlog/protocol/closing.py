@@ -26,7 +26,7 @@ from txlog.protocol.branches import (
 )
 from txlog.protocol.configurations import Configurations
 from txlog.protocol.history import History
-from txlog.wire.messages import Departure, Outline, Report
+from txlog.wire.messages import Departure, ReportSummary, ViewReport
 
 _ORIGINS_MAX: Final = 255
 
@@ -47,22 +47,22 @@ class Closed(NamedTuple):
     weights: dict[str, int]
 
 
-def latest_view(outlines: list[Outline]) -> Number:
+def latest_view(outlines: list[ReportSummary]) -> Number:
     """The highest accepted view."""
     return max((one.view for one in outlines), default=NO_VIEW)
 
 
-def outline(report: Report) -> Outline:
+def outline(report: ViewReport) -> ReportSummary:
     """The part of a report that decides."""
     number = report.view.number if report.view is not None else NO_VIEW
-    return Outline(report.node, report.birth, number, report.log, report.stable, report.installed)
+    return ReportSummary(report.node, report.birth, number, report.log, report.stable, report.installed)
 
 
 def close(
     number: Number,
     members: list[Member],
     gone: list[Departure],
-    reports: list[Report],
+    reports: list[ViewReport],
     own: History,
     weights: dict[str, int],
     majority: bool,
@@ -132,7 +132,7 @@ def close(
     return Closed(view, base.cut, base.spans, base.stamps, waiting, numbers, needed, jointly, voting)
 
 
-def is_majority_change(reports: list[Report], configured: bool) -> bool:
+def is_majority_change(reports: list[ViewReport], configured: bool) -> bool:
     """Whether all views that are reported had ``splitMode: Majority``: then there is one line of them. ``configured``:
     what holds where no founding record says it."""
     views = [(report.view, report.installed) for report in reports if report.view is not None]
@@ -140,7 +140,7 @@ def is_majority_change(reports: list[Report], configured: bool) -> bool:
 
 
 def _along(
-    configurations: Configurations | None, own: History, base: Base, winner: Branch, reports: list[Report]
+    configurations: Configurations | None, own: History, base: Base, winner: Branch, reports: list[ViewReport]
 ) -> Configurations | None:
     """The configurations along the base, as the chain of the winner judges what is in it."""
     if configurations is None or not configurations.last.masters:
@@ -171,7 +171,7 @@ def _mode(winner: Branch, along: Configurations | None, out: bool) -> tuple[bool
     return (kept if out or along is None else along.last.majority), binding
 
 
-def _prefers(members: list[Member], reports: list[Report]) -> list[str]:
+def _prefers(members: list[Member], reports: list[ViewReport]) -> list[str]:
     """The strategy that each member prefers, in their order."""
     told = {report.node: report.prefers for report in reports}
     return [told[m.node] for m in members]

@@ -21,7 +21,7 @@ from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import Submission
 from txlog.protocol.leaving import Leaving
-from txlog.wire.messages import Known
+from txlog.wire.messages import HelloReply
 
 REMOVED: Final = "removed"
 """Of a master that the configuration names no more: no role that one holds."""
@@ -172,7 +172,7 @@ class Configuring(Leaving):
             return PeerFault(peer, "Removed", "it was taken out of this cluster for good")
         return PeerFault(peer, "NotListed", "it is no master of this cluster; see txlog peer add")
 
-    def _is_needed_no_more(self, known: Known) -> bool:
+    def _is_needed_no_more(self, known: HelloReply) -> bool:
         """This master's own log says that it is none any more, and they hold all that it has: there is nothing that it
         could be let in for, though it was alone for a while."""
         now, agreement = self.configuration, self.agreement
@@ -181,7 +181,7 @@ class Configuring(Leaving):
         held = dict(zip([Origin(*one) for one in known.accepted.origins], known.held, strict=False))
         return held.get(agreement.own.origin, 0) >= agreement.last_own
 
-    def _check_removed(self, known: Known) -> None:
+    def _check_removed(self, known: HelloReply) -> None:
         """:class:`Fatal` when the log that this one grew into does without this master."""
         mine, theirs, told = self.views.accepted, known.accepted, known.configuration
         if mine is None or theirs is None or told is None or not known.installed or theirs.has(self.views.origin):

@@ -19,16 +19,16 @@ from txlog.protocol.membership import Membership
 from txlog.protocol.reports import checkpoints_of
 from txlog.protocol.standing import NEVER
 from txlog.wire.messages import (
-    Accept,
-    Accepted,
+    AcceptView,
     Checkpoint,
     Departure,
-    Install,
-    Leaving,
-    Missing,
-    Propose,
-    Refuse,
-    Report,
+    FetchProgress,
+    InstallView,
+    LeaveNotice,
+    ProposeView,
+    RejectView,
+    ViewAcceptedReply,
+    ViewReport,
 )
 
 
@@ -43,7 +43,7 @@ class Coordinating(Membership):
         number = (epoch, ballot, self.settings.node)
         self.highest = max(self.highest, number)
         checkpoints = [*checkpoints_of(agreement), *self._places_of(wanted)]
-        proposal = Propose(number, view.cluster_id, wanted, view.number, gone, checkpoints)
+        proposal = ProposeView(number, view.cluster_id, wanted, view.number, gone, checkpoints)
         self.change = change = Change(proposal, wanted, self.around.now_ms)
         self._promise(number)
         self._reported = self._report(proposal)
@@ -63,7 +63,7 @@ class Coordinating(Membership):
             if history.start <= index <= history.length and history.hash_at(index) == value
         ]
 
-    def on_report(self, report: Report) -> None:
+    def on_report(self, report: ViewReport) -> None:
         """A member has stopped and tells what it holds."""
         self.heard_start(Origin(report.node, report.birth), report.start)
         self._seen[report.node] = report.view.number if report.view is not None else NO_VIEW
@@ -122,7 +122,7 @@ class Coordinating(Membership):
         change.closed = closed
         stamps = array("Q", closed.stamps).tobytes()
         outlines = [outline(report) for report in reports]
-        accept = Accept(closed.view, change.gone, closed.cut, closed.spans, stamps, closed.waiting, outlines)
+        accept = AcceptView(closed.view, change.gone, closed.cut, closed.spans, stamps, closed.waiting, outlines)
         if not self._may_return(accept):
             self._give_up(f"{self.settings.node} has left {self.left}; nobody here knows what followed")
             return
@@ -155,19 +155,21 @@ class Coordinating(Membership):
             report = change.reports[member.node]
             cut = _shared_with(history, report, closed.cut, base)
             spans = history.spans(cut, base)
-            change.accepts[member.node] = Accept(closed.view, change.gone, cut, spans, b"", closed.waiting, outlines)
+            change.accepts[member.node] = AcceptView(
+                closed.view, change.gone, cut, spans, b"", closed.waiting, outlines
+            )
         change.accept(self.settings.node, self.around.now_ms)
         change.sent_ms = -NEVER
         self._finish(change)
 
-    def on_missing(self, missing: Missing) -> None:
+    def on_missing(self, missing: FetchProgress) -> None:
         """A member is still fetching; or the coordinator says that it waits for one."""
         if self.change is not None and self.change.number == missing.number:
             self.change.misses(missing.node, missing.count, self.around.now_ms)
         elif missing.number == self.promised and not self.at_work:
             self._another_leads()
 
-    def on_accepted(self, accepted: Accepted) -> None:
+    def on_accepted(self, accepted: ViewAcceptedReply) -> None:
         """A member has accepted, durably."""
         change = self.change
         if change is not None and change.number == accepted.number:
@@ -180,9 +182,9 @@ class Coordinating(Membership):
         self.change = None
         self.holding = ""
         self.learn_installed()
-        self.sends += [(m.node, Install(change.number)) for m in change.members if m.node != self.settings.node]
+        self.sends += [(m.node, InstallView(change.number)) for m in change.members if m.node != self.settings.node]
 
-    def on_leaving(self, leaving: Leaving) -> None:
+    def on_leaving(self, leaving: LeaveNotice) -> None:
         """It is durably stopped and ends; what waits for its answer begins anew, without it."""
         super().on_leaving(leaving)
         change, known = self.change, self.departures.get(leaving.node)
@@ -190,7 +192,7 @@ class Coordinating(Membership):
             self._give_up(f"{leaving.node} leaves")
             self._wish_ms = self.around.now_ms
 
-    def on_refuse(self, peer: str, refuse: Refuse) -> None:
+    def on_refuse(self, peer: str, refuse: RejectView) -> None:
         """A member does not go along; the next proposal will know why."""
         self.highest = max(self.highest, refuse.promise)
         change = self.change
@@ -213,19 +215,19 @@ class Coordinating(Membership):
         change.sent_ms = now_ms
         if change.accepts:
             self.sends += [(node, change.accepts[node]) for node in change.unaccepted]
-            waits = Missing(change.number, self.settings.node, len(change.unaccepted))
+            waits = FetchProgress(change.number, self.settings.node, len(change.unaccepted))
             self.sends += [(node, waits) for node in sorted(change.accepted) if node != self.settings.node]
         elif change.closed is None:
             self.sends += [(node, change.proposal) for node in change.unreported]
         else:  # who reported would begin again before this master has fetched what it lacks
-            waits = Missing(change.number, self.settings.node, change.missing.get(self.settings.node, 1))
+            waits = FetchProgress(change.number, self.settings.node, change.missing.get(self.settings.node, 1))
             self.sends += [(node, waits) for node in sorted(change.reports) if node != self.settings.node]
 
 
 BELOW: Final = -1
 
 
-def _shared_with(history: History, report: Report, cut: int, base: int) -> int:
+def _shared_with(history: History, report: ViewReport, cut: int, base: int) -> int:
     """How much of a base, which is all of ``history`` now and was cut behind ``cut``, the log of this report shares."""
     place = report.shared
     if place.index < history.start:

@@ -15,7 +15,7 @@ from txlog.protocol.events import Now, Send, Settings
 from txlog.protocol.following import Following
 from txlog.protocol.greetings import known_to, who_now
 from txlog.wire import messages as wire
-from txlog.wire.messages import FetchRuns, Forward, Known, Message, Post, Runs, Who
+from txlog.wire.messages import FetchRuns, Hello, HelloReply, Message, Post, Relay, RunsReply
 
 LOOK_MS: Final = 20
 """While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
@@ -40,23 +40,23 @@ class Core(Following):
         match message:
             case Post():
                 self._on_post(peer, message, now)
-            case Runs():
+            case RunsReply():
                 self._on_runs(message, now)
-            case Who():
+            case Hello():
                 self._on_who(peer, message)
-            case Known():
+            case HelloReply():
                 self._on_known(peer, message)
-            case wire.Found():
+            case wire.ProposeBootstrap():
                 self._say(self.founding.on_found(peer, message.view))
-            case wire.Founded():
+            case wire.BootstrapAccepted():
                 self.founding.on_founded(message)
-            case wire.Begin():
+            case wire.CommitBootstrap():
                 self.founding.begin(message.view)
-            case Forward():
+            case Relay():
                 self._on_forward(peer, message, now)
-            case wire.Below():
+            case wire.LogTruncatedBelow():
                 self._on_below(peer, message)
-            case wire.Snapshot():
+            case wire.SnapshotChunk():
                 self._on_snapshot(peer, message)
             case _:
                 self._on_change(peer, message, now)
@@ -71,31 +71,31 @@ class Core(Following):
         if not self.founding.admitted and views.accepted is not None:
             return  # it votes for nothing yet
         match message:
-            case wire.Propose() | wire.Accept() if self._has_left:
+            case wire.ProposeView() | wire.AcceptView() if self._has_left:
                 self._tell_leave([peer])  # what it said it stays with, until its process ends
-            case wire.Propose():
+            case wire.ProposeView():
                 views.on_propose(peer, message)
-            case wire.Report():
+            case wire.ViewReport():
                 views.on_report(message)
-            case wire.Refuse():
+            case wire.RejectView():
                 views.on_refuse(peer, message)
-            case wire.Accept():
+            case wire.AcceptView():
                 if self.agreement is None and message.view.number == views.promised:
                     self._learn(message.view.cluster_id)
                 views.on_accept(peer, message)
-            case wire.Missing():
+            case wire.FetchProgress():
                 views.on_missing(message)
-            case wire.Accepted():
+            case wire.ViewAcceptedReply():
                 views.on_accepted(message)
-            case wire.Install():
+            case wire.InstallView():
                 views.on_install(message.number)
-            case wire.Leaving():
+            case wire.LeaveNotice():
                 self._on_leaving(peer, message)
             case _:
                 raise PeerFault(peer, "Misplaced", f"{type(message).__name__} is not for the core")
         self._say_views()
 
-    def _on_forward(self, peer: str, forward: Forward, now: Now) -> None:
+    def _on_forward(self, peer: str, forward: Relay, now: Now) -> None:
         """Rule 22: on to whom it is for, or one step farther; each message passes a master once."""
         if not forward.path or len(forward.path) > len(self.views.configured):
             raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
@@ -103,16 +103,16 @@ class Core(Following):
             message = wire.decode(peer, forward.message)
             if isinstance(message, FetchRuns):
                 self.asked.append((forward.path[0], message))
-            elif isinstance(message, Runs):
+            elif isinstance(message, RunsReply):
                 self._on_runs(message, now)
-            elif isinstance(message, wire.Below):
+            elif isinstance(message, wire.LogTruncatedBelow):
                 self._on_below(peer, message)  # any other's snapshot will do, and this one is heard without help
             else:
                 self._on_change(forward.path[0], message, now)
             return
         if self.settings.node in forward.path:
             return
-        onward = Forward(forward.target, [*forward.path, self.settings.node], forward.message)
+        onward = Relay(forward.target, [*forward.path, self.settings.node], forward.message)
         self._say([(node, onward) for node in self._steps_to(forward.target) if node not in forward.path])
 
     def _steps_to(self, target: str) -> list[str]:
@@ -120,7 +120,7 @@ class Core(Following):
             return [target]
         return [node for node in self.founding.others if node != target and self.around.both_ways(node)]
 
-    def _on_who(self, peer: str, who: Who) -> None:
+    def _on_who(self, peer: str, who: Hello) -> None:
         if peer == self.settings.node or who.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         if not who.cluster:
@@ -136,10 +136,10 @@ class Core(Following):
         history = self.agreement.history if self.agreement is not None else None
         if history is not None and who.view == NO_VIEW and who.log_index < history.start:
             # It may lack no payload, so that it asks for nothing, and yet stand below what was trimmed meanwhile.
-            self._say([(peer, wire.Below(history.start, history.foot_hash))])
+            self._say([(peer, wire.LogTruncatedBelow(history.start, history.foot_hash))])
         self.views.on_who(who)
 
-    def _on_known(self, peer: str, known: Known) -> None:
+    def _on_known(self, peer: str, known: HelloReply) -> None:
         if known.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
         self._check_removed(known)

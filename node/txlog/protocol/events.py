@@ -31,7 +31,7 @@ class ConfiguredMember(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """Milliseconds, bytes and counts; the reasons are beside :class:`txlog.config.process.NodeConfig`."""
+    """Milliseconds, bytes and counts; the reasons are beside :class:`txlog.config.process_config.NodeConfig`."""
 
     node: str
     members: tuple[ConfiguredMember, ...]

@@ -13,7 +13,7 @@ from txlog.model.ids import Origin, Txid
 from txlog.model.records import Foot
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.keys import First
-from txlog.wire.messages import Snapshot
+from txlog.wire.messages import SnapshotChunk
 
 decode_foot = msgspec.msgpack.Decoder(Foot).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -66,11 +66,11 @@ class Pieces:
         self._data = b""
         self._digest = b""
 
-    def piece(self, foot: Foot, index: int, offset: int, size: int) -> Snapshot | None:
+    def piece(self, foot: Foot, index: int, offset: int, size: int) -> SnapshotChunk | None:
         """The bytes from ``offset`` on; None when the foot asked for is not this one any more."""
         if foot is not self._foot:
             self._foot, self._data = foot, _encode(foot)
             self._digest = blake2b(self._data, digest_size=16).digest()
         if (index and index != foot.index) or not 0 <= offset < len(self._data):
             return None
-        return Snapshot(foot.index, len(self._data), self._digest, offset, self._data[offset : offset + size])
+        return SnapshotChunk(foot.index, len(self._data), self._digest, offset, self._data[offset : offset + size])

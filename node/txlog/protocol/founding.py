@@ -17,7 +17,14 @@ from txlog.model.view import STRATEGIES, Member, View, founding_view
 from txlog.protocol.events import Settings
 from txlog.protocol.standing import first_configuration
 from txlog.protocol.views import Views
-from txlog.wire.messages import Begin, Found, Founded, Known, KnownBirth, Message
+from txlog.wire.messages import (
+    BootstrapAccepted,
+    CommitBootstrap,
+    HelloReply,
+    KnownIncarnation,
+    Message,
+    ProposeBootstrap,
+)
 
 _REPEAT_MS: Final = 200
 """Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
@@ -41,7 +48,7 @@ class Founding:
         self.cluster = b""
         self._began_ms = mono_ms
         self._asked_ms = -(1 << 60)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, HelloReply] = {}
         self._acceptances: dict[str, View] = {}
         self._members = [tuple(m) for m in settings.members]
         self._named = [m.node for m in settings.members]
@@ -110,14 +117,14 @@ class Founding:
                 f"it is configured with {members}, this master with {self._members}; the list must be the same",
             )
 
-    def on_known(self, known: Known, own_seq: int, last_stamp: int) -> None:
+    def on_known(self, known: HelloReply, own_seq: int, last_stamp: int) -> None:
         """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows. What
         it told an earlier process may be older than what it has heard since."""
         if not known.installed and (known.accepted is None or not known.accepted.history):
             self.check_members(known.node, known.members)
-        if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):
+        if not any(one.birth == self.birth and one.start >= self.start for one in known.known_incarnations):
             return
-        for heard in known.of_you:
+        for heard in known.known_incarnations:
             self._check_heard(known, heard, own_seq, last_stamp)
         self._known[known.node] = known
         if known.accepted is not None and (known.installed or known.accepted.history):
@@ -125,7 +132,7 @@ class Founding:
         if set(self._known) >= set(self.others):
             self.admitted = True
 
-    def _check_heard(self, known: Known, heard: KnownBirth, own_seq: int, last_stamp: int) -> None:
+    def _check_heard(self, known: HelloReply, heard: KnownIncarnation, own_seq: int, last_stamp: int) -> None:
         view, mine = known.accepted, self.views.accepted
         if heard.birth != self.birth:
             its = Origin(self.settings.node, heard.birth)
@@ -188,13 +195,13 @@ class Founding:
             return []  # who proposes it looks around until it has heard of the founding that came about
         if accepted != view:
             self._accept(view)
-        return [(peer, Founded(self.settings.node, self.birth, view))]
+        return [(peer, BootstrapAccepted(self.settings.node, self.birth, view))]
 
     def _accept(self, view: View) -> None:
         self.views.take_founding(view)
         self.records.append(ViewAccepted(view))
 
-    def on_founded(self, founded: Founded) -> None:
+    def on_founded(self, founded: BootstrapAccepted) -> None:
         self._acceptances[founded.node] = founded.view
 
     def begin(self, view: View) -> None:
@@ -249,9 +256,9 @@ class Founding:
         waiting = [node for node in self._asked_to_agree if self._acceptances.get(node) != view]
         if not waiting:
             self.begin(view)
-            return [(node, Begin(view)) for node in self._asked_to_agree]
+            return [(node, CommitBootstrap(view)) for node in self._asked_to_agree]
         if due:
-            sends = [(node, Found(view)) for node in waiting]
+            sends = [(node, ProposeBootstrap(view)) for node in waiting]
         return sends
 
     def _founding_view(self) -> View:

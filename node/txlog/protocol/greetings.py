@@ -5,13 +5,13 @@ from __future__ import annotations
 from txlog.model.configuration import Configuration
 from txlog.protocol.peers import Peer
 from txlog.protocol.views import Views
-from txlog.wire.messages import Known, KnownBirth, Who
+from txlog.wire.messages import Hello, HelloReply, KnownIncarnation
 
 
-def who_now(views: Views) -> Who:
+def who_now(views: Views) -> Hello:
     """Where this master is."""
     agreement, told = views.agreement, views.around.told()
-    return Who(
+    return Hello(
         views.settings.node,
         views.birth,
         views.start,
@@ -29,14 +29,14 @@ def who_now(views: Views) -> Who:
     )
 
 
-def known_to(who: Who, views: Views, peers: list[Peer]) -> Known:
+def known_to(who: Hello, views: Views, peers: list[Peer]) -> HelloReply:
     """What has been heard of the node id that asks, its question included, and where this master is."""
     agreement = views.agreement
     held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
     heard = {one.birth: one for one in _heard_of(who.node, views, peers)}
-    before = heard.get(who.birth, KnownBirth(who.birth, 0, 0, 0))
-    heard[who.birth] = KnownBirth(who.birth, max(before.start, who.start), before.seq, before.counter)
-    return Known(
+    before = heard.get(who.birth, KnownIncarnation(who.birth, 0, 0, 0))
+    heard[who.birth] = KnownIncarnation(who.birth, max(before.start, who.start), before.seq, before.counter)
+    return HelloReply(
         views.settings.node,
         views.birth,
         views.start,
@@ -58,18 +58,18 @@ def _configuration(views: Views) -> Configuration | None:
     return agreement.configurations.place(agreement.stable).configuration
 
 
-def _heard_of(node: str, views: Views, peers: list[Peer]) -> list[KnownBirth]:
+def _heard_of(node: str, views: Views, peers: list[Peer]) -> list[KnownIncarnation]:
     """The stamps of its transactions say nothing of its counter: a view that it has not accepted may have given them
     others, and they may have been fetched from there, before this process began, too."""
     agreement = views.agreement
     if agreement is None:
         members = views.accepted.members if views.installed and views.accepted is not None else []
-        return [KnownBirth(m.birth, 0, 0, 0) for m in members if m.node == node]
+        return [KnownIncarnation(m.birth, 0, 0, 0) for m in members if m.node == node]
     claims = {p.origin: p.claim for p in peers}
-    heard: list[KnownBirth] = []
+    heard: list[KnownIncarnation] = []
     for queue in agreement.queues:
         if queue.origin.node == node:
             claim = claims.get(queue.origin)
             start, own_seq, counter = (claim.start, claim.own_seq, claim.counter) if claim else (0, 0, 0)
-            heard.append(KnownBirth(queue.origin.birth, start, max(queue.held, own_seq), counter))
+            heard.append(KnownIncarnation(queue.origin.birth, start, max(queue.held, own_seq), counter))
     return heard

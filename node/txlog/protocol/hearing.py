@@ -7,7 +7,7 @@ from txlog.model.view import NO_VIEW
 from txlog.protocol.adding import Adding
 from txlog.protocol.events import Now
 from txlog.protocol.peers import Peer
-from txlog.wire.messages import Claim, Post, Runs
+from txlog.wire.messages import Post, ReplicaState, RunsReply
 
 
 class Hearing(Adding):
@@ -21,7 +21,9 @@ class Hearing(Adding):
         sender = self._peer(peer, post.claim)
         sender.unheard = False
         self._note_start(sender, post.claim)
-        if post.your_start == self.start:  # else it may let this master go for an earlier process, and not know of this
+        if (
+            post.last_start_seen_of_you == self.start
+        ):  # else it may let this master go for an earlier process, and not know of this
             self.views.heard_working(sender.origin, post.claim.start)
         if not self.full:
             for run in post.runs:
@@ -68,13 +70,13 @@ class Hearing(Adding):
             self._enter_view(now)
         return views.at_work
 
-    def _note_start(self, sender: Peer, claim: Claim) -> None:
+    def _note_start(self, sender: Peer, claim: ReplicaState) -> None:
         """Which process of it posts."""
         before = sender.claim
         if before is None or before.start != claim.start:
             self.views.heard_start(sender.origin, claim.start)
 
-    def _note_heard(self, peer: Peer, claim: Claim) -> None:
+    def _note_heard(self, peer: Peer, claim: ReplicaState) -> None:
         """Whom it hears, itself or through others: by that a deaf master is known, also to those whom its posts reach
         through others (rule 22). What it says when it looks around is of its own links alone."""
         bits, noted = peer.noted
@@ -86,7 +88,7 @@ class Hearing(Adding):
         peer.noted = (claim.heard, heard)
         self.around.posts(peer.node, heard)
 
-    def _peer(self, node: str, claim: Claim) -> Peer:
+    def _peer(self, node: str, claim: ReplicaState) -> Peer:
         for peer in self.peers:
             if peer.node == node:
                 if claim.slot != peer.slot or claim.birth != peer.origin.birth:
@@ -94,7 +96,7 @@ class Hearing(Adding):
                 return peer
         raise PeerFault(node, "UnknownPeer", "it is no member of this view")
 
-    def _take(self, peer: Peer, claim: Claim, now: Now, direct: bool) -> bool:
+    def _take(self, peer: Peer, claim: ReplicaState, now: Now, direct: bool) -> bool:
         agreement = self.agreement
         assert agreement is not None
         if len(claim.held) != len(agreement.queues):
@@ -117,7 +119,7 @@ class Hearing(Adding):
             self._rounds.news()
         return news
 
-    def _check_reaches_foot(self, peer: Peer, claim: Claim) -> None:
+    def _check_reaches_foot(self, peer: Peer, claim: ReplicaState) -> None:
         """What was trimmed every member had come by on its disk (rule 19). A process that has heard nothing of this
         member yet cannot see by rule 9 that such a claim says less; it must neither count nor be sent what is gone. It
         may be a late one, so it is no lasting fault of this peer."""
@@ -132,7 +134,7 @@ class Hearing(Adding):
                 "where the log here begins: its disk is older than its word; it must not vote",
             )
 
-    def _take_relayed(self, claim: Claim, now: Now) -> None:
+    def _take_relayed(self, claim: ReplicaState, now: Now) -> None:
         agreement = self.agreement
         assert agreement is not None
         if claim.slot == self.slot:
@@ -148,14 +150,14 @@ class Hearing(Adding):
                 if claim.start > before:
                     self.views.heard_start(peer.origin, claim.start)  # else a proof about an earlier process stays
 
-    def _check_own(self, claim: Claim) -> None:
+    def _check_own(self, claim: ReplicaState) -> None:
         """Somebody tells of this node id (rule 1)."""
         if claim.birth != self.birth or claim.start > self.start:
             raise Fatal("Superseded", f"birth {claim.birth:016x} start {claim.start} of this node id is alive")
         if claim.start == self.start and claim.number > self.number:
             raise Fatal("Superseded", f"post {claim.number} of this start was heard, this process sent {self.number}")
 
-    def _on_runs(self, message: Runs, now: Now) -> None:
+    def _on_runs(self, message: RunsReply, now: Now) -> None:
         agreement, views = self.agreement, self.views
         if agreement is None or self.full or not (views.at_work or views.fetching):
             return

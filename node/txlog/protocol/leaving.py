@@ -60,7 +60,7 @@ class Leaving(Posting):
         leaving = self.views.leaving()
         self._say([(node, leaving) for node in nodes])
 
-    def _on_leaving(self, peer: str, leaving: wire.Leaving) -> None:
+    def _on_leaving(self, peer: str, leaving: wire.LeaveNotice) -> None:
         if leaving.node == self.settings.node:  # said back: it was heard
             self._left_told.add(peer)
             return

@@ -18,13 +18,13 @@ from txlog.protocol.closing import latest_view
 from txlog.protocol.fetching import Fetching
 from txlog.protocol.reports import changes_of, parked_of, pending_of
 from txlog.wire.messages import (
-    Accept,
-    Accepted,
+    AcceptView,
     Checkpoint,
-    Missing,
-    Propose,
-    Refuse,
-    Report,
+    FetchProgress,
+    ProposeView,
+    RejectView,
+    ViewAcceptedReply,
+    ViewReport,
 )
 
 BEYOND_ROUNDS: Final = 2
@@ -36,7 +36,7 @@ FORGOTTEN_ROUNDS: Final = 20
 class Membership(Fetching):
     """Promises and accepts; a refusal names what is in the way."""
 
-    def on_propose(self, peer: str, proposal: Propose) -> None:
+    def on_propose(self, peer: str, proposal: ProposeView) -> None:
         """Stop the view and report, or refuse and say why."""
         self.highest = max(self.highest, proposal.number)
         mine = next((m for m in proposal.members if m.node == self.settings.node), None)
@@ -68,7 +68,7 @@ class Membership(Fetching):
         if self.change is None:
             self._wish_ms = self.around.now_ms + self._patience_ms
 
-    def _unfit(self, proposal: Propose) -> tuple[str, str, str] | None:
+    def _unfit(self, proposal: ProposeView) -> tuple[str, str, str] | None:
         """Why this master does not agree to what is left out (protocol section 3): a word, whom it is about, a text."""
         if self.accepted is None:
             return None
@@ -109,12 +109,12 @@ class Membership(Fetching):
             return "NoMajority", "", "these members have no more than half of the weight"
         return None
 
-    def _lags_behind(self, proposal: Propose) -> bool:
+    def _lags_behind(self, proposal: ProposeView) -> bool:
         """This master is taken in again by a view that has grown from its own. Who else was in that one is let in
         after it, by whoever hears it then: at the end of a chain of masters that is this one alone."""
         return self.ahead is not None and proposal.view >= self.ahead.number
 
-    def _is_beyond(self, node: str, proposal: Propose) -> bool:
+    def _is_beyond(self, node: str, proposal: ProposeView) -> bool:
         """Whoever begins the view of another branch is not heard by that member, as far as known, and has not been for
         a while: it lets in whom it hears, and they the others after it. Else the halves of a chain of masters would
         never be one again. Right behind a heal it is only a matter of time."""
@@ -141,15 +141,15 @@ class Membership(Fetching):
         return agreement is None or agreement.configurations.last.master(node) is not None
 
     def _refuse(self, peer: str, number: Number, why: str, about: str, text: str) -> None:
-        self.sends.append((peer, Refuse(number, self.promised, why, about, text)))
+        self.sends.append((peer, RejectView(number, self.promised, why, about, text)))
 
-    def _report(self, proposal: Propose) -> Report:
+    def _report(self, proposal: ProposeView) -> ViewReport:
         """One snapshot; it is durable before it leaves."""
         number, agreement = proposal.number, self.agreement
         if agreement is None:  # a learner, or one whose founding view was never at work here
             empty = Checkpoint(0, b"")
             me, prefers, view = self.settings.node, self.settings.strategy, self.accepted
-            return Report(
+            return ViewReport(
                 number, me, self.birth, self.start, view, False, 0, empty, empty, [], b"", 0, [], [], [], prefers
             )
         history = agreement.history
@@ -160,7 +160,7 @@ class Membership(Fetching):
                 break
         members = self.accepted.members if self.accepted is not None else []
         heard = [(m.node, m.birth, self._working[m.origin]) for m in members if m.origin in self._working]
-        return Report(
+        return ViewReport(
             number,
             self.settings.node,
             self.birth,
@@ -180,12 +180,12 @@ class Membership(Fetching):
             changes_of(agreement, shared.index),
         )
 
-    def on_accept(self, peer: str, accept: Accept) -> None:
+    def on_accept(self, peer: str, accept: AcceptView) -> None:
         """The next view. Once every payload of it is here it becomes this master's latest."""
         number = accept.view.number
         self.highest = max(self.highest, number)
         if number == self.number:
-            self.sends.append((peer, Accepted(number, self.settings.node, self.birth)))
+            self.sends.append((peer, ViewAcceptedReply(number, self.settings.node, self.birth)))
             return
         if number != self.promised:
             self._refuse(peer, number, "Promised", "", f"{self.settings.node} has promised {self.promised}")
@@ -201,15 +201,15 @@ class Membership(Fetching):
         self._incoming, self._from = accept, peer
         self._take()
 
-    def _may_return(self, accept: Accept) -> bool:
+    def _may_return(self, accept: AcceptView) -> bool:
         """Rule 27: a master that left goes on only with one that knows what followed, with all that it left, those
         that lost their disk since with a new birth, or by the operator's order, which names the others."""
         if self.left == NO_VIEW or self.left != self.number:
             return True
-        if latest_view(accept.outlines) > self.number or self._all_here(one.node for one in accept.outlines):
+        if latest_view(accept.summaries) > self.number or self._all_here(one.node for one in accept.summaries):
             return True
         assert self.accepted is not None
-        there = {(one.node, one.birth) for one in accept.outlines}
+        there = {(one.node, one.birth) for one in accept.summaries}
         there |= {(one.node, one.birth) for one in accept.gone if one.why == "ordered"}
         return all((m.node, m.birth) in there for m in self.accepted.members)
 
@@ -252,7 +252,7 @@ class Membership(Fetching):
 
     def _has_accepted(self, number: Number) -> None:
         """The view is durable here: say so to whoever coordinates."""
-        self.sends.append((self._from, Accepted(number, self.settings.node, self.birth)))
+        self.sends.append((self._from, ViewAcceptedReply(number, self.settings.node, self.birth)))
 
     def _say_missing(self, number: Number, count: int) -> None:
         now_ms = self.around.now_ms
@@ -260,7 +260,7 @@ class Membership(Fetching):
             self.change.misses(self.settings.node, count, now_ms)
         elif now_ms >= self._missing[1] + self.settings.repeat_ms:
             self._missing = (count, now_ms)
-            self.sends.append((self._from, Missing(number, self.settings.node, count)))
+            self.sends.append((self._from, FetchProgress(number, self.settings.node, count)))
 
     def on_install(self, number: Number) -> None:
         """Everybody has accepted."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from txlog.model.errors import PeerFault
 from txlog.model.view import Member
-from txlog.wire.messages import Claim
+from txlog.wire.messages import ReplicaState
 
 _PENDING_MAX: Final = 64
 """Claims kept until the log or the queue reaches them. They only grow, so the middle ones may be dropped."""
@@ -38,10 +38,10 @@ class Peer:
         self.node = member.node
         self.origin = member.origin
         self.weight = member.weight
-        self.claim: Claim | None = None
+        self.claim: ReplicaState | None = None
         self.heard_ms = -(1 << 60)
         self.usable_counter = 0
-        self.pending: deque[Claim] = deque()
+        self.pending: deque[ReplicaState] = deque()
         self.fault: PeerFault | None = None
         self.pushed = 0
         self.in_flight: deque[InFlight] = deque()
@@ -60,7 +60,7 @@ class Peer:
         """It has said that it cannot store."""
         return self.claim is not None and self.claim.full
 
-    def take(self, claim: Claim, mono_ms: int) -> bool:
+    def take(self, claim: ReplicaState, mono_ms: int) -> bool:
         """Keep a claim if it is news (rule 9); :class:`PeerFault` when it says less than this peer said before."""
         old = self.claim
         if old is not None:

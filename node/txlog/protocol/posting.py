@@ -10,7 +10,7 @@ from txlog.model.stamp import LOGICAL_BITS, stamp_at
 from txlog.protocol.events import Now, Send, Settings
 from txlog.protocol.hearing import Hearing
 from txlog.protocol.peers import Peer
-from txlog.wire.messages import Claim, FetchRuns, Post
+from txlog.wire.messages import FetchRuns, Post, ReplicaState
 
 CEILING_BLOCK: Final = 10_000 << LOGICAL_BITS
 """How far ahead the promise is made durable: one small record in ten seconds, and a restart resumes at most this
@@ -40,7 +40,7 @@ class Posting(Hearing):
         if not self.skewed:
             agreement.last_stamp = max(agreement.last_stamp, wall)
 
-    def _claim(self, now: Now) -> Claim:
+    def _claim(self, now: Now) -> ReplicaState:
         """Rule 7: one snapshot, read in one go."""
         agreement = self.agreement
         assert agreement is not None
@@ -55,7 +55,7 @@ class Posting(Hearing):
             if now.mono - peer.heard_ms <= self.settings.round_timeout_ms:
                 heard |= 1 << peer.slot
         history = agreement.history
-        return Claim(
+        return ReplicaState(
             slot=self.slot,
             birth=self.birth,
             start=self.start,
@@ -97,7 +97,7 @@ class Posting(Hearing):
             order=order,
             order_hash=order_hash,
             runs=[],
-            your_start=self.views.heard_start_of(peer.origin),
+            last_start_seen_of_you=self.views.heard_start_of(peer.origin),
         )
         self._gather()
         self._effects.sends.append(Send(peer.node, post, push))

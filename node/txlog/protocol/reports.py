@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.queue import OriginQueue
-from txlog.wire.messages import (
-    Checkpoint,
-    HeldChange,
-    Pending,
-)
+from txlog.wire.messages import Checkpoint, PendingConfigChange, QueuedTransactions
 
 
 def checkpoints_of(agreement: Agreement) -> list[Checkpoint]:
@@ -23,37 +19,37 @@ def checkpoints_of(agreement: Agreement) -> list[Checkpoint]:
     return [Checkpoint(index, history.hash_at(index)) for index in sorted(places, reverse=True) if history.keeps(index)]
 
 
-def pending_of(agreement: Agreement) -> list[Pending]:
+def pending_of(agreement: Agreement) -> list[QueuedTransactions]:
     """Everything held that may still leave the log, in it or not, by origin. What has no stamp yet is nobody else's
     business."""
-    found: list[Pending] = []
+    found: list[QueuedTransactions] = []
     for slot, queue in enumerate(agreement.queues):
         first = agreement.history.seq_within(slot, agreement.settled_at) + 1
         found += _named(queue, first, min(queue.held, queue.limit))
     return found
 
 
-def changes_of(agreement: Agreement, shared: int) -> list[HeldChange]:
+def changes_of(agreement: Agreement, shared: int) -> list[PendingConfigChange]:
     """The changes of the configuration that are held, but for those that stand in the log up to ``shared``."""
-    found: list[HeldChange] = []
+    found: list[PendingConfigChange] = []
     for txid, key in sorted(agreement.configurations.held.items()):
         queue = agreement.by_origin.get(txid.origin)
         in_log = queue is not None and txid.origin in agreement.slots and txid.seq <= queue.in_log
         if not in_log or agreement.history.index_of(txid.origin, txid.seq) > shared:
-            found.append(HeldChange(txid.origin.node, txid.origin.birth, txid.seq, key))
+            found.append(PendingConfigChange(txid.origin.node, txid.origin.birth, txid.seq, key))
     return found
 
 
-def parked_of(agreement: Agreement) -> list[Pending]:
+def parked_of(agreement: Agreement) -> list[QueuedTransactions]:
     """What is held of another branch."""
-    found: list[Pending] = []
+    found: list[QueuedTransactions] = []
     for _, queue in sorted(agreement.by_origin.items()):
         found += _named(queue, max(queue.limit + 1, queue.kept_from), queue.held)
     return found
 
 
-def _named(queue: OriginQueue, first: int, last: int) -> list[Pending]:
+def _named(queue: OriginQueue, first: int, last: int) -> list[QueuedTransactions]:
     if first > last:
         return []
     stamps, contents = queue.stamps(first, last), queue.contents(first, last)
-    return [Pending(queue.origin.node, queue.origin.birth, first, stamps, contents)]
+    return [QueuedTransactions(queue.origin.node, queue.origin.birth, first, stamps, contents)]

@@ -23,7 +23,7 @@ from typing import Final
 from txlog.protocol.agreement import Agreement
 from txlog.protocol.events import Settings
 from txlog.protocol.peers import InFlight, Peer
-from txlog.wire.messages import Claim
+from txlog.wire.messages import ReplicaState
 
 PACE_MS: Final = 4
 BUSY_MS: Final = 5
@@ -126,7 +126,7 @@ class Rounds:
                 return max(first, seq - 1)
         return last
 
-    def posted(self, peer: Peer, claim: Claim, push: tuple[int, int] | None, ask: bool) -> None:
+    def posted(self, peer: Peer, claim: ReplicaState, push: tuple[int, int] | None, ask: bool) -> None:
         if push is not None:
             peer.pushed = max(peer.pushed, push[1])
         peer.told_log = claim.log_index

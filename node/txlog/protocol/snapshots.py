@@ -16,7 +16,7 @@ from txlog.model.records import Recovered
 from txlog.protocol.events import Now, Settings
 from txlog.protocol.feet import decode_foot
 from txlog.protocol.trimming import Trimming
-from txlog.wire.messages import Below, FetchSnapshot, Snapshot
+from txlog.wire.messages import FetchSnapshot, LogTruncatedBelow, SnapshotChunk
 
 PIECE_BYTES: Final = 1 << 20
 """Of a foot in one message."""
@@ -44,7 +44,7 @@ class Snapshots(Trimming):
         """A master in a view is never below the others' foot: they keep what it lacks (rule 19)."""
         return self.agreement is not None and self.views.accepted is None
 
-    def _on_below(self, peer: str, below: Below) -> None:
+    def _on_below(self, peer: str, below: LogTruncatedBelow) -> None:
         agreement = self.agreement
         if agreement is None or not self._is_below_all or below.index <= agreement.history.length:
             return
@@ -54,7 +54,7 @@ class Snapshots(Trimming):
         self.arriving = Arriving(peer, 0, now_ms)
         self._say([(peer, FetchSnapshot(0, 0))])
 
-    def _on_snapshot(self, peer: str, piece: Snapshot) -> None:
+    def _on_snapshot(self, peer: str, piece: SnapshotChunk) -> None:
         """The next piece; what does not fit is asked for again, from the beginning."""
         arriving, agreement = self.arriving, self.agreement
         if arriving is None or agreement is None or arriving.peer != peer or not self._is_below_all:

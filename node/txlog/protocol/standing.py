@@ -17,15 +17,7 @@ from txlog.protocol.agreement import Agreement
 from txlog.protocol.changes import Change, fits, is_ordered
 from txlog.protocol.events import ConfiguredMember, Settings
 from txlog.protocol.surroundings import Surroundings
-from txlog.wire.messages import (
-    Accept,
-    Departure,
-    Known,
-    Leaving,
-    Message,
-    Report,
-    Who,
-)
+from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice, Message, ViewReport
 
 CAUGHT_UP: Final = 1000
 """Transactions that a master outside may still lack when the view is stopped to let it in: well below a second."""
@@ -87,7 +79,7 @@ class Standing:
         self.sends: list[tuple[str, Message]] = []
         self.changed = False
         """The view was accepted or installed since the core looked."""
-        self._candidates: dict[str, Who] = {}
+        self._candidates: dict[str, Hello] = {}
         self._ordered = recovered.orders
         self._starts: dict[Origin, int] = {}
         self._seen: dict[str, Number] = {}
@@ -98,8 +90,8 @@ class Standing:
         """When proposals were refused, first and last, by their coordinator and whom they left out without hearing."""
         self._working: dict[Origin, int] = {}
         self._holders: dict[str, dict[Origin, int]] = {}
-        self._reported: Report | None = None
-        self._incoming: Accept | None = None
+        self._reported: ViewReport | None = None
+        self._incoming: AcceptView | None = None
         self._from = ""
         self._wish_ms = NEVER
         self._tries = 0
@@ -251,12 +243,12 @@ class Standing:
         departure = self.departures.get(origin.node)
         return departure is not None and departure.why == "lost" and departure.birth == origin.birth
 
-    def on_who(self, who: Who) -> None:
+    def on_who(self, who: Hello) -> None:
         """A master says where it is."""
         if who.cluster and self.accepted is not None and who.cluster != self.accepted.cluster_id:
             raise PeerFault(who.node, "OtherCluster", f"its cluster is {who.cluster.hex()}")
-        self.around.hears(who.node, who.hears)
-        self.around.hears_of(who.told, who.ages_ms)
+        self.around.hears(who.node, who.peers_heard)
+        self.around.hears_of(who.relayed_peers_heard, who.ages_ms)
         origin = Origin(who.node, who.birth)
         member = self.accepted.member(who.node) if self.accepted is not None else None
         if member is not None and member.birth != who.birth:
@@ -268,7 +260,7 @@ class Standing:
         self._seen[who.node] = who.view
         self.heard_start(origin, who.start)
 
-    def on_known(self, known: Known) -> None:
+    def on_known(self, known: HelloReply) -> None:
         """A master tells its view."""
         self.around.answered(known.node)
         self.heard_start(Origin(known.node, known.birth), known.start)
@@ -301,7 +293,7 @@ class Standing:
         origins = [Origin(*one) for one in view.origins]
         self._holders[known.node] = dict(zip(origins, known.held, strict=False))
 
-    def _note_listed(self, known: Known) -> None:
+    def _note_listed(self, known: HelloReply) -> None:
         node, told, view = self.settings.node, known.configuration, known.accepted
         if told is not None and told.master(node) is None and (view is None or view.member(node) is None):
             self._unlisted_by.add(known.node)
@@ -335,11 +327,11 @@ class Standing:
         return view.precedence(True) > mine.precedence(self.installed)
 
     @property
-    def candidates(self) -> list[Who]:
+    def candidates(self) -> list[Hello]:
         """What those who looked around have said since the latest view was accepted."""
         return list(self._candidates.values())
 
-    def candidate(self, node: str) -> Who | None:
+    def candidate(self, node: str) -> Hello | None:
         return self._candidates.get(node)
 
     def heard_start(self, origin: Origin, start: int) -> None:
@@ -362,7 +354,7 @@ class Standing:
         if start > self._working.get(origin, 0):
             self._working[origin] = start
 
-    def on_leaving(self, leaving: Leaving) -> None:
+    def on_leaving(self, leaving: LeaveNotice) -> None:
         """It is durably stopped and ends."""
         self.around.answered(leaving.node)
         self.heard_start(Origin(leaving.node, leaving.birth), leaving.start)
@@ -433,9 +425,9 @@ class Standing:
             self.left = self.number
             self.records.append(Left(*self.number))
 
-    def leaving(self) -> Leaving:
+    def leaving(self) -> LeaveNotice:
         """What the others are told."""
-        return Leaving(self.settings.node, self.birth, self.start, self.left)
+        return LeaveNotice(self.settings.node, self.birth, self.start, self.left)
 
     @property
     def is_isolated(self) -> bool:

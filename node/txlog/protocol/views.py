@@ -15,10 +15,7 @@ from txlog.model.view import Member, View
 from txlog.protocol.changes import fits, is_ordered
 from txlog.protocol.coordinating import Coordinating
 from txlog.protocol.standing import CAUGHT_UP, NEVER, SILENT_ROUNDS, UNVOUCHED_MS
-from txlog.wire.messages import (
-    Departure,
-    Who,
-)
+from txlog.wire.messages import Departure, Hello
 
 PREFERENCES_MS: Final = 500
 """Between a changed preference and the view that follows: it is mostly changed at several masters, one by one."""
@@ -156,7 +153,7 @@ class Views(Coordinating):
         others = [self._candidates.get(m.node) for m in stay]  # what one that is left behind has saved is on its side
         return self.backup_at >= 0 or any(who is not None and who.backup >= 0 for who in others)
 
-    def _is_ready(self, who: Who) -> bool:
+    def _is_ready(self, who: Hello) -> bool:
         """A master from outside that lacks so little that the stop will be short."""
         agreement, view = self.agreement, self.accepted
         assert agreement is not None

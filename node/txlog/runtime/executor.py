@@ -25,31 +25,31 @@ from txlog.protocol.snapshots import PIECE_BYTES
 from txlog.protocol.trimming import Place, Verdict
 from txlog.wire import messages as wire
 from txlog.wire.messages import (
-    Accept,
-    Below,
+    AcceptView,
     FetchOrder,
     FetchRuns,
     FetchSnapshot,
-    Forward,
+    LogTruncatedBelow,
     Notice,
-    Order,
+    OrderReply,
     Post,
-    Runs,
+    Relay,
+    RunsReply,
 )
 
-ITEM_BYTES: Final = 64
+ITEM_OVERHEAD_BYTES: Final = 64
 """More than a transaction takes in a record beside its payload and key."""
-RECEIVED_GROWTH: Final = 3
+RECEIVED_GROWTH_MAX: Final = 3
 """A message's transactions take less than this many times its bytes in a record, however small they are."""
 LARGE_SYNC_BYTES: Final = 1 << 20
 """To be written in one sync: so much takes milliseconds, on any disk."""
-READ_BYTES: Final = 4 << 20
+STAMP_READ_BYTES: Final = 4 << 20
 """Payload read at once where only the stamps are wanted."""
-ORDER_MAX: Final = 20_000
+ORDER_ENTRIES_MAX: Final = 20_000
 """Entries in one answer about the log's order: at most a megabyte."""
 
 
-class Sync(Protocol):
+class SyncTask(Protocol):
     def run(self) -> None:
         """Write and fsync; on any thread. Raises ``JournalBroken``: the process must end (rule 29)."""
 
@@ -61,18 +61,18 @@ class JournalPort(Protocol):
     def dirty(self) -> bool: ...
     def has_room_for(self, length: int) -> bool: ...
     def append(self, record: Record) -> None: ...
-    def begin_sync(self) -> Sync | None: ...
-    def end_sync(self, sync: Sync) -> None: ...
+    def begin_sync(self) -> SyncTask | None: ...
+    def end_sync(self, sync: SyncTask) -> None: ...
     def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
-    def frees(self, foot_index: int, seqs: dict[Origin, int]) -> int: ...
-    def named(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]: ...
+    def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int: ...
+    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]: ...
 
 
-class AheadPort(Protocol):
-    """What the executor needs of ``txlog.runtime.ahead.Ahead``."""
+class PayloadTransferPort(Protocol):
+    """What the executor needs of ``txlog.runtime.payload_transfer.Ahead``."""
 
-    def refer(self, peer: str, runs: list[Run]) -> tuple[list[Run], int]: ...
-    def resolve(self, peer: str, runs: list[Run]) -> tuple[list[Run], dict[Txid, bytes], int]: ...
+    def substitute(self, peer: str, runs: list[Run]) -> tuple[list[Run], int]: ...
+    def restore(self, peer: str, runs: list[Run]) -> tuple[list[Run], dict[Txid, bytes], int]: ...
 
 
 class Released(NamedTuple):
@@ -90,45 +90,45 @@ class Executor:
         self.core = core
         self.journal = journal
         self.notices: list[tuple[str, Notice]] = []
-        self.cut_to = ENDLESS
+        self.truncated_to = ENDLESS
         """The least index that the log was cut behind since the caller looked; it sets this back. Whatever it was told
         of the log above counts no more, from this moment on and not only when the cut is durable."""
         self._waiting: list[Effects] = []
         self._syncing: list[Effects] = []
         self._ready: list[Effects] = []
-        self._sync: Sync | None = None
-        self.ahead: AheadPort | None = None
+        self._sync: SyncTask | None = None
+        self.payload_transfer: PayloadTransferPort | None = None
         """Payloads that travel ahead of posts; without it none is named."""
         self.large_sync = False
         """The sync that was begun last has much to write."""
-        self._unsynced = 0
-        self._unwritten = 0
-        self._pushed: tuple[tuple[int, int], int, int, str] | None = None
-        self._pushed_runs: list[Run] = []
+        self._unsynced_bytes = 0
+        self._unwritten_bytes = 0
+        self._last_push: tuple[tuple[int, int], int, int, str] | None = None
+        self._last_push_runs: list[Run] = []
         """What was read for a post of this release: every peer is usually sent the same."""
-        self._pieces = Pieces()
-        self._gather()
+        self._snapshot_chunks = Pieces()
+        self._collect_effects()
 
     # In
 
     def submit(self, batch: list[Submission], now: Now) -> list[Accepted | Refused]:
         """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so, after the next
         :meth:`poll`: what arrives before it becomes one record."""
-        size = sum(len(one.payload) + len(one.key) + ITEM_BYTES for one in batch)
-        self._unwritten += size
-        self._unsynced += size
-        return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten))
+        size = sum(len(one.payload) + len(one.key) + ITEM_OVERHEAD_BYTES for one in batch)
+        self._unwritten_bytes += size
+        self._unsynced_bytes += size
+        return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten_bytes))
 
     def receive(self, peer: str, data: bytes, now: Now) -> None:
         """One message from a peer; :class:`PeerFault` when it is refused."""
         message = wire.decode(peer, data)
         match message:
             case Post():  # most are
-                self._unsynced += len(data)
+                self._unsynced_bytes += len(data)
                 if message.named:
-                    self._receive_named(peer, message, len(data), now)
+                    self._receive_with_references(peer, message, len(data), now)
                 else:
-                    room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
+                    room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * len(data))
                     self.core.receive(peer, message, now, room)
             case FetchRuns():
                 self.core.check_listed(peer)
@@ -141,25 +141,25 @@ class Executor:
             case Notice():
                 self.notices.append((peer, message))
             case _:
-                self._unsynced += len(data)
-                room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * len(data))
+                self._unsynced_bytes += len(data)
+                room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * len(data))
                 self.core.receive(peer, message, now, room)
                 while self.core.asked:
                     asker, asked = self.core.asked.pop()
                     self._serve_runs(asker, asked.span)
-        self._gather()
+        self._collect_effects()
 
-    def _receive_named(self, peer: str, message: Post, length: int, now: Now) -> None:
+    def _receive_with_references(self, peer: str, message: Post, length: int, now: Now) -> None:
         """A post whose payloads came ahead of it, or some of them."""
-        if self.ahead is None:
+        if self.payload_transfer is None:
             raise PeerFault(peer, "Malformed", "it names payloads, and none can have come ahead here")
-        runs, contents, size = self.ahead.resolve(peer, message.runs)
-        self._unsynced += size
+        runs, contents, size = self.payload_transfer.restore(peer, message.runs)
+        self._unsynced_bytes += size
         agreement = self.core.agreement
         if agreement is not None:
             agreement.known_contents = contents
         try:
-            room = self.journal.has_room_for(self._unwritten + RECEIVED_GROWTH * length + size)
+            room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * length + size)
             self.core.receive(peer, msgspec.structs.replace(message, runs=runs, named=0), now, room)
         finally:
             if agreement is not None:
@@ -168,38 +168,38 @@ class Executor:
     def poll(self, now: Now) -> int:
         """Time has passed. Returns the ``mono`` millisecond at which to poll again."""
         wake = self.core.poll(now)
-        self._gather()
+        self._collect_effects()
         return wake
 
     def leave(self, now: Now, timeout_ms: int) -> None:
         """See :meth:`Core.leave`; the process may end when ``core.leave_done`` and nothing waits for a sync."""
         self.core.leave(now, timeout_ms)
-        self._gather()
+        self._collect_effects()
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """See :meth:`Core.prove_down`."""
         self.core.prove_down(node, birth, start)
-        self._gather()
+        self._collect_effects()
 
     def adopt(self, settings: Settings) -> None:
         """See :meth:`Core.adopt`."""
         self.core.adopt(settings)
-        self._gather()
+        self._collect_effects()
 
-    def found(self, members: list[str]) -> None:
-        """See :meth:`Core.found`."""
+    def bootstrap(self, members: list[str]) -> None:
+        """See :meth:`Core.bootstrap`."""
         self.core.found(members)
-        self._gather()
+        self._collect_effects()
 
     def force_view(self, without: list[str]) -> None:
         """See :meth:`Core.force_view`."""
         self.core.force_view(without)
-        self._gather()
+        self._collect_effects()
 
     def backup_done(self, index: int, value: bytes, epoch: int = -1) -> None:
         """See :meth:`Core.backup_done`."""
         self.core.backup_done(index, value, epoch)
-        self._gather()
+        self._collect_effects()
 
     def trim(self, places: list[Place], keep_from: int) -> Verdict:
         """Trim the log as far as :meth:`Core.may_trim` allows, if that leaves a whole file of the journal without
@@ -209,18 +209,18 @@ class Executor:
         if agreement is None or verdict.cut <= verdict.start:
             return verdict
         seqs = {Origin(node, birth): seq for node, birth, seq in agreement.history.seqs_at(verdict.cut)}
-        if self.journal.frees(verdict.cut, seqs) and not self._needs(seqs):
+        if self.journal.segments_freed_by(verdict.cut, seqs) and not self._is_still_needed(seqs):
             stamp = self.stamp_at(agreement, verdict.cut)
-            self.core.trim(next_foot(agreement, verdict.cut, stamp, self._named(agreement, seqs)))
-            self._gather()
+            self.core.trim(next_foot(agreement, verdict.cut, stamp, self._keyed_transactions(agreement, seqs)))
+            self._collect_effects()
         return verdict
 
-    def _needs(self, seqs: dict[Origin, int]) -> bool:
+    def _is_still_needed(self, seqs: dict[Origin, int]) -> bool:
         """Whether something that waits for the disk will be put together from what would go. It is soon released."""
         own = self.core.agreement.own.origin if self.core.agreement is not None else None
         for effects in (*self._ready, *self._syncing, *self._waiting):
             for send in effects.sends:
-                if isinstance(send.message, Accept) and send.message.spans:
+                if isinstance(send.message, AcceptView) and send.message.spans:
                     return True
                 if send.push is not None and own is not None and send.push[0] <= seqs.get(own, 0):
                     return True
@@ -233,13 +233,13 @@ class Executor:
         one = agreement.history.spans(index - 1, index)[0]
         return self.journal.read(one.node, one.birth, one.first_seq, 1, 1).items[0].stamp
 
-    def _named(self, agreement: Agreement, seqs: dict[Origin, int]) -> list[Named]:
+    def _keyed_transactions(self, agreement: Agreement, seqs: dict[Origin, int]) -> list[Named]:
         """The entries with an idempotency key up to these seqs, in the order of the log."""
         history = agreement.history
         found: list[Named] = []
         for origin, last in seqs.items():
             first = history.foot.seq_of(*origin) + 1
-            for seq, item, content in self.journal.named(origin.node, origin.birth, first, last):
+            for seq, item, content in self.journal.read_keyed(origin.node, origin.birth, first, last):
                 if item.kind not in NOT_FOR_WORKERS:
                     found.append(Named(history.index_of(origin, seq), origin, seq, item, content))
         return sorted(found, key=lambda one: one.at)
@@ -249,21 +249,21 @@ class Executor:
         """Nothing waits for the disk."""
         return self._sync is None and not self.journal.dirty and not self._ready
 
-    def _gather(self) -> None:
-        self._unwritten = 0
+    def _collect_effects(self) -> None:
+        self._unwritten_bytes = 0
         agreement = self.core.agreement
         if agreement is not None and agreement.cut_to != ENDLESS:
-            self._forget_behind(agreement.cut_to, agreement)
+            self._clamp_pending_marks(agreement.cut_to, agreement)
         effects = self.core.drain()
         if effects.empty:
             return
         for record in effects.records:
             self.journal.append(record)
-        self._hold_back(effects)
+        self._defer_until_durable(effects)
 
-    def _forget_behind(self, cut: int, agreement: Agreement) -> None:
+    def _clamp_pending_marks(self, cut: int, agreement: Agreement) -> None:
         """Marks that wait for the disk speak of the log as it was before it was cut."""
-        self.cut_to = min(self.cut_to, cut)
+        self.truncated_to = min(self.truncated_to, cut)
         synced = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
         for effects in (*self._ready, *self._syncing, *self._waiting):
             marks = effects.marks
@@ -272,7 +272,7 @@ class Executor:
                     synced=min(marks.synced, synced), log=min(marks.log, cut), stable=min(marks.stable, cut)
                 )
 
-    def _hold_back(self, effects: Effects) -> None:
+    def _defer_until_durable(self, effects: Effects) -> None:
         if self.journal.dirty:
             self._waiting.append(effects)
         elif self._sync is not None:
@@ -282,12 +282,12 @@ class Executor:
 
     # Durable
 
-    def begin_sync(self) -> Sync | None:
+    def begin_sync(self) -> SyncTask | None:
         """The next group commit, if one is due and none is under way. Run it, then call :meth:`end_sync`."""
         if self._sync is not None or not self.journal.dirty:
             return None
         self._sync = self.journal.begin_sync()
-        self.large_sync, self._unsynced = self._unsynced >= LARGE_SYNC_BYTES, 0
+        self.large_sync, self._unsynced_bytes = self._unsynced_bytes >= LARGE_SYNC_BYTES, 0
         self._syncing, self._waiting = self._waiting, []
         return self._sync
 
@@ -315,41 +315,43 @@ class Executor:
             for record in effects.records:
                 if isinstance(record, Added):
                     added.append(record)
-        self._pushed, self._pushed_runs = None, []
+        self._last_push, self._last_push_runs = None, []
         return Released(messages, marks, added)
 
     def _encode(self, send: Send) -> bytes:
         message = send.message
         if send.push is not None and isinstance(message, Post):
             pushed = (send.push, message.epoch, message.ballot, message.coordinator)
-            if pushed != self._pushed:  # a view may have given the same transactions other stamps
-                self._pushed, self._pushed_runs = pushed, self._own_runs(*send.push)
-            runs, named = self._pushed_runs, 0
-            if self.ahead is not None and not send.target:
-                runs, named = self.ahead.refer(send.peer, runs)
+            if pushed != self._last_push:  # a view may have given the same transactions other stamps
+                self._last_push, self._last_push_runs = pushed, self._read_own_runs(*send.push)
+            runs, named = self._last_push_runs, 0
+            if self.payload_transfer is not None and not send.target:
+                runs, named = self.payload_transfer.substitute(send.peer, runs)
             message = msgspec.structs.replace(message, runs=runs, named=named)
-        elif isinstance(message, Accept):
-            message = msgspec.structs.replace(message, stamps=self._stamps(message.spans))
+        elif isinstance(message, AcceptView):
+            message = msgspec.structs.replace(message, stamps=self._read_stamps(message.spans))
         if send.target:
-            message = Forward(send.target, [self.core.settings.node], wire.encode(message))
+            message = Relay(send.target, [self.core.settings.node], wire.encode(message))
         return wire.encode(message)
 
-    def _stamps(self, spans: list[Span]) -> bytes:
+    def _read_stamps(self, spans: list[Span]) -> bytes:
         stamps = array("Q")
         for span in spans:
             done = 0
             while done < span.count:
-                run = self.journal.read(span.node, span.birth, span.first_seq + done, span.count - done, READ_BYTES)
+                run = self.journal.read(
+                    span.node, span.birth, span.first_seq + done, span.count - done, STAMP_READ_BYTES
+                )
                 stamps.extend([item.stamp for item in run.items])
                 done += len(run.items)
         return stamps.tobytes()
 
-    def _own_runs(self, first_seq: int, last_seq: int) -> list[Run]:
+    def _read_own_runs(self, first_seq: int, last_seq: int) -> list[Run]:
         own = self.core.agreement
         assert own is not None
-        return self._runs(Span(own.own.origin.node, own.own.origin.birth, first_seq, last_seq - first_seq + 1))
+        return self._read_runs(Span(own.own.origin.node, own.own.origin.birth, first_seq, last_seq - first_seq + 1))
 
-    def _runs(self, span: Span) -> list[Run]:
+    def _read_runs(self, span: Span) -> list[Run]:
         """The transactions of a span, as many as one frame may carry, at least one."""
         limits = self.core.settings
         items: list[Item] = []
@@ -365,15 +367,19 @@ class Executor:
         agreement = self.core.agreement
         queue = agreement.by_origin.get(Origin(span.node, span.birth)) if agreement is not None else None
         if agreement is None or queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
-            self._hold_back(Effects(sends=self.core.route(peer, Runs([]))))  # certain: it was never held here
+            self._defer_until_durable(
+                Effects(sends=self.core.route(peer, RunsReply([])))
+            )  # certain: it was never held here
             return
         history = agreement.history
         if history.is_trimmed(queue.origin, span.first_seq):
-            self._hold_back(Effects(sends=self.core.route(peer, Below(history.start, history.foot_hash))))
+            self._defer_until_durable(
+                Effects(sends=self.core.route(peer, LogTruncatedBelow(history.start, history.foot_hash)))
+            )
             return
         count = min(span.count, queue.held - span.first_seq + 1)
-        runs = self._runs(Span(span.node, span.birth, span.first_seq, count))
-        self._hold_back(Effects(sends=self.core.route(peer, Runs(runs, self.core.views.stamped_in))))
+        runs = self._read_runs(Span(span.node, span.birth, span.first_seq, count))
+        self._defer_until_durable(Effects(sends=self.core.route(peer, RunsReply(runs, self.core.views.stamped_in))))
 
     def _serve_order(self, peer: str, asked: FetchOrder) -> None:
         agreement = self.core.agreement
@@ -381,12 +387,16 @@ class Executor:
             raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
         history = agreement.history
         if asked.after < history.start:
-            self._hold_back(Effects(sends=[Send(peer, Below(history.start, history.foot_hash), None)]))
+            self._defer_until_durable(
+                Effects(sends=[Send(peer, LogTruncatedBelow(history.start, history.foot_hash), None)])
+            )
             return
         upto = min(asked.upto, agreement.history.length)
-        end = min(upto, asked.after + ORDER_MAX)
+        end = min(upto, asked.after + ORDER_ENTRIES_MAX)
         spans = agreement.history.spans(asked.after, end)
-        self._hold_back(Effects(sends=[Send(peer, Order(asked.after, spans, agreement.history.hash_at(end)), None)]))
+        self._defer_until_durable(
+            Effects(sends=[Send(peer, OrderReply(asked.after, spans, agreement.history.hash_at(end)), None)])
+        )
 
     def _serve_snapshot(self, peer: str, asked: FetchSnapshot) -> None:
         """A master that is outside may ask for it piece by piece; of the foot of now only."""
@@ -394,6 +404,6 @@ class Executor:
         if agreement is None:
             raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
         foot = agreement.history.foot
-        piece = self._pieces.piece(foot, asked.index, asked.offset, PIECE_BYTES) if foot.index else None
-        answer = piece or Below(foot.index, agreement.history.foot_hash)
-        self._hold_back(Effects(sends=[Send(peer, answer, None)]))
+        piece = self._snapshot_chunks.piece(foot, asked.index, asked.offset, PIECE_BYTES) if foot.index else None
+        answer = piece or LogTruncatedBelow(foot.index, agreement.history.foot_hash)
+        self._defer_until_durable(Effects(sends=[Send(peer, answer, None)]))

@@ -12,23 +12,23 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from txlog.runtime.executor import Sync
-from txlog.runtime.slices import answer_soon
+from txlog.runtime.executor import SyncTask
+from txlog.runtime.scheduler_hints import request_short_timeslice
 
 
 class SyncThread:
     """``done(error)`` is called on the loop's thread after each :meth:`run`; ``error`` is what the sync raised.
-    ``took_s`` is how long the last one took by itself, without being handed over and back."""
+    ``last_sync_s`` is how long the last one took by itself, without being handed over and back."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, done: Callable[[BaseException | None], None]) -> None:
         self._loop = loop
         self._done = done
-        self.took_s = 0.0
-        self._jobs: SimpleQueue[Sync | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="journal-sync", daemon=True)
+        self.last_sync_s = 0.0
+        self._jobs: SimpleQueue[SyncTask | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run_thread, name="journal-sync", daemon=True)
         self._thread.start()
 
-    def run(self, sync: Sync) -> None:
+    def run(self, sync: SyncTask) -> None:
         self._jobs.put(sync)
 
     def close(self, timeout_s: float) -> None:
@@ -36,8 +36,8 @@ class SyncThread:
         self._jobs.put(None)
         self._thread.join(timeout_s)
 
-    def _work(self) -> None:
-        answer_soon()
+    def _run_thread(self) -> None:
+        request_short_timeslice()
         while (sync := self._jobs.get()) is not None:
             error: BaseException | None = None
             began = time.perf_counter()
@@ -45,7 +45,7 @@ class SyncThread:
                 sync.run()
             except BaseException as wrong:  # noqa: BLE001 - handed to the owner, who ends the process by its name
                 error = wrong
-            self.took_s = time.perf_counter() - began
+            self.last_sync_s = time.perf_counter() - began
             try:
                 self._loop.call_soon_threadsafe(self._done, error)
             except RuntimeError:

@@ -18,17 +18,17 @@ class Watermark:
 
     A future that is done already (its client went away, its time is over) is passed over when its turn comes."""
 
-    __slots__ = ("_heap", "_number", "value")
+    __slots__ = ("_heap", "_sequence", "value")
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
         self._heap: list[tuple[int, int, Waiter]] = []
-        self._number = 0
+        self._sequence = 0
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def move(self, value: int) -> None:
+    def move_to(self, value: int) -> None:
         """The number is ``value`` now: everybody who waited for it or less gets ``True``."""
         self.value = value
         heap = self._heap
@@ -37,25 +37,25 @@ class Watermark:
             if not future.done():
                 future.set_result(True)
 
-    def tell(self, target: int, future: Waiter) -> None:
+    def add_waiter(self, target: int, future: Waiter) -> None:
         """Resolve ``future`` with ``True`` as soon as the number is at least ``target``; at once if it is."""
         if target <= self.value:
             if not future.done():
                 future.set_result(True)
             return
-        self._number += 1  # futures cannot be compared; equal targets keep their order
-        heapq.heappush(self._heap, (target, self._number, future))
-        if self._number & 1023 == 0:
-            self._forget_done()
+        self._sequence += 1  # futures cannot be compared; equal targets keep their order
+        heapq.heappush(self._heap, (target, self._sequence, future))
+        if self._sequence & 1023 == 0:
+            self._drop_done_waiters()
 
-    def give_up(self) -> None:
+    def abort_waiters(self) -> None:
         """Nobody is waited for any longer: who still waits gets ``False``."""
         heap, self._heap = self._heap, []
         for _, _, future in heap:
             if not future.done():
                 future.set_result(False)
 
-    def _forget_done(self) -> None:
+    def _drop_done_waiters(self) -> None:
         """Doorbells and time-outs leave futures behind that nobody waits for; without this they would gather while
         the number stands still."""
         live = [entry for entry in self._heap if not entry[2].done()]

@@ -18,47 +18,47 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from txlog.access import BadUsers
-from txlog.config.live import BadSettings, applied, read_live
-from txlog.config.process import NodeConfig
+from txlog.auth import BadUsers
+from txlog.auth.authenticator import Authenticator
+from txlog.auth.tls import NO_TLS, BadCertificates, Certificates, TlsConfig
+from txlog.config.live_settings import BadSettings, read_effective_settings, with_preferences
+from txlog.config.process_config import NodeConfig
 from txlog.divergence.detector import DivergenceFinding
-from txlog.journal import Journal, RealFiles
+from txlog.http.aiohttp_server import HttpServer
+from txlog.http.listener import Listener, listen
+from txlog.http.router import Router
+from txlog.journal import Journal, OsVfs
 from txlog.model.errors import Fatal, TxLogError
 from txlog.model.records import Recovered
 from txlog.protocol.core import Core
 from txlog.protocol.events import ConfiguredMember, Settings
-from txlog.runtime.ahead import Ahead
-from txlog.runtime.certificates import PLAIN, BadCertificates, Certificates, Tls
-from txlog.runtime.company import Company
-from txlog.runtime.events import EventLog
 from txlog.runtime.executor import Executor, JournalPort
-from txlog.runtime.guard import Guard
-from txlog.runtime.laying import Laying
-from txlog.runtime.listening import Listening, listen
-from txlog.runtime.loop import Loop, clock_with_offset
-from txlog.runtime.registry import Registry
-from txlog.runtime.serving import HttpServer
-from txlog.runtime.site import Site
-from txlog.runtime.transactions import Transactions
-from txlog.runtime.web import Door
-from txlog.server.admin.settings import LiveSettings
-from txlog.server.doors import Doors
-from txlog.server.exporting import with_export
+from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_loop import MasterLoop, clock_with_offset
+from txlog.runtime.payload_transfer import PayloadTransfer
+from txlog.runtime.payload_writer import PayloadWriter
+from txlog.runtime.transaction_status import TransactionTracker
+from txlog.runtime.worker_registry import WorkerRegistry
+from txlog.server.admin.settings import SettingsHandler
+from txlog.server.disk_full_mode import DiskFullMode, wait_until_disk_full
 from txlog.server.frontdoor.fast_path import FastPath
-from txlog.server.peers.links import Links, listen_to_peers
-from txlog.server.room import WaitsForRoom, until_full
+from txlog.server.http_api import HttpApi
+from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
+from txlog.server.removed_master_export import export_unlogged
+from txlog.telemetry.event_log import EventLog
 
-DOOR_S = 0.5
+REJECT_NEW_WORK_S = 0.5
 """A stop answers 503 for so long at least: clients with a kept connection hear it before that ends."""
-CLOSE_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 """How long a stop waits for answers that are on their way, and for the last sync."""
-LOOK_S = 0.01
+LEAVE_POLL_S = 0.01
 """Between two looks at whether the master has left. The core has no event for it, and it happens once."""
-KEEP_ALIVE_S = 75.0
+HTTP_KEEP_ALIVE_S = 75.0
 """Longer than the keep-alive of common proxies and clients, so that they close first."""
 
 
-def settings_of(config: NodeConfig) -> Settings:
+def core_settings(config: NodeConfig) -> Settings:
     """What the core is told of the configuration."""
     limits = config.limits
     seen = config.last_seen
@@ -85,15 +85,15 @@ def settings_of(config: NodeConfig) -> Settings:
 def open_journal(config: NodeConfig) -> tuple[Any, Recovered]:
     """The journal in its folder, locked. :class:`JournalFault` says what to do when it cannot be opened."""
     config.journal_folder.mkdir(parents=True, exist_ok=True)
-    files = RealFiles(config.journal_folder, config.journal_bytes_max)
+    files = OsVfs(config.journal_folder, config.journal_bytes_max)
     return Journal.open(
         files, node=config.node, draw_birth=lambda: secrets.randbits(64), segment_bytes=config.segment_bytes
     )
 
 
-class App:
-    """A running master. ``ended(error)`` is called when it must end by name; nothing leaves it afterwards. ``guard``:
-    see :func:`read_users`."""
+class MasterApp:
+    """A running master. ``ended(error)`` is called when it must end by name; nothing leaves it afterwards.
+    ``authenticator``: see :func:`load_authenticator`."""
 
     def __init__(
         self,
@@ -103,82 +103,92 @@ class App:
         token: bytes,
         log: EventLog,
         ended: Callable[[BaseException], None],
-        guard: Guard | None = None,
-        tls: Tls = PLAIN,
+        guard: Authenticator | None = None,
+        tls: TlsConfig = NO_TLS,
     ) -> None:
         self.config = config
-        self.guard = guard
+        self.authenticator = guard
         self.tls = tls
         self.log = log
         self.journal = journal
-        self._tell_end = ended
+        self._on_ended = ended
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopped = False
-        self.links = Links(config, token, log, tls.peers)
+        self._is_stopped = False
+        self.links = PeerLinks(config, token, log, tls.peers)
         now = clock_with_offset(config.clock_offset_ms)
-        live = read_live(config)
-        core = Core(settings_of(applied(config, live.preferences)), recovered, now())
-        company = Company()
-        self.loop = Loop(
+        live = read_effective_settings(config)
+        core = Core(core_settings(with_preferences(config, live.preferences)), recovered, now())
+        company = InteractiveLoad()
+        self.loop = MasterLoop(
             Executor(core, journal),
             send=self.links.send,
-            ended=self._ended,
+            ended=self._on_loop_ended,
             now=now,
             company=company,
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
         )
-        registry = Registry(config.data_center, config.workers, self.loop)
-        self._laying = Laying(journal, self.loop.end, company) if isinstance(journal, Journal) else None
+        registry = WorkerRegistry(config.data_center, config.workers, self.loop)
+        self._payload_writer = PayloadWriter(journal, self.loop.end, company) if isinstance(journal, Journal) else None
         body_bytes = 2 * config.limits.body_bytes
-        self.ahead = Ahead(self.links.send, self.links.connected, body_bytes, self._laying, company)
-        self.loop.executor.ahead = self.ahead
-        self.site = Site(config, self.loop, registry, Transactions(self.loop, registry), log, self.ahead, company)
+        self.payload_transfer = PayloadTransfer(
+            self.links.send, self.links.connected_peers, body_bytes, self._payload_writer, company
+        )
+        self.loop.executor.payload_transfer = self.payload_transfer
+        self.context = MasterContext(
+            config, self.loop, registry, TransactionTracker(self.loop, registry), log, self.payload_transfer, company
+        )
         assert not recovered.damage, "a damaged journal is mended before there is a core"
-        self.settings = LiveSettings(self.site, live, settings_of)
-        self.doors = Doors(self.site, self.links, self.settings, tls)
-        self.door = Door(self.doors.routes(), log, guard, company=company)
-        self.loop.stable_moved = registry.evaluate
-        self.loop.log_cut = self.doors.wake
-        self.loop.view_changed = self.doors.view_changed
-        self.loop.noticed = self._noticed
-        registry.differs = self._differs
+        self.settings = SettingsHandler(self.context, live, core_settings)
+        self.http_api = HttpApi(self.context, self.links, self.settings, tls)
+        self.router = Router(self.http_api.routes(), log, guard, company=company)
+        self.loop.on_stable_moved = registry.update_watermarks
+        self.loop.on_log_truncated = self.http_api.wake_log_waiters
+        self.loop.on_view_changed = self.http_api.on_view_changed
+        self.loop.on_notice = self._on_notice
+        registry.on_divergence = self._on_divergence
         self._runner: web.ServerRunner | None = None
-        self._listening: list[Listening] = []
-        self._direct: FastPath | None = None
+        self._listeners: list[Listener] = []
+        self._fast_path: FastPath | None = None
 
     async def start(self) -> None:
         """Open the door and begin to speak with the peers."""
-        server = HttpServer(self.door, self.log, keepalive_timeout=KEEP_ALIVE_S)
-        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
+        server = HttpServer(self.router, self.log, keepalive_timeout=HTTP_KEEP_ALIVE_S)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_TIMEOUT_S)
         await self._runner.setup()
         config = self.config
-        self._direct = FastPath(
-            self.doors.writes, self.loop, config.durability, config.write_timeout_s, KEEP_ALIVE_S, server, self.guard
+        self._fast_path = FastPath(
+            self.http_api.writes,
+            self.loop,
+            config.durability,
+            config.write_timeout_s,
+            HTTP_KEEP_ALIVE_S,
+            server,
+            self.authenticator,
         )
-        self._listening.append(
-            await listen(self._direct.new_connection, config.host, config.port, self.log, self.tls.clients)
+        self._listeners.append(
+            await listen(self._fast_path.new_connection, config.host, config.port, self.log, self.tls.clients)
         )
         if self.tls.peers is not None:
-            self._listening.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
-        for name, coroutine in {**self.links.tasks(self.loop), **self.doors.tasks()}.items():
+            self._listeners.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
+        for name, coroutine in {**self.links.tasks(self.loop), **self.http_api.tasks()}.items():
             self._run(name, coroutine)
         self.log.info("Started", port=self.config.port, start=self.loop.core.start)
 
-    def _ended(self, error: BaseException) -> None:
+    def _on_loop_ended(self, error: BaseException) -> None:
         if isinstance(error, Fatal):
-            error = with_export(error, self.config.journal_folder, self.loop.agreement, self.journal)
-        self._tell_end(error)
+            error = export_unlogged(error, self.config.journal_folder, self.loop.log_state, self.journal)
+        self._on_ended(error)
 
-    def _differs(self, worker: str, finding: DivergenceFinding | None) -> None:
+    def _on_divergence(self, worker: str, finding: DivergenceFinding | None) -> None:
         if finding is None:
             self.log.info("WorkerEqualAgain", worker=worker)
         else:
             self.log.warning("WorkerDiffers", worker=worker, **msgspec.to_builtins(finding))
 
-    def _noticed(self, peer: str, topic: str, body: bytes) -> None:
-        self.doors.hear(peer, topic, body)
-        self.ahead.hear(peer, topic, body)
+    def _on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        self.http_api.on_peer_notice(peer, topic, body)
+        self.payload_transfer.on_notice(peer, topic, body)
 
     def _run(self, name: str, forever: Coroutine[Any, Any, None]) -> None:
         """A task that must not end before :meth:`stop`."""
@@ -187,7 +197,7 @@ class App:
         self._tasks.append(task)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if self._stopped or task.cancelled():
+        if self._is_stopped or task.cancelled():
             return
         error = task.exception() or RuntimeError("it returned")
         self.loop.end(Fatal("TaskEnded", f"{task.get_name()}: {error!r}"))
@@ -198,64 +208,66 @@ class App:
         preferences, loop = self.settings.preferences, self.loop
         leave_ms = preferences.leave_timeout if leave_ms is None else leave_ms
         began = time.monotonic()
-        self.site.closing = True
+        self.context.is_closing = True
         loop.leave(leave_ms)
-        self.doors.wake()
+        self.http_api.wake_log_waiters()
         # A round time-out more: only then it is sure that nobody is there to be told.
-        left = await _within((leave_ms + preferences.round_timeout) / 1000 + CLOSE_S, lambda: loop.has_left)
-        if loop.dead is None:
+        left = await _wait_until((leave_ms + preferences.round_timeout) / 1000 + CLOSE_TIMEOUT_S, lambda: loop.has_left)
+        if loop.end_reason is None:
             self.log.info("Left" if left else "NotLeft", seconds=round(time.monotonic() - began, 3))
-        await _within(CLOSE_S, lambda: not loop.in_flight)
-        await asyncio.sleep(max(0.0, DOOR_S - (time.monotonic() - began)) if loop.dead is None else 0.0)
-        loop.give_up()
-        for listening in self._listening:
+        await _wait_until(CLOSE_TIMEOUT_S, lambda: not loop.in_flight)
+        await asyncio.sleep(
+            max(0.0, REJECT_NEW_WORK_S - (time.monotonic() - began)) if loop.end_reason is None else 0.0
+        )
+        loop.abort_waiters()
+        for listening in self._listeners:
             listening.close()
-        self._stopped = True
+        self._is_stopped = True
         await self.links.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_S)
-        if self._direct is not None:
-            await self._direct.close(CLOSE_S)
+            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT_S)
+        if self._fast_path is not None:
+            await self._fast_path.close(CLOSE_TIMEOUT_S)
         if self._runner is not None:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._runner.cleanup(), CLOSE_S + 1)
-        await self.doors.reads.router.close()
-        await self.doors.evaluators.close()
-        await self.loop.close(CLOSE_S)
-        if self._laying is not None:
-            self._laying.close(CLOSE_S)
+                await asyncio.wait_for(self._runner.cleanup(), CLOSE_TIMEOUT_S + 1)
+        await self.http_api.reads.router.close()
+        await self.http_api.evaluators.close()
+        await self.loop.close(CLOSE_TIMEOUT_S)
+        if self._payload_writer is not None:
+            self._payload_writer.close(CLOSE_TIMEOUT_S)
         close = getattr(self.journal, "close", None)
         if close is not None:
             close()
         self.log.info("Stopped")
 
 
-async def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
+async def _wait_until(seconds: float, is_so: Callable[[], bool]) -> bool:
     """Whether it became so in time."""
     deadline = time.monotonic() + seconds
     while not is_so() and time.monotonic() < deadline:  # noqa: ASYNC110 - see LOOK_S
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(LEAVE_POLL_S)
     return is_so()
 
 
 async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]) -> None:
     """Run a master until SIGTERM or SIGINT. Raises :class:`TxLogError` when it cannot start. One that cannot store
     leaves the view, and starts again when it can."""
-    token, guard, tls = read_token(config), read_users(config, log), read_certificates(config, log)
+    token, guard, tls = load_peer_token(config), load_authenticator(config, log), load_tls(config, log)
     try:
-        read_live(config)
+        read_effective_settings(config)
     except BadSettings as wrong:
         raise BadStart(str(wrong)) from None
     stop = asyncio.Event()
     while True:
         journal, recovered = open_journal(config)
         if recovered.damage:
-            journal, recovered = await mend(config, journal, recovered, token, log, guard, tls)
+            journal, recovered = await repair_journal(config, journal, recovered, token, log, guard, tls)
         if config.identity_file is not None:
-            say_who(config.identity_file, config.node, recovered)
-        app = App(config, journal, recovered, token, log, end, guard, tls)
+            write_identity(config.identity_file, config.node, recovered)
+        app = MasterApp(config, journal, recovered, token, log, end, guard, tls)
         birth, start = recovered.birth, recovered.start
         del recovered  # the core lets go of it once it has a view: some 100 bytes for each transaction that waits
         for name in (signal.SIGTERM, signal.SIGINT):
@@ -267,15 +279,18 @@ async def serve(config: NodeConfig, log: EventLog, end: Callable[[BaseException]
         await app.stop(leave_ms=round_timeout_ms if full else None)
         if not full or stop.is_set():
             return
-        waits = WaitsForRoom(config, birth, start, app.loop.stable.value, log, guard, tls)
+        waits = DiskFullMode(config, birth, start, app.loop.stable.value, log, guard, tls)
         if not await waits.run(stop):
             return
 
 
-async def _until_stopped_or_full(app: App, stop: asyncio.Event) -> bool:
+async def _until_stopped_or_full(app: MasterApp, stop: asyncio.Event) -> bool:
     """Whether it is full."""
     round_timeout_s = app.settings.preferences.round_timeout / 1000
-    tasks = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(until_full(app.loop.core, round_timeout_s))]
+    tasks = [
+        asyncio.ensure_future(stop.wait()),
+        asyncio.ensure_future(wait_until_disk_full(app.loop.core, round_timeout_s)),
+    ]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return not stop.is_set()
@@ -284,29 +299,29 @@ async def _until_stopped_or_full(app: App, stop: asyncio.Event) -> bool:
             task.cancel()
 
 
-async def mend(
+async def repair_journal(
     config: NodeConfig,
     journal: Any,
     recovered: Recovered,
     token: bytes,
     log: EventLog,
-    guard: Guard | None = None,
-    tls: Tls = PLAIN,
+    guard: Authenticator | None = None,
+    tls: TlsConfig = NO_TLS,
 ) -> tuple[Any, Recovered]:
     """Fetch what a damaged journal misses, write it again, and open the journal anew."""
-    from txlog.server.mending import Mending  # late: hardly any start needs it
+    from txlog.server.journal_repair_mode import JournalRepairMode  # late: hardly any start needs it
 
-    links = Links(config, token, log, tls.peers)
-    mending = Mending(config, settings_of(config), recovered, journal, links, log, guard, tls)
+    links = PeerLinks(config, token, log, tls.peers)
+    mending = JournalRepairMode(config, core_settings(config), recovered, journal, links, log, guard, tls)
     repair = await mending.run()
-    for damage, mended in repair.mended:
+    for damage, mended in repair.repaired:
         journal.repair(damage, mended.runs, mended.contents, mended.added)
     journal.sync()
     journal.close()
     return open_journal(config)
 
 
-def say_who(file: Path, node: str, recovered: Recovered) -> None:
+def write_identity(file: Path, node: str, recovered: Recovered) -> None:
     """Which process of this master this is, for who sees it end. A file that cannot be written ends the start."""
     told = {"node": node, "birth": f"{recovered.birth:016x}", "start": recovered.start}
     try:
@@ -319,18 +334,18 @@ class BadStart(TxLogError):
     """What this process was given is not right; the message says what (exit code 64)."""
 
 
-def read_users(config: NodeConfig, log: EventLog) -> Guard | None:
+def load_authenticator(config: NodeConfig, log: EventLog) -> Authenticator | None:
     """Who asks clients for whom they are; None where the manifest names no users. :class:`BadStart` when the file is
     not there or not right: a master that was told to ask never lets everybody in instead."""
     if config.users_file is None:
         return None
     try:
-        return Guard(config.users_file, config.own_token_file, log)
+        return Authenticator(config.users_file, config.own_token_file, log)
     except BadUsers as wrong:
         raise BadStart(f"users_file {wrong}") from None
 
 
-def read_certificates(config: NodeConfig, log: EventLog) -> Tls:
+def load_tls(config: NodeConfig, log: EventLog) -> TlsConfig:
     """With which TLS is spoken. :class:`BadStart` when one is not there or not right: a master that was told to
     never speaks plainly instead."""
 
@@ -340,13 +355,13 @@ def read_certificates(config: NodeConfig, log: EventLog) -> Tls:
         except BadCertificates as wrong:
             raise BadStart(f"{field} {wrong}") from None
 
-    return Tls(
+    return TlsConfig(
         clients=read(config.tls_folder, "tls_folder", None),
         peers=read(config.peer_tls_folder, "peer_tls_folder", config.node),
     )
 
 
-def read_token(config: NodeConfig) -> bytes:
+def load_peer_token(config: NodeConfig) -> bytes:
     """The secret that the masters share."""
     try:
         token = config.peer_token_file.read_bytes().strip()

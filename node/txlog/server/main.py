@@ -17,15 +17,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from txlog.config.process import NodeConfig
+from txlog.config.process_config import NodeConfig
 from txlog.model.errors import Fatal, JournalDamaged, JournalFault
-from txlog.runtime.events import EventLog
-from txlog.runtime.slices import answer_soon, keep_large_memory_apart
+from txlog.runtime.scheduler_hints import mmap_large_allocations, request_short_timeslice
 from txlog.server.app import BadStart, serve
+from txlog.telemetry.event_log import EventLog
 
-GC_ALLOCATIONS = 20_000
+GC_THRESHOLD = 20_000
 """Of container objects between two looks for garbage in cycles; Python's own 700 costs a master some percent."""
-SWITCH_S = 0.001
+SWITCH_INTERVAL_S = 0.001
 """So long at most does the loop wait for a thread that parses a large body to let go of the interpreter, once each time
 that it comes back from the kernel; Python's own 5 ms are a whole round between the masters."""
 EX_USAGE = 64
@@ -49,13 +49,13 @@ def read_config(path: Path) -> NodeConfig:
 def read_properties_config(path: Path) -> tuple[NodeConfig, list[str]]:
     """The master of a ``cluster.properties`` file, and the names in it that mean nothing here; :class:`BadStart` with
     one line for each thing that is wrong."""
-    from txlog.config.properties import BadProperties, read_cluster_properties
+    from txlog.config.cluster_properties import BadProperties, read_cluster_properties
 
     try:
         found = read_cluster_properties(path)
     except BadProperties as wrong:
         raise BadStart(str(wrong)) from None
-    return found.node, found.passed_over
+    return found.node, found.ignored_names
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -106,11 +106,11 @@ def _run(config: NodeConfig, log: EventLog, end: Callable[[BaseException], None]
     import uvloop
 
     # What is loaded now stays; and there are few cycles to find among many short-lived tuples, so look more rarely.
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, 20, 20)
-    keep_large_memory_apart()
-    answer_soon()
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+    mmap_large_allocations()
+    request_short_timeslice()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(config, log, end))
     return 0

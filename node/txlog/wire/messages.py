@@ -3,27 +3,27 @@
 ==============  ===================  =========================================================================
 message         sender → receiver    meaning
 ==============  ===================  =========================================================================
-``Who``         any → any            here I am; what have you heard of me? (protocol section 1, rule 2)
-``Known``       any → any            the births of your node id that I have heard, my view, what I hold
-``Found``       first → all          this is view 1 (founding)
-``Founded``     member → first       durable here
-``Begin``       first → all          everybody has accepted view 1
-``Propose``     coordinator → member stop your view and report for this number (protocol section 3)
-``Report``      member → coordinator what I hold, in one snapshot; a promise (rule 34)
-``Refuse``      member → coordinator not this number, or not without that member
-``Accept``      coordinator → member the next view: closed base, new stamps
-``Missing``     member → coordinator I am still fetching what it names
-``Accepted``    member → coordinator durable here, with every payload
-``Install``     coordinator → member everybody has accepted it
-``Leaving``     leaver → member      I am stopped for good in this view; go on without me
+``Hello``         any → any            here I am; what have you heard of me? (protocol section 1, rule 2)
+``HelloReply``       any → any            the births of your node id that I have heard, my view, what I hold
+``ProposeBootstrap``       first → all          this is view 1 (founding)
+``BootstrapAccepted``     member → first       durable here
+``CommitBootstrap``       first → all          everybody has accepted view 1
+``ProposeView``     coordinator → member stop your view and report for this number (protocol section 3)
+``ViewReport``      member → coordinator what I hold, in one snapshot; a promise (rule 34)
+``RejectView``      member → coordinator not this number, or not without that member
+``AcceptView``      coordinator → member the next view: closed base, new stamps
+``FetchProgress``     member → coordinator I am still fetching what it names
+``ViewAcceptedReply``    member → coordinator durable here, with every payload
+``InstallView``     coordinator → member everybody has accepted it
+``LeaveNotice``     leaver → member      I am stopped for good in this view; go on without me
 ``Post``        member → member      one snapshot (rule 7), the sender's new transactions in front of it
 ``FetchRuns``   any → holder         send me transactions that I miss
-``Runs``        holder → any         here they are; checked by content hash before use (rule 18)
+``RunsReply``        holder → any         here they are; checked by content hash before use (rule 18)
 ``FetchOrder``  repairing → any      the order of the log between two indexes (rule 28)
-``Order``       any → repairing      the answer; checked by chain hash before use
-``Below``       any → asker          that is below what is kept of the log here: fetch a snapshot (rule 17)
+``OrderReply``       any → repairing      the answer; checked by chain hash before use
+``LogTruncatedBelow``       any → asker          that is below what is kept of the log here: fetch a snapshot (rule 17)
 ``FetchSnapshot``  learner → any     a piece of the foot of the log
-``Snapshot``    any → learner        the answer; checked by hash before use
+``SnapshotChunk``    any → learner        the answer; checked by hash before use
 ``Notice``      any → any            opaque to the protocol: what the masters' shells tell each other
 ==============  ===================  =========================================================================
 
@@ -42,12 +42,12 @@ from txlog.model.ids import Origin
 from txlog.model.records import Stamped
 from txlog.model.view import NO_VIEW, Member, Number, View
 
-FORMAT = 1
+MESSAGE_FORMAT = 1
 """On the wire. A message of another format is refused by name, never guessed at. So it stays: a message grows by fields
 at its end whose defaults mean "not said" (docs/decisions/0037-how-the-wire-grows.md; ``e2e/test_older_masters.py``)."""
 
 
-class Claim(msgspec.Struct, array_like=True, frozen=True):
+class ReplicaState(msgspec.Struct, array_like=True, frozen=True):
     """One master's state in one instant (rule 7), as itself or a relay tells it.
 
     ``number`` counts posts since ``start``. ``counter`` is a promise: no transaction of this master will ever
@@ -68,13 +68,13 @@ class Claim(msgspec.Struct, array_like=True, frozen=True):
     full: bool
 
 
-class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
+class Hello(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     """``members`` is the configured list (node, data centre, weight), the same everywhere or refused by name.
     ``cluster`` is empty, ``view`` (0, 0, "") for a master without a cluster. ``held``: last seq held of each origin.
-    ``stopped``: its view is stopped, so it waits for another one. ``hears``: the masters that it has heard itself
-    within its round time-out; ``told``: whom others say that they hear, as far as that was told to it, so that one at
-    the far end of a chain is known to be there; ``ages_ms``: how old each of these words is. ``backup``: the index at
-    which a backup was made since a member is silent, else -1.
+    ``stopped``: its view is stopped, so it waits for another one. ``peers_heard``: the masters that it has heard itself
+    within its round time-out; ``relayed_peers_heard``: whom others say that they hear, as far as that was told to it,
+    so that one at the far end of a chain is known to be there; ``ages_ms``: how old each of these words is. ``backup``:
+    the index at which a backup was made since a member is silent, else -1.
     ``log_index``, ``log_hash``: where its log ends, durably."""
 
     node: str
@@ -85,31 +85,32 @@ class Who(msgspec.Struct, array_like=True, frozen=True, tag="who"):
     view: Number
     held: list[tuple[str, int, int]]
     stopped: bool
-    hears: list[str]
+    peers_heard: list[str]
     backup: int
-    told: list[tuple[str, list[str]]] = []
+    relayed_peers_heard: list[tuple[str, list[str]]] = []
     log_index: int = 0
     log_hash: bytes = b""
     ages_ms: list[int] = []
 
 
-class KnownBirth(msgspec.Struct, array_like=True, frozen=True):
+class KnownIncarnation(msgspec.Struct, array_like=True, frozen=True):
     birth: int
     start: int
     seq: int
     counter: int
 
 
-class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
-    """``of_you``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own view. ``held``:
-    last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None before a founding;
-    ``members`` counts until then. ``prefers``: its strategy for splits, for the founding; empty: not said."""
+class HelloReply(msgspec.Struct, array_like=True, frozen=True, tag="known"):
+    """``known_incarnations``: what the sender has heard of the asker. ``accepted``/``installed``: the sender's own
+    view. ``held``: last seq that the sender holds of each origin of that view. ``configuration``: the sender's, None
+    before a founding; ``members`` counts until then. ``prefers``: its strategy for splits, for the founding; empty: not
+    said."""
 
     node: str
     birth: int
     start: int
     members: list[tuple[str, str, int]]
-    of_you: list[KnownBirth]
+    known_incarnations: list[KnownIncarnation]
     accepted: View | None
     installed: bool
     held: list[int]
@@ -117,17 +118,17 @@ class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     prefers: str = ""
 
 
-class Found(msgspec.Struct, array_like=True, frozen=True, tag="found"):
+class ProposeBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="found"):
     view: View
 
 
-class Founded(msgspec.Struct, array_like=True, frozen=True, tag="founded"):
+class BootstrapAccepted(msgspec.Struct, array_like=True, frozen=True, tag="founded"):
     node: str
     birth: int
     view: View
 
 
-class Begin(msgspec.Struct, array_like=True, frozen=True, tag="begin"):
+class CommitBootstrap(msgspec.Struct, array_like=True, frozen=True, tag="begin"):
     view: View
 
 
@@ -151,7 +152,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True, gc=False):
     hash: bytes
 
 
-class Propose(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
+class ProposeView(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     """``view``: the coordinator's latest; ``gone``: members of it that the next view will do without. ``checkpoints``:
     places in the coordinator's log, from its end back, so that a report need not begin before the last one shared."""
 
@@ -163,7 +164,7 @@ class Propose(msgspec.Struct, array_like=True, frozen=True, tag="propose"):
     checkpoints: list[Checkpoint]
 
 
-class Pending(msgspec.Struct, array_like=True, frozen=True):
+class QueuedTransactions(msgspec.Struct, array_like=True, frozen=True):
     """Transactions of one origin that may not be known elsewhere: parallel to the seqs from ``first_seq`` on.
     ``contents``: 16 bytes each, end to end."""
 
@@ -178,7 +179,7 @@ class Pending(msgspec.Struct, array_like=True, frozen=True):
         return Origin(self.node, self.birth)
 
 
-class HeldChange(msgspec.Struct, array_like=True, frozen=True):
+class PendingConfigChange(msgspec.Struct, array_like=True, frozen=True):
     """A change of the configuration, by its transaction: its key."""
 
     node: str
@@ -187,7 +188,7 @@ class HeldChange(msgspec.Struct, array_like=True, frozen=True):
     key: str
 
 
-class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
+class ViewReport(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     """One snapshot of a member whose view is stopped (rule 34). ``view``: its latest accepted one, None for a learner.
     ``tail``: the order of its log behind ``shared``, which is one of the checkpoints or the empty log. ``hashes``: the
     chain hash behind each entry of it. ``pending``: per origin everything held that may still leave the log, in it or
@@ -207,14 +208,14 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
     tail: list[Span]
     hashes: bytes
     counter: int
-    pending: list[Pending]
-    parked: list[Pending]
+    pending: list[QueuedTransactions]
+    parked: list[QueuedTransactions]
     heard: list[tuple[str, int, int]]
     prefers: str
-    changes: list[HeldChange] = []
+    changes: list[PendingConfigChange] = []
 
 
-class Refuse(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
+class RejectView(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
     """``number``: of the proposal. ``promise``: what binds the sender. ``why``: a stable word (Promised, HeardBothWays,
     StaleProof, Learner, OtherCluster). ``about``: the member that it is about."""
 
@@ -225,7 +226,7 @@ class Refuse(msgspec.Struct, array_like=True, frozen=True, tag="refuse"):
     text: str
 
 
-class Outline(msgspec.Struct, array_like=True, frozen=True):
+class ReportSummary(msgspec.Struct, array_like=True, frozen=True):
     """What decides between reports (rule 25)."""
 
     node: str
@@ -236,7 +237,7 @@ class Outline(msgspec.Struct, array_like=True, frozen=True):
     installed: bool
 
 
-class Accept(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
+class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
     """The receiver's log is kept up to ``cut`` and goes on with ``spans`` to the base of ``view``. ``stamps``: of these
     entries, 8 bytes each (little-endian). ``waiting``: the new queue, with new stamps."""
 
@@ -246,10 +247,10 @@ class Accept(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
     spans: list[Span]
     stamps: bytes
     waiting: list[Stamped]
-    outlines: list[Outline]
+    summaries: list[ReportSummary]
 
 
-class Missing(msgspec.Struct, array_like=True, frozen=True, tag="missing"):
+class FetchProgress(msgspec.Struct, array_like=True, frozen=True, tag="missing"):
     """``count``: transactions that the sender still has to fetch before it can accept this number."""
 
     number: Number
@@ -257,17 +258,17 @@ class Missing(msgspec.Struct, array_like=True, frozen=True, tag="missing"):
     count: int
 
 
-class Accepted(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
+class ViewAcceptedReply(msgspec.Struct, array_like=True, frozen=True, tag="accepted"):
     number: Number
     node: str
     birth: int
 
 
-class Install(msgspec.Struct, array_like=True, frozen=True, tag="install"):
+class InstallView(msgspec.Struct, array_like=True, frozen=True, tag="install"):
     number: Number
 
 
-class Leaving(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
+class LeaveNotice(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
     """``view``: the one that the sender has left, durably."""
 
     node: str
@@ -278,26 +279,26 @@ class Leaving(msgspec.Struct, array_like=True, frozen=True, tag="leaving"):
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     """``ask``: answer with a post of your own. ``answers``: number of the post that this answers, else 0.
-    ``your_start``: the latest start of the receiver that the sender has heard, itself or through others, 0 for none:
-    it takes no proof about an earlier one any more.
+    ``last_start_seen_of_you``: the latest start of the receiver that the sender has heard, itself or through others, 0
+    for none: it takes no proof about an earlier one any more.
     ``order`` is the sender's log behind ``order_after``, the slot of each entry in one byte, ``order_hash`` the chain
     hash at its end: what a master that is behind needs in order to follow (it is sent only what it lacks).
     ``named``: so many items of ``runs`` have the content hash as their payload, and their kind as a negative number:
-    the receiver has confirmed that it has these payloads (:mod:`txlog.runtime.ahead`)."""
+    the receiver has confirmed that it has these payloads (:mod:`txlog.runtime.payload_transfer`)."""
 
     cluster: bytes
     epoch: int
     ballot: int
     coordinator: str
-    claim: Claim
-    relays: list[Claim]
+    claim: ReplicaState
+    relays: list[ReplicaState]
     ask: bool
     answers: int
     order_after: int
     order: bytes
     order_hash: bytes
     runs: list[Run]
-    your_start: int = 0
+    last_start_seen_of_you: int = 0
     named: int = 0
 
 
@@ -305,7 +306,7 @@ class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
     span: Span
 
 
-class Runs(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
+class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
     """``view``: the sender's, in which they have these stamps; a master that does not say so gives none."""
 
     runs: list[Run]
@@ -317,7 +318,7 @@ class FetchOrder(msgspec.Struct, array_like=True, frozen=True, tag="fetch-order"
     upto: int
 
 
-class Below(msgspec.Struct, array_like=True, frozen=True, tag="below"):
+class LogTruncatedBelow(msgspec.Struct, array_like=True, frozen=True, tag="below"):
     """What was asked for is below ``index``, from which the sender keeps the log on: fetch a snapshot (rule 17)."""
 
     index: int
@@ -331,7 +332,7 @@ class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-sna
     offset: int
 
 
-class Snapshot(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
+class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
     """A piece of the foot at ``index``: :class:`txlog.model.records.Foot` in MessagePack, ``total`` bytes with this
     16-byte BLAKE2b ``digest``."""
 
@@ -342,7 +343,7 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
     data: bytes
 
 
-class Order(msgspec.Struct, array_like=True, frozen=True, tag="order"):
+class OrderReply(msgspec.Struct, array_like=True, frozen=True, tag="order"):
     after: int
     spans: list[Span]
     hash: bytes
@@ -353,11 +354,13 @@ class Notice(msgspec.Struct, array_like=True, frozen=True, tag="notice"):
     body: bytes
 
 
-Change = Propose | Report | Refuse | Accept | Missing | Accepted | Install | Leaving
+ViewChangeMessage = (
+    ProposeView | ViewReport | RejectView | AcceptView | FetchProgress | ViewAcceptedReply | InstallView | LeaveNotice
+)
 """Messages of a change of views: they find their way around a lost link (rule 22)."""
 
 
-class Forward(msgspec.Struct, array_like=True, frozen=True, tag="forward"):
+class Relay(msgspec.Struct, array_like=True, frozen=True, tag="forward"):
     """A message of a change of views on its way around a lost link. ``path``: the masters that it has passed, its
     sender first."""
 
@@ -367,27 +370,27 @@ class Forward(msgspec.Struct, array_like=True, frozen=True, tag="forward"):
 
 
 Message = (
-    Who
-    | Known
-    | Found
-    | Founded
-    | Begin
-    | Change
-    | Forward
+    Hello
+    | HelloReply
+    | ProposeBootstrap
+    | BootstrapAccepted
+    | CommitBootstrap
+    | ViewChangeMessage
+    | Relay
     | Post
     | FetchRuns
-    | Runs
+    | RunsReply
     | FetchOrder
-    | Order
+    | OrderReply
     | Notice
-    | Below
+    | LogTruncatedBelow
     | FetchSnapshot
-    | Snapshot
+    | SnapshotChunk
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-_VERSION = bytes([FORMAT])
+_VERSION = bytes([MESSAGE_FORMAT])
 
 
 def encode(message: Message) -> bytes:
@@ -399,7 +402,7 @@ def decode(peer: str, data: bytes) -> Message:
     """Bytes to a message; :class:`PeerFault` names ``peer`` and whether the format is unknown or broken."""
     if data[:1] != _VERSION:
         raise PeerFault(
-            peer, "UnknownFormat", f"message format {data[:1].hex() or 'empty'}, this master speaks {FORMAT}"
+            peer, "UnknownFormat", f"message format {data[:1].hex() or 'empty'}, this master speaks {MESSAGE_FORMAT}"
         )
     try:
         return _decoder.decode(memoryview(data)[1:])

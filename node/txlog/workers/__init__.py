@@ -1,6 +1,6 @@
 """The stores that hold the data of a data centre, one file per engine; requests and answers as data."""
 
-from txlog.workers.base import CAPABILITIES, Adapter
+from txlog.workers.adapter import CAPABILITIES, Adapter
 from txlog.workers.fuseki import FusekiAdapter
 from txlog.workers.oxigraph import OxigraphAdapter
 from txlog.workers.rdf4j import Rdf4jAdapter

@@ -3,7 +3,7 @@
 The sum modulo 2^128 of the blake2b-128 of each line: equal sets give equal sums in any order. It tells apart stores
 that came apart by accident; it is no defence against somebody who chooses quads to collide. Two stores are compared
 at one position. Engines rewrite literals in ways of their own (``"01"`` to ``"1"``), so lines are cleaned first
-(:meth:`~txlog.workers.base.Adapter.cleaned`).
+(:meth:`~txlog.workers.adapter.Adapter.clean_snapshot`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from txlog.workers.base import SYSTEM, Adapter, StreamTransport, UnexpectedAnswer, WorkerResponse
+from txlog.workers.adapter import SYSTEM, Adapter, StreamTransport, UnexpectedAnswer, WorkerResponse
 
 _MODULUS = 1 << 128
 _SYSTEM_TERM = b"<" + SYSTEM.encode()
@@ -60,21 +60,21 @@ class Digester:
         if not newline:
             self._rest += chunk
             return
-        self._take([line for line in (self._rest + head).split(b"\n") if line])
+        self._add_lines([line for line in (self._rest + head).split(b"\n") if line])
         self._rest = tail
 
     @property
-    def known(self) -> int:
-        """In how many graphs there were quads since the last :meth:`take`."""
+    def pending_graph_count(self) -> int:
+        """In how many graphs there were quads since the last :meth:`pop_partial_sums`."""
         return len(self._graphs)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Nothing more is fed: what was fed last counts without a newline, too."""
         if self._rest:
-            self._take([self._rest])
+            self._add_lines([self._rest])
             self._rest = b""
 
-    def take(self) -> dict[bytes, tuple[int, int]]:
+    def pop_partial_sums(self) -> dict[bytes, tuple[int, int]]:
         """``(quads, sum)`` of what was fed since the last time, by graph in brackets (empty: the default graph), system
         graphs left out. It is forgotten here: what follows may name the same graphs again."""
         taken, self._graphs = self._graphs, {}
@@ -86,11 +86,11 @@ class Digester:
 
     def digest(self) -> Digest:
         """Of everything; once, at the end."""
-        self.end()
-        made = {graph[1:-1].decode(): told for graph, told in self.take().items()}
+        self.finish()
+        made = {graph[1:-1].decode(): told for graph, told in self.pop_partial_sums().items()}
         return Digest(sum(c for c, _ in made.values()), sum(t for _, t in made.values()) % _MODULUS, made)
 
-    def _take(self, lines: list[bytes]) -> None:
+    def _add_lines(self, lines: list[bytes]) -> None:
         last, suffix, run = self._last, self._suffix, list[bytes]()
         for line in lines:
             # Stores give out graph by graph, so the question is nearly always whether this is still the same one.
@@ -98,29 +98,29 @@ class Digester:
             if not (suffix and line.endswith(suffix) and line.count(b" ") > 3):
                 graph = _graph_term(line)
                 if graph != last:
-                    _tally(self._graphs, last, run)
+                    _count_by_graph(self._graphs, last, run)
                     last, suffix, run = graph, graph and b" " + graph + b" .", []
             run.append(line)
-        _tally(self._graphs, last, run)
+        _count_by_graph(self._graphs, last, run)
         self._last, self._suffix = last, suffix
 
 
-def digest_of_worker(adapter: Adapter, transport: StreamTransport) -> Digest:
+def digest_worker(adapter: Adapter, transport: StreamTransport) -> Digest:
     """Reads a worker's whole data set once, as of one moment; about a second for 200,000 quads, nearly all of it the
-    worker's. Raises :class:`~txlog.workers.base.Unreachable` also in the middle."""
-    with statements(adapter, transport) as chunks:
+    worker's. Raises :class:`~txlog.workers.adapter.Unreachable` also in the middle."""
+    with stream_statements(adapter, transport) as chunks:
         return digest(chunks)
 
 
 @contextmanager
-def statements(adapter: Adapter, transport: StreamTransport) -> Iterator[Iterator[bytes]]:
+def stream_statements(adapter: Adapter, transport: StreamTransport) -> Iterator[Iterator[bytes]]:
     """Everything that a worker holds as of one moment, as canonical N-Quads in pieces cut anywhere. Raises
-    :class:`~txlog.workers.base.Unreachable` and :class:`~txlog.workers.base.UnexpectedAnswer`."""
+    :class:`~txlog.workers.adapter.Unreachable` and :class:`~txlog.workers.adapter.UnexpectedAnswer`."""
     with transport.stream(adapter.snapshot()) as answer:
         if answer.status != 200:
             body = b"".join(answer.chunks)
             raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
-        yield iter(adapter.cleaned(answer.chunks))
+        yield iter(adapter.clean_snapshot(answer.chunks))
 
 
 def _graph_term(line: bytes) -> bytes:
@@ -134,7 +134,7 @@ def _graph_term(line: bytes) -> bytes:
     return b"" if b'"' in graph else graph
 
 
-def _tally(graphs: dict[bytes, list[int]], graph: bytes, run: list[bytes]) -> None:
+def _count_by_graph(graphs: dict[bytes, list[int]], graph: bytes, run: list[bytes]) -> None:
     if not run:
         return
     # Two sums of 64-bit halves in C instead of one sum of 128-bit integers, which Python would have to make first.

@@ -18,45 +18,45 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from txlog.model.entry import KIND_UPDATE
-from txlog.workers.base import (
+from txlog.workers.adapter import (
     SYSTEM,
-    Loading,
-    Lock,
+    ApplyResult,
+    LoadMarker,
+    LockAction,
     MarkerPosition,
-    Operation,
-    Piece,
     ProbeStep,
+    RangeFingerprint,
+    StoreOperation,
     SystemGraphs,
     UnexpectedAnswer,
-    Verdict,
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.naming import loading_name, marker_name, state_name
-from txlog.workers.netting import JOIN, grouped, update_texts
-from txlog.workers.protocol import N_QUADS, NOT_OURS, TRUE, SparqlAdapter, rows
+from txlog.workers.marker_names import loading_name, marker_name, marker_or_load_name
+from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, USER_GRAPHS_FILTER, SparqlAdapter, parse_rows
+from txlog.workers.update_batching import OPERATION_SEPARATOR, group_by_graph, update_texts
 
 _DIGITS = 8
 _BASE = 4  # the least names to look at for a number of tokens
-TOKENS: int = 1 << (2 * _DIGITS)
+TOKEN_LIMIT: int = 1 << (2 * _DIGITS)
 """How many locks can be told apart: two appliers that claim within the same fraction of a millisecond pass for one
 once in so many times, and only then does the store's marker tell of it instead of preventing it."""
 _LOCKS = [[f"<{SYSTEM}:lock:{place}{digit}>" for digit in range(_BASE)] for place in range(_DIGITS)]
-_DROP_ALL_LOCKS = JOIN.join(f"DROP SILENT GRAPH {name}" for names in _LOCKS for name in names)
+_DROP_ALL_LOCKS = OPERATION_SEPARATOR.join(f"DROP SILENT GRAPH {name}" for names in _LOCKS for name in names)
 _SEES_GRAPHS = re.compile(r"\bgraph\s*[?$#]|\b(all|named)\b", re.IGNORECASE)
 """Updates that may look at graphs without naming them. Too much is found rather than too little."""
-_TRIP = f"<{SYSTEM}:empty>"
+_GUARD_GRAPH = f"<{SYSTEM}:empty>"
 _ONLY_IF_EMPTY = (
     # Anything that is there makes the trip graph, which makes its CREATE fail.
-    f"INSERT {{ GRAPH {_TRIP} {{ {_TRIP} {_TRIP} {_TRIP} }} }} "
+    f"INSERT {{ GRAPH {_GUARD_GRAPH} {{ {_GUARD_GRAPH} {_GUARD_GRAPH} {_GUARD_GRAPH} }} }} "
     "WHERE { SELECT * { { ?s ?p ?o } UNION { GRAPH ?g {} } } LIMIT 1 }",
-    f"CREATE GRAPH {_TRIP}",
-    f"DROP GRAPH {_TRIP}",
+    f"CREATE GRAPH {_GUARD_GRAPH}",
+    f"DROP GRAPH {_GUARD_GRAPH}",
 )
 """The guard of a store that has no marker yet."""
 
 
-def _confirm(mine: Sequence[str]) -> list[str]:
+def _confirm_lock(mine: Sequence[str]) -> list[str]:
     """Fails unless the lock that stands there is this one and no other; takes it away."""
     others = [name for names in _LOCKS for name in names if name not in mine]
     return [
@@ -65,7 +65,7 @@ def _confirm(mine: Sequence[str]) -> list[str]:
     ]
 
 
-def _mine(token: int) -> list[str]:
+def _lock_graphs(token: int) -> list[str]:
     return [names[token >> (2 * place) & (_BASE - 1)] for place, names in enumerate(_LOCKS)]
 
 
@@ -77,8 +77,8 @@ class OxigraphAdapter(SparqlAdapter):
     named_quads = "{ GRAPH ?g { ?s ?p ?o } }"  # a marker holds no statements, so nothing of ours is met
 
     @property
-    def tokens(self) -> int:
-        return TOKENS
+    def token_limit(self) -> int:
+        return TOKEN_LIMIT
 
     # -- position
 
@@ -89,64 +89,64 @@ class OxigraphAdapter(SparqlAdapter):
         return self._ask(f"ASK {{ GRAPH <{marker_name(marker)}> {{}} }}")
 
     def is_empty(self) -> WorkerRequest:
-        return self._ask(f"ASK {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{}} {NOT_OURS} }} }}")
+        return self._ask(f"ASK {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{}} {USER_GRAPHS_FILTER} }} }}")
 
     # -- apply
 
     def apply(
         self,
-        operations: Sequence[Operation],
-        expected: MarkerPosition | Loading | None,
-        new: MarkerPosition | Loading,
+        operations: Sequence[StoreOperation],
+        expected: MarkerPosition | LoadMarker | None,
+        new: MarkerPosition | LoadMarker,
         *,
-        lock: Lock = Lock.NONE,
+        lock: LockAction = LockAction.NONE,
         token: int = 0,
         release: bool = False,
     ) -> WorkerRequest:
         texts: list[str] = []
-        mine = _mine(token)
-        recreate = lock is not Lock.NONE and not release
-        if lock is Lock.CONFIRM:
-            texts += _confirm(mine)
-        elif lock is Lock.KEEP and any(
+        mine = _lock_graphs(token)
+        recreate = lock is not LockAction.NONE and not release
+        if lock is LockAction.CONFIRM:
+            texts += _confirm_lock(mine)
+        elif lock is LockAction.KEEP and any(
             o.kind == KIND_UPDATE and _SEES_GRAPHS.search(o.payload.decode()) for o in operations
         ):
             # Claims of others may stand there by now. They are taken away with ours, which their owners notice.
             texts.append(_DROP_ALL_LOCKS)
-        elif lock is Lock.KEEP:
+        elif lock is LockAction.KEEP:
             recreate = False
             if release:
                 texts += [f"DROP SILENT GRAPH {name}" for name in mine]
         if expected is None:
             texts += _ONLY_IF_EMPTY
         else:
-            texts.append(f"DROP GRAPH <{state_name(expected)}>")
+            texts.append(f"DROP GRAPH <{marker_or_load_name(expected)}>")
         texts += update_texts(operations)
-        texts.append(f"CREATE GRAPH <{state_name(new)}>")
+        texts.append(f"CREATE GRAPH <{marker_or_load_name(new)}>")
         if recreate:
             texts += [f"CREATE SILENT GRAPH {name}" for name in mine]
         # User texts carry a prologue; Oxigraph takes one at the very beginning only, so they name IRIs in full.
         return self._update(texts)
 
-    def verdict(self, response: WorkerResponse) -> Verdict:
+    def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
         if response.ok:
-            return Verdict.APPLIED
+            return ApplyResult.APPLIED
         if response.status == 500 and b"<urn:txlog:system:" in response.body:
-            return Verdict.CONTENDED if b"<urn:txlog:system:lock:" in response.body else Verdict.MOVED
-        return Verdict.REFUSED
+            return ApplyResult.CONTENDED if b"<urn:txlog:system:lock:" in response.body else ApplyResult.MOVED
+        return ApplyResult.REFUSED
 
     def claim(self, token: int) -> WorkerRequest:
-        return self._update([f"CREATE GRAPH {name}" for name in _mine(token)])
+        return self._update([f"CREATE GRAPH {name}" for name in _lock_graphs(token)])
 
-    def claims_of(self, token: int) -> frozenset[str]:
-        return frozenset(name[1:-1] for name in _mine(token))
+    def claims_for_token(self, token: int) -> frozenset[str]:
+        return frozenset(name[1:-1] for name in _lock_graphs(token))
 
-    def unclaim(self, token: int) -> WorkerRequest:
-        return self._update([f"DROP SILENT GRAPH {name}" for name in _mine(token)])
+    def release_claim(self, token: int) -> WorkerRequest:
+        return self._update([f"DROP SILENT GRAPH {name}" for name in _lock_graphs(token)])
 
     def renew(self, token: int, new: int) -> WorkerRequest:
         return self._update(
-            [f"{do} GRAPH {name}" for do, its in (("DROP", token), ("CREATE", new)) for name in _mine(its)]
+            [f"{do} GRAPH {name}" for do, its in (("DROP", token), ("CREATE", new)) for name in _lock_graphs(its)]
         )
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
@@ -154,7 +154,7 @@ class OxigraphAdapter(SparqlAdapter):
         if found is not None:
             raised = found._replace(fence=found.fence + 1)
             move = [f"DROP GRAPH <{marker_name(found)}>", f"CREATE GRAPH <{marker_name(raised)}>"]
-        return self._update([*move, _DROP_ALL_LOCKS, *(f"CREATE GRAPH {name}" for name in _mine(token))])
+        return self._update([*move, _DROP_ALL_LOCKS, *(f"CREATE GRAPH {name}" for name in _lock_graphs(token))])
 
     def drop_marker(self, marker: MarkerPosition) -> WorkerRequest:
         return self._update([f"DROP GRAPH <{marker_name(marker)}>"])
@@ -174,7 +174,7 @@ class OxigraphAdapter(SparqlAdapter):
         if not asked and union:
             # The parameter overrules FROM, so it is sent only for queries that have none.
             asked = [("union-default-graph", "")]
-        return self._asked(text, accept, asked)
+        return self._query_request(text, accept, asked)
 
     def counts(self) -> WorkerRequest:
         # One query sees one moment. Graphs of ours hold no statements and come in for their names.
@@ -184,7 +184,7 @@ class OxigraphAdapter(SparqlAdapter):
         )
         return self._select(text)
 
-    def piece(self, first: int, count: int) -> WorkerRequest:
+    def fingerprint_range(self, first: int, count: int) -> WorkerRequest:
         # Quads lie by the hashes of their terms, whoever wrote them when. Reading a term costs more than all the rest
         # (2 us); digits of a hash are counted and not added up, for SPARQL makes no numbers of them.
         quads = f"{{ SELECT ?s ?p ?o {{ {{ ?s ?p ?o }} UNION {self.named_quads} }} OFFSET {first} LIMIT {count} }}"
@@ -195,62 +195,66 @@ class OxigraphAdapter(SparqlAdapter):
         )
         return self._select(text)
 
-    def piece_in(self, response: WorkerResponse) -> Piece:
+    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint:
         asked = "fingerprinting statements"
-        found = [row.rsplit(",", 2) for row in rows(asked, response)]
+        found = [row.rsplit(",", 2) for row in parse_rows(asked, response)]
         try:
             counts = sorted((digits, int(count)) for graph, digits, count in found if not graph)
         except ValueError:
             raise UnexpectedAnswer(asked, response) from None
         made = blake2b(repr(counts).encode(), digest_size=16).hexdigest()
-        system = self.system_of([graph for graph, _, _ in found if graph])
-        return Piece(system, sum(count for _, count in counts), made)
+        system = self.system_graphs_from_names([graph for graph, _, _ in found if graph])
+        return RangeFingerprint(system, sum(count for _, count in counts), made)
 
     def contexts(self) -> WorkerRequest:
-        return self._select(f"SELECT ?g {{ GRAPH ?g {{}} {NOT_OURS} FILTER EXISTS {{ GRAPH ?g {{ ?s ?p ?o }} }} }}")
+        return self._select(
+            f"SELECT ?g {{ GRAPH ?g {{}} {USER_GRAPHS_FILTER} FILTER EXISTS {{ GRAPH ?g {{ ?s ?p ?o }} }} }}"
+        )
 
-    def cleaned(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
+    def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterable[bytes]:
         # An empty graph is in no dump, and its literals are canonical as they are.
         return chunks
 
-    def everything(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
+    def dump(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
         # One query sees one moment.
         text = (
             f"SELECT ?g ?s ?p ?o {{ {self.quads_with(predicates)} "
             f'UNION {{ GRAPH ?g {{}} FILTER(STRSTARTS(STR(?g),"{SYSTEM}")) }} }}'
         )
-        return self._select(text, self.everything_media)
+        return self._select(text, self.dump_media_type)
 
     # -- loading
 
-    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
-        return self._update([*_confirm(_mine(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{loading_name(loading)}>"])
+    def begin_loading(self, loading: LoadMarker, token: int) -> WorkerRequest:
+        return self._update(
+            [*_confirm_lock(_lock_graphs(token)), *_ONLY_IF_EMPTY, f"CREATE GRAPH <{loading_name(loading)}>"]
+        )
 
-    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
+    def mark_unusable(self, found: SystemGraphs, loading: LoadMarker, token: int) -> WorkerRequest:
         names = [marker_name(marker) for marker in found.markers] + [loading_name(each) for each in found.loading]
         drops = [f"DROP GRAPH <{name}>" for name in names]
-        return self._update([*_confirm(_mine(token)), *drops, f"CREATE GRAPH <{loading_name(loading)}>"])
+        return self._update([*_confirm_lock(_lock_graphs(token)), *drops, f"CREATE GRAPH <{loading_name(loading)}>"])
 
-    def empty(self) -> WorkerRequest:
+    def clear(self) -> WorkerRequest:
         # Alone it is one range delete (1 ms); beside any other operation every quad is deleted (29 s for 200,000).
         return self._update(["DROP ALL"])
 
-    def is_loading(self, loading: Loading) -> WorkerRequest:
+    def is_loading(self, loading: LoadMarker) -> WorkerRequest:
         return self._ask(f"ASK {{ GRAPH <{loading_name(loading)}> {{}} }}")
 
     def load(self, quads: bytes) -> WorkerRequest:
         return WorkerRequest("POST", f"{self.data_path}?no_transaction", {"Content-Type": N_QUADS}, quads)
 
-    def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
-        texts = [f"DELETE DATA {{{grouped(quads)}}}"] if quads else []
+    def delete_quads(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
+        texts = [f"DELETE DATA {{{group_by_graph(quads)}}}"] if quads else []
         return self._update([*texts, *(f"CREATE SILENT GRAPH {graph.decode()}" for graph in left)])
 
-    def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
+    def end_loading(self, loading: LoadMarker, new: MarkerPosition) -> WorkerRequest:
         return self._update([f"DROP GRAPH <{loading_name(loading)}>", f"CREATE GRAPH <{marker_name(new)}>"])
 
     # -- registration
 
-    def probe_requests(self) -> Sequence[ProbeStep]:
+    def probe_steps(self) -> Sequence[ProbeStep]:
         scratch = f"<{SYSTEM}:probe>"
         absent = f"<{SYSTEM}:probe:absent>"
         insert = f"INSERT DATA {{ GRAPH {scratch} {{ {scratch} {scratch} {scratch} }} }}"
@@ -259,7 +263,10 @@ class OxigraphAdapter(SparqlAdapter):
         not_atomic = "it keeps a part of a request whose last operation failed; a crash would lose the position"
         return (
             ProbeStep(
-                self._ask(TRUE), (200,), "NotAWorker", "it does not answer SPARQL queries at /query; check the URL"
+                self._ask(ALWAYS_TRUE_QUERY),
+                (200,),
+                "NotAWorker",
+                "it does not answer SPARQL queries at /query; check the URL",
             ),
             ProbeStep(clear, (204,), "NotAWorker", "it takes no updates at /update"),
             ProbeStep(

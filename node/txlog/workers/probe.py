@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txlog.workers.base import Adapter, Transport, WorkerRefused
+from txlog.workers.adapter import Adapter, Transport, WorkerRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class ProbeResult:
 
 def probe(adapter: Adapter, transport: Transport) -> ProbeResult:
     """Runs the adapter's steps on a scratch name in the system space, up to the first that goes wrong. Raises
-    :class:`~txlog.workers.base.Unreachable`. Not while somebody applies to this worker."""
-    for step in adapter.probe_requests():
+    :class:`~txlog.workers.adapter.Unreachable`. Not while somebody applies to this worker."""
+    for step in adapter.probe_steps():
         response = transport.send(step.request)
-        wrong = response.status not in step.right
+        wrong = response.status not in step.expected_statuses
         if not wrong and step.empty:
             wrong = len(response.body.split()) != 1
         wrong = wrong or step.holds not in response.body

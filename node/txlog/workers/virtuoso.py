@@ -3,12 +3,13 @@
 - **One request, one transaction**: Virtuoso's SPARQL end point commits each operation of a request by itself. So there
   is a procedure of ours behind ``/txlog`` (``virtuoso.sql``), which carries out what one request says, its *parts*, in
   one SQL transaction. Queries go to Virtuoso's own ``/sparql``.
-- **Marker and guard**: names (:mod:`txlog.workers.naming`) in a table of SQL. The part ``leave`` fails, and with it the
+- **Marker and guard**: names (:mod:`txlog.workers.marker_names`) in a table of SQL. The part ``leave`` fails, and with
+it the
   request, where its name is not there; no query sees any of it.
 - **Serial**: the first thing a request does is to change one row, so that the next one waits for its end.
 - **A crash** sets it back to its last checkpoint, a minute or two ago, marker and data together, and what is missing is
   applied again. Its own log is not used: what it makes of it after a crash is wrong.
-- **Default graph**: there is none; a graph named :data:`DEFAULT` holds what is in no named graph.
+- **Default graph**: there is none; a graph named :data:`DEFAULT_GRAPH_IRI` holds what is in no named graph.
 - **Quads** are not written in SPARQL but as Turtle. Literals that Virtuoso would make others of are kept as written.
 - Why so, and what it cannot hold: docs/decisions/0017-how-a-virtuoso-is-guarded.md.
 """
@@ -26,37 +27,37 @@ import pyoxigraph as ox
 
 from txlog.model.entry import KIND_QUADS
 from txlog.model.quads import split_graph
-from txlog.workers.base import (
+from txlog.workers.adapter import (
     SYSTEM,
-    Counted,
-    Loading,
-    Lock,
+    ApplyResult,
+    GraphCounts,
+    LoadMarker,
+    LockAction,
     MarkerPosition,
-    Operation,
     ProbeStep,
+    StoreOperation,
     SystemGraphs,
     UnexpectedAnswer,
-    Verdict,
     WorkerRequest,
     WorkerResponse,
 )
-from txlog.workers.canonical import canonical_lines, cleaned
-from txlog.workers.naming import loading_name, marker_name, state_name
-from txlog.workers.netting import net
-from txlog.workers.protocol import N_QUADS, TSV, SparqlAdapter, dataset, truth
-from txlog.workers.scoping import (
-    Scope,
+from txlog.workers.canonical_literals import canonical_lines, clean_quads
+from txlog.workers.marker_names import loading_name, marker_name, marker_or_load_name
+from txlog.workers.sparql_http import N_QUADS, TSV, SparqlAdapter, dataset_parameters, parse_boolean
+from txlog.workers.union_default_graph import (
+    DefaultGraphScope,
     canonical_constants,
-    hiding_query,
-    operations_of,
-    says_from,
+    exclude_default_graph,
+    has_dataset_clause,
     scoped_query,
     scoped_update,
+    split_operations,
 )
+from txlog.workers.update_batching import merge_quad_changes
 
 PROCEDURES: Final = Path(__file__).with_name("virtuoso.sql")
 """What has to be run on a Virtuoso, as its ``dba``."""
-DEFAULT: Final = f"{SYSTEM}:default"
+DEFAULT_GRAPH_IRI: Final = f"{SYSTEM}:default"
 """The graph of what is in no named graph. ``virtuoso.sql`` names the same."""
 KEPT: Final = "urn:txlog:kept:"
 """Before a datatype: the literal is kept as it is written, under that datatype. ``virtuoso.sql`` names the same."""
@@ -66,15 +67,15 @@ IRI_BYTES_MAX: Final = 1_800
 """A longer one does not fit into a key of Virtuoso's."""
 ROWS_MAX: Final = 1 << 31
 """Of an answer; unless told, Virtuoso leaves out what comes behind a million."""
-_PIECE: Final = 1 << 20
-_OURS: Final = "/txlog"
-_SCOPE: Final = Scope(f"<{DEFAULT}>", inserts=True, hides=True)
+_CHUNK_BYTES: Final = 1 << 20
+_ENDPOINT_PREFIX: Final = "/txlog"
+_SCOPE: Final = DefaultGraphScope(f"<{DEFAULT_GRAPH_IRI}>", inserts=True, hides=True)
 _VERSION: Final = b"txlog 1"
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _LITERAL: Final = re.compile(rb'("(?:[^"\\\n]++|\\.|)*+")\^\^<([^<>]*)>')
 _LONG_IRI: Final = re.compile(rb"<[^<>]{%d,}>" % (IRI_BYTES_MAX + 1))
 _NATIVE: Final = re.compile(
-    # What it reads as a value and gives out again as it was, in the form of :mod:`txlog.workers.canonical`.
+    # What it reads as a value and gives out again as it was, in the form of :mod:`txlog.workers.canonical_literals`.
     rb'"-?[0-9]{1,18}"\^\^<XSD#integer>'
     rb'|"-?[0-9]{1,15}(?:\.[0-9]{1,15})?"\^\^<XSD#decimal>'
     rb'|"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"\^\^<XSD#(?:double|float)>'
@@ -89,7 +90,7 @@ _SHAPES: Final = (b"http://www.openlinksw.com/schemas/virtrdf#Geometry", b"http:
 _MANAGED: Final = {"CLEAR", "DROP", "CREATE", "COPY", "MOVE", "ADD"}
 
 
-class Part(NamedTuple):
+class ProcedureStep(NamedTuple):
     """One thing to do: its verb, the name that it is about, the bytes that it is done with."""
 
     verb: str
@@ -102,79 +103,81 @@ class VirtuosoAdapter(SparqlAdapter):
 
     engine = "virtuoso"
     query_path = "/sparql"
-    update_path = f"{_OURS}/apply"
-    data_path = f"{_OURS}/quads"
+    update_path = f"{_ENDPOINT_PREFIX}/apply"
+    data_path = f"{_ENDPOINT_PREFIX}/quads"
 
     @property
-    def tokens(self) -> int:
+    def token_limit(self) -> int:
         return 1
 
     # -- position
 
     def read_system(self) -> WorkerRequest:
-        return _tell("state")
+        return _procedure_request("state")
 
-    def system_in(self, response: WorkerResponse) -> SystemGraphs:
-        return self.system_of(_lines("reading the marker", response))
+    def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:
+        return self.system_graphs_from_names(_parse_lines("reading the marker", response))
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
-        return _tell("at", marker_name(marker))
+        return _procedure_request("at", marker_name(marker))
 
-    def is_loading(self, loading: Loading) -> WorkerRequest:
-        return _tell("at", loading_name(loading))
+    def is_loading(self, loading: LoadMarker) -> WorkerRequest:
+        return _procedure_request("at", loading_name(loading))
 
     def is_empty(self) -> WorkerRequest:
-        return _tell("vacant")
+        return _procedure_request("vacant")
 
-    def is_empty_in(self, response: WorkerResponse) -> bool:
-        return truth("looking for foreign data", response)
+    def parse_is_empty(self, response: WorkerResponse) -> bool:
+        return parse_boolean("looking for foreign data", response)
 
     def drop_marker(self, marker: MarkerPosition) -> WorkerRequest:
-        return request_of([Part("leave", marker_name(marker))])
+        return encode_steps([ProcedureStep("leave", marker_name(marker))])
 
     # -- apply
 
     def apply(
         self,
-        operations: Sequence[Operation],
-        expected: MarkerPosition | Loading | None,
-        new: MarkerPosition | Loading,
+        operations: Sequence[StoreOperation],
+        expected: MarkerPosition | LoadMarker | None,
+        new: MarkerPosition | LoadMarker,
         *,
-        lock: Lock = Lock.NONE,
+        lock: LockAction = LockAction.NONE,
         token: int = 0,
         release: bool = False,
     ) -> WorkerRequest:
-        parts = [Part("vacant") if expected is None else Part("leave", state_name(expected))]
-        return request_of([*parts, *parts_of(operations), Part("enter", state_name(new))])
+        parts = [ProcedureStep("vacant") if expected is None else ProcedureStep("leave", marker_or_load_name(expected))]
+        return encode_steps(
+            [*parts, *steps_for_operations(operations), ProcedureStep("enter", marker_or_load_name(new))]
+        )
 
-    def verdict(self, response: WorkerResponse) -> Verdict:
+    def parse_apply_result(self, response: WorkerResponse) -> ApplyResult:
         if response.ok:
-            return Verdict.APPLIED
-        return Verdict.MOVED if response.status == 409 else Verdict.REFUSED
+            return ApplyResult.APPLIED
+        return ApplyResult.MOVED if response.status == 409 else ApplyResult.REFUSED
 
-    def settle(self) -> WorkerRequest:
+    def checkpoint(self) -> WorkerRequest:
         """Have it put all that was done into its data file, which it otherwise does within a minute or two."""
-        return WorkerRequest("POST", f"{_OURS}/settle")
+        return WorkerRequest("POST", f"{_ENDPOINT_PREFIX}/settle")
 
     # There is no lock to hold: the guard is enough where updates are serial. Whoever asks for one has it.
 
     def claim(self, token: int) -> WorkerRequest:
-        return _tell("version")
+        return _procedure_request("version")
 
-    def claims_of(self, token: int) -> frozenset[str]:
+    def claims_for_token(self, token: int) -> frozenset[str]:
         return frozenset()
 
-    def unclaim(self, token: int) -> WorkerRequest:
-        return _tell("version")
+    def release_claim(self, token: int) -> WorkerRequest:
+        return _procedure_request("version")
 
     def renew(self, token: int, new: int) -> WorkerRequest:
-        return _tell("version")
+        return _procedure_request("version")
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         if found is None:
-            return _tell("version")
+            return _procedure_request("version")
         raised = found._replace(fence=found.fence + 1)
-        return request_of([Part("leave", marker_name(found)), Part("enter", marker_name(raised))])
+        return encode_steps([ProcedureStep("leave", marker_name(found)), ProcedureStep("enter", marker_name(raised))])
 
     # -- reading
 
@@ -187,13 +190,13 @@ class VirtuosoAdapter(SparqlAdapter):
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
     ) -> WorkerRequest:
-        asked = dataset(default_graphs, named_graphs)
-        text = hiding_query(canonical_constants(text), _SCOPE)
-        if not asked and not union and not says_from(text):
+        asked = dataset_parameters(default_graphs, named_graphs)
+        text = exclude_default_graph(canonical_constants(text), _SCOPE)
+        if not asked and not union and not has_dataset_clause(text):
             text = scoped_query(text, _SCOPE)
-        return self._asked(text, accept, asked)
+        return self._query_request(text, accept, asked)
 
-    def _asked(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
+    def _query_request(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
         # A query as the body of a request is never answered.
         form = urlencode([("query", text), ("maxrows", str(ROWS_MAX)), *dataset])
         # It refuses what it does not know without a look at the rest, and has forms of its own for some.
@@ -202,104 +205,117 @@ class VirtuosoAdapter(SparqlAdapter):
         return WorkerRequest("POST", self.query_path, headers, form.encode())
 
     def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
-        return _tell("size", "" if graphs is None else " ".join(graph or DEFAULT for graph in graphs) or "none:")
+        return _procedure_request(
+            "size", "" if graphs is None else " ".join(graph or DEFAULT_GRAPH_IRI for graph in graphs) or "none:"
+        )
 
-    def size_in(self, response: WorkerResponse) -> int:
+    def parse_size(self, response: WorkerResponse) -> int:
         asked = "counting statements"
         try:
-            return int(_lines(asked, response)[0])
+            return int(_parse_lines(asked, response)[0])
         except (ValueError, IndexError):
             raise UnexpectedAnswer(asked, response) from None
 
     def counts(self) -> WorkerRequest:
-        return _tell("counts")
+        return _procedure_request("counts")
 
-    def counts_in(self, response: WorkerResponse) -> Counted:
+    def parse_counts(self, response: WorkerResponse) -> GraphCounts:
         asked = "counting statements by graph"
-        rows = [line.rpartition(" ") for line in _lines(asked, response)]
+        rows = [line.rpartition(" ") for line in _parse_lines(asked, response)]
         try:
-            counts = {"" if graph == DEFAULT else graph: int(count) for graph, _, count in rows}
+            counts = {"" if graph == DEFAULT_GRAPH_IRI else graph: int(count) for graph, _, count in rows}
         except ValueError:
             raise UnexpectedAnswer(asked, response) from None
         ours = [name for name in counts if name.startswith(SYSTEM)]
-        return Counted(self.system_of(ours), {name: n for name, n in counts.items() if n and name not in ours})
+        return GraphCounts(
+            self.system_graphs_from_names(ours), {name: n for name, n in counts.items() if n and name not in ours}
+        )
 
     def contexts(self) -> WorkerRequest:
-        return _tell("contexts")
+        return _procedure_request("contexts")
 
-    def contexts_in(self, response: WorkerResponse) -> list[str]:
-        return _lines("listing named graphs", response)
+    def parse_contexts(self, response: WorkerResponse) -> list[str]:
+        return _parse_lines("listing named graphs", response)
 
     def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
-        return _tell("graph", DEFAULT if graph is None else graph)
+        return _procedure_request("graph", DEFAULT_GRAPH_IRI if graph is None else graph)
 
     def snapshot(self, accept: str = N_QUADS) -> WorkerRequest:
-        return _tell("quads")
+        return _procedure_request("quads")
 
-    def cleaned(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        for lines in cleaned(chunks, f"<{SYSTEM}> ".encode()):
+    def clean_snapshot(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for lines in clean_quads(chunks, f"<{SYSTEM}> ".encode()):
             yield lines.replace(f'"^^<{SHAPE}'.encode(), b'"^^<')
 
-    def everything(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
-        return _tell("everything")
+    def dump(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
+        return _procedure_request("everything")
 
-    everything_media = TSV
+    dump_media_type = TSV
 
     # -- loading
 
-    def begin_loading(self, loading: Loading, token: int) -> WorkerRequest:
-        return request_of([Part("vacant"), Part("enter", loading_name(loading))])
+    def begin_loading(self, loading: LoadMarker, token: int) -> WorkerRequest:
+        return encode_steps([ProcedureStep("vacant"), ProcedureStep("enter", loading_name(loading))])
 
-    def condemn(self, found: SystemGraphs, loading: Loading, token: int) -> WorkerRequest:
+    def mark_unusable(self, found: SystemGraphs, loading: LoadMarker, token: int) -> WorkerRequest:
         names = [marker_name(marker) for marker in found.markers] + [loading_name(each) for each in found.loading]
-        return request_of([*(Part("leave", name) for name in names), Part("enter", loading_name(loading))])
+        return encode_steps(
+            [*(ProcedureStep("leave", name) for name in names), ProcedureStep("enter", loading_name(loading))]
+        )
 
-    def empty(self) -> WorkerRequest:
-        return request_of([Part("forget"), Part("clear-all")])
+    def clear(self) -> WorkerRequest:
+        return encode_steps([ProcedureStep("forget"), ProcedureStep("clear-all")])
 
     def load(self, quads: bytes) -> WorkerRequest:
-        return request_of(_written("add", _of_one_value(_given(quads).splitlines())))
+        return encode_steps(_chunk_steps("add", _drop_equal_values(_normalise_quads(quads).splitlines())))
 
-    def erase(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
-        return request_of(_written("take", _given(b"\n".join(quads)).splitlines()))
+    def delete_quads(self, quads: Sequence[bytes], left: Sequence[bytes]) -> WorkerRequest:
+        return encode_steps(_chunk_steps("take", _normalise_quads(b"\n".join(quads)).splitlines()))
 
-    def end_loading(self, loading: Loading, new: MarkerPosition) -> WorkerRequest:
-        ended = request_of([Part("leave", loading_name(loading)), Part("enter", marker_name(new))])
+    def end_loading(self, loading: LoadMarker, new: MarkerPosition) -> WorkerRequest:
+        ended = encode_steps([ProcedureStep("leave", loading_name(loading)), ProcedureStep("enter", marker_name(new))])
         # Whoever asked for a load does not come again: it is to outlive a crash at once.
         return replace(ended, path=f"{ended.path}?name=settle")
 
     # -- registration
 
-    def probe_requests(self) -> Sequence[ProbeStep]:
+    def probe_steps(self) -> Sequence[ProbeStep]:
         scratch = f"{SYSTEM}:probe"
-        insert = Part("add", scratch, f"<{scratch}> <{scratch}> <{scratch}> .\n".encode())
+        insert = ProcedureStep("add", scratch, f"<{scratch}> <{scratch}> <{scratch}> .\n".encode())
         not_atomic = "it keeps a part of a request whose last part failed; a crash would lose the position"
         return (
             ProbeStep(
-                _tell("version"),
+                _procedure_request("version"),
                 (200,),
                 "NotAWorker",
                 "nothing of TxLog answers at /txlog; run what `txlog virtuoso-sql` prints on it, as dba",
                 holds=_VERSION,
             ),
             ProbeStep(
-                self._asked("ASK {}", "application/sparql-results+json", ()),
+                self._query_request("ASK {}", "application/sparql-results+json", ()),
                 (200,),
                 "NotAWorker",
                 "it does not answer SPARQL queries at /sparql",
                 holds=b"true",
             ),
             ProbeStep(
-                request_of([insert, Part("leave", f"{scratch}:absent")]),
+                encode_steps([insert, ProcedureStep("leave", f"{scratch}:absent")]),
                 (409,),
                 "NoGuard",
                 "a request that expects another position is carried out",
             ),
-            ProbeStep(_tell("size", scratch), (200,), "NotAtomic", not_atomic, holds=b"0\n"),
-            ProbeStep(request_of([insert, Part("fail")]), (500,), "NotAtomic", not_atomic),
-            ProbeStep(_tell("size", scratch), (200,), "NotAtomic", not_atomic, holds=b"0\n"),
+            ProbeStep(_procedure_request("size", scratch), (200,), "NotAtomic", not_atomic, holds=b"0\n"),
+            ProbeStep(encode_steps([insert, ProcedureStep("fail")]), (500,), "NotAtomic", not_atomic),
+            ProbeStep(_procedure_request("size", scratch), (200,), "NotAtomic", not_atomic, holds=b"0\n"),
             ProbeStep(
-                request_of([Part("enter", scratch), insert, Part("clear", scratch), Part("leave", scratch)]),
+                encode_steps(
+                    [
+                        ProcedureStep("enter", scratch),
+                        insert,
+                        ProcedureStep("clear", scratch),
+                        ProcedureStep("leave", scratch),
+                    ]
+                ),
                 (200,),
                 "NotAWorker",
                 "it takes no updates",
@@ -310,12 +326,12 @@ class VirtuosoAdapter(SparqlAdapter):
 # -- requests
 
 
-def _tell(what: str, name: str = "") -> WorkerRequest:
+def _procedure_request(what: str, name: str = "") -> WorkerRequest:
     asked = f"?{urlencode({'name': name})}" if name else ""
-    return WorkerRequest("GET", f"{_OURS}/{what}{asked}")
+    return WorkerRequest("GET", f"{_ENDPOINT_PREFIX}/{what}{asked}")
 
 
-def request_of(parts: Iterable[Part]) -> WorkerRequest:
+def encode_steps(parts: Iterable[ProcedureStep]) -> WorkerRequest:
     """Carries them out in order, whole or not at all. The body: the length of the table in ten digits; the table, a
     line for each part; the parts' bytes."""
     parts = list(parts)
@@ -324,14 +340,14 @@ def request_of(parts: Iterable[Part]) -> WorkerRequest:
     return WorkerRequest("POST", VirtuosoAdapter.update_path, {"Content-Type": "application/octet-stream"}, body)
 
 
-def parts_of(operations: Sequence[Operation]) -> Iterator[Part]:
+def steps_for_operations(operations: Sequence[StoreOperation]) -> Iterator[ProcedureStep]:
     """What operations of the log do, one after the other: of literals of one value a graph holds the first, so that
     neighbours cannot be merged."""
     for operation in operations:
-        yield from _changes(operation.payload) if operation.kind == KIND_QUADS else _updates(operation.payload)
+        yield from _quad_steps(operation.payload) if operation.kind == KIND_QUADS else _update_steps(operation.payload)
 
 
-def _lines(asked: str, response: WorkerResponse) -> list[str]:
+def _parse_lines(asked: str, response: WorkerResponse) -> list[str]:
     if response.status != 200:
         raise UnexpectedAnswer(asked, response)
     return response.body.decode().splitlines()
@@ -340,41 +356,41 @@ def _lines(asked: str, response: WorkerResponse) -> list[str]:
 # -- quads
 
 
-def _changes(payload: bytes) -> Iterator[Part]:
+def _quad_steps(payload: bytes) -> Iterator[ProcedureStep]:
     """One transaction of quads."""
-    deletes, adds, _ = net([_given(payload)])
-    yield from _written("take", deletes)
-    yield from _written("add", _of_one_value(adds))
+    deletes, adds, _ = merge_quad_changes([_normalise_quads(payload)])
+    yield from _chunk_steps("take", deletes)
+    yield from _chunk_steps("add", _drop_equal_values(adds))
 
 
-def _written(verb: str, lines: Sequence[bytes]) -> Iterator[Part]:
+def _chunk_steps(verb: str, lines: Sequence[bytes]) -> Iterator[ProcedureStep]:
     """Lines of N-Quads, given, as parts of one graph each, none longer than Virtuoso's strings may be."""
     graphs: dict[bytes, list[bytes]] = {}
     for line in lines:
         if long := _LONG_IRI.search(line):
-            yield _refused(f"an IRI of {len(long[0]) - 2} bytes; Virtuoso has room for {IRI_BYTES_MAX}")
+            yield _refusal_step(f"an IRI of {len(long[0]) - 2} bytes; Virtuoso has room for {IRI_BYTES_MAX}")
             return
         triple, graph = split_graph(line)
         graphs.setdefault(graph, []).append(_WHOLE.sub(rb"\1", triple))
     for graph, triples in graphs.items():
-        name = graph[1:-1].decode() or DEFAULT
+        name = graph[1:-1].decode() or DEFAULT_GRAPH_IRI
         piece, size = list[bytes](), 0
         for triple in triples:
             piece.append(triple)
             size += len(triple)
-            if size > _PIECE:
-                yield Part(verb, name, b" .\n".join(piece) + b" .\n")
+            if size > _CHUNK_BYTES:
+                yield ProcedureStep(verb, name, b" .\n".join(piece) + b" .\n")
                 piece, size = [], 0
         if piece:
-            yield Part(verb, name, b" .\n".join(piece) + b" .\n")
+            yield ProcedureStep(verb, name, b" .\n".join(piece) + b" .\n")
 
 
-def _given(lines: bytes) -> bytes:
+def _normalise_quads(lines: bytes) -> bytes:
     """Quads, or a payload of them, as Virtuoso is to have them: what it would make others of is marked."""
-    return _LITERAL.sub(_marked, canonical_lines(lines))
+    return _LITERAL.sub(_mark_literal, canonical_lines(lines))
 
 
-def _marked(literal: re.Match[bytes]) -> bytes:
+def _mark_literal(literal: re.Match[bytes]) -> bytes:
     kind = literal[2]
     if kind.startswith(_SHAPES):
         return b"%s^^<%s%s>" % (literal[1], SHAPE.encode(), kind)
@@ -384,13 +400,13 @@ def _marked(literal: re.Match[bytes]) -> bytes:
     return b"%s^^<%s%s>" % (literal[1], KEPT.encode(), kind)
 
 
-def _of_one_value(lines: Sequence[bytes]) -> list[bytes]:
+def _drop_equal_values(lines: Sequence[bytes]) -> list[bytes]:
     """Without those that mean to Virtuoso what one before means: ``1`` and ``1.0`` of one subject and predicate are one
     to it. Which of them stays must not depend on the order of its hashes."""
     seen: dict[tuple[bytes, bytes, float], bytes] = {}
     kept = list[bytes]()
     for line in lines:
-        value = _value(line)
+        value = _numeric_value(line)
         if value is not None:
             number, kind, place = value
             triple, graph = split_graph(line)
@@ -400,7 +416,7 @@ def _of_one_value(lines: Sequence[bytes]) -> list[bytes]:
     return kept
 
 
-def _value(line: bytes) -> tuple[float, bytes, int] | None:
+def _numeric_value(line: bytes) -> tuple[float, bytes, int] | None:
     """Of an object that is a number to Virtuoso: its value, datatype, and where it begins."""
     begin = line.find(b"> ", line.find(b"> ") + 2) + 2
     found = _LITERAL.match(line, begin)
@@ -413,29 +429,31 @@ def _value(line: bytes) -> tuple[float, bytes, int] | None:
 # -- updates
 
 
-def _updates(payload: bytes) -> Iterator[Part]:
-    for text, words in operations_of(payload.decode()):
+def _update_steps(payload: bytes) -> Iterator[ProcedureStep]:
+    for text, words in split_operations(payload.decode()):
         first = words[0].upper()
         if first in _MANAGED:
-            yield from _managed(first, words[1:])
+            yield from _graph_management_steps(first, words[1:])
         elif first in ("INSERT", "DELETE") and words[1:2] and words[1].upper() == "DATA":
             try:
-                lines = _given(_quads_of(f"INSERT{text[len(first) :]}")).splitlines()
+                lines = _normalise_quads(_parse_data_block(f"INSERT{text[len(first) :]}")).splitlines()
             except SyntaxError as wrong:
-                yield _refused(f"{first} DATA: {wrong}")
+                yield _refusal_step(f"{first} DATA: {wrong}")
                 continue
-            yield from _written("add", _of_one_value(lines)) if first == "INSERT" else _written("take", lines)
+            yield from (
+                _chunk_steps("add", _drop_equal_values(lines)) if first == "INSERT" else _chunk_steps("take", lines)
+            )
         elif first in ("INSERT", "DELETE", "WITH"):
-            yield Part("update", "-", scoped_update(text, _SCOPE).encode())
+            yield ProcedureStep("update", "-", scoped_update(text, _SCOPE).encode())
         else:
-            yield _refused(f"{first} is no update of a log")
+            yield _refusal_step(f"{first} is no update of a log")
 
 
-def _refused(why: str) -> Part:
-    return Part("refuse", "-", why.encode())
+def _refusal_step(why: str) -> ProcedureStep:
+    return ProcedureStep("refuse", "-", why.encode())
 
 
-def _quads_of(text: str) -> bytes:
+def _parse_data_block(text: str) -> bytes:
     store = ox.Store()
     store.update(text)
     lines = store.dump(format=ox.RdfFormat.N_QUADS)
@@ -443,21 +461,21 @@ def _quads_of(text: str) -> bytes:
     return lines
 
 
-def _managed(verb: str, words: Sequence[str]) -> Iterator[Part]:
+def _graph_management_steps(verb: str, words: Sequence[str]) -> Iterator[ProcedureStep]:
     names = [word for word in words if word.upper() not in ("SILENT", "GRAPH", "TO", "INTO")]
-    graphs = [DEFAULT if name.upper() == "DEFAULT" else name.strip("<>") for name in names]
+    graphs = [DEFAULT_GRAPH_IRI if name.upper() == "DEFAULT" else name.strip("<>") for name in names]
     if len(graphs) != (2 if verb in ("COPY", "MOVE", "ADD") else 1):
-        yield _refused(f"{verb} with {len(graphs)} graphs")
+        yield _refusal_step(f"{verb} with {len(graphs)} graphs")
         return
     if verb == "CREATE" or (verb in ("COPY", "MOVE", "ADD") and graphs[0] == graphs[1]):
         return
     if verb in ("CLEAR", "DROP"):
         every = {"ALL": "clear-all", "NAMED": "clear-named"}.get(names[0].upper())
-        yield Part(every) if every else Part("clear", graphs[0])
+        yield ProcedureStep(every) if every else ProcedureStep("clear", graphs[0])
         return
     source, target = graphs
     if verb != "ADD":
-        yield Part("clear", target)
-    yield Part("copy", source, target.encode())
+        yield ProcedureStep("clear", target)
+    yield ProcedureStep("copy", source, target.encode())
     if verb == "MOVE":
-        yield Part("clear", source)
+        yield ProcedureStep("clear", source)

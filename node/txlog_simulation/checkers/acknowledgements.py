@@ -5,7 +5,7 @@ from __future__ import annotations
 from txlog.model.ids import Origin
 from txlog.model.view import View
 from txlog.protocol.events import Marks
-from txlog.wire.messages import Claim
+from txlog.wire.messages import ReplicaState
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.checkers.transactions import Transactions
 from txlog_simulation.mirror import Mirror
@@ -89,7 +89,7 @@ class Promises:
         self.transactions = transactions
         self.counter: dict[Origin, int] = {}
 
-    def post(self, origin: Origin, claim: Claim, mirror: Mirror) -> None:
+    def post(self, origin: Origin, claim: ReplicaState, mirror: Mirror) -> None:
         """A post has left a master."""
         if claim.counter > mirror.ceiling:
             self._wrong("5", f"{origin.node} posts counter {claim.counter}, its disk has {mirror.ceiling}")

@@ -12,7 +12,7 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
 from txlog.model.view import Number, View
 from txlog.protocol.closing import Closed
-from txlog.wire.messages import Pending, Report
+from txlog.wire.messages import QueuedTransactions, ViewReport
 from txlog_simulation.checkers.log import Log
 from txlog_simulation.violation import LOG, Findings
 
@@ -42,7 +42,7 @@ class Reported(NamedTuple):
 
 
 def check(
-    findings: Findings, log: Log, closed: Closed, reports: list[Report], weights: dict[str, int], majority: bool
+    findings: Findings, log: Log, closed: Closed, reports: list[ViewReport], weights: dict[str, int], majority: bool
 ) -> None:
     """Who wins, the base and the new queue, as they follow from these reports."""
     masters: list[Reported] = []
@@ -70,7 +70,7 @@ def check(
         findings.add(LOG, "26", f"{number} has another queue than follows from these reports")
 
 
-def _reported(report: Report, log: Log) -> Reported | None:
+def _reported(report: ViewReport, log: Log) -> Reported | None:
     origin = Origin(report.node, report.birth)
     if report.view is None:
         return Reported(report.node, None, [], _named(report.pending), _named(report.parked), origin, False, 0)
@@ -85,7 +85,7 @@ def _reported(report: Report, log: Log) -> Reported | None:
     return Reported(report.node, report.view, mine, queue, _named(report.parked), origin, report.installed, settled)
 
 
-def _named(pieces: list[Pending]) -> list[Tx]:
+def _named(pieces: list[QueuedTransactions]) -> list[Tx]:
     assert all(len(p.contents) == HASH_BYTES * len(p.stamps) for p in pieces)
     return [Tx(stamp, p.origin, p.first_seq + i) for p in pieces for i, stamp in enumerate(p.stamps)]
 

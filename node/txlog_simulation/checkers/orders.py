@@ -8,7 +8,7 @@ come of an order as they come of silence (``views.py``). Here: whom a view may l
 from __future__ import annotations
 
 from txlog.model.view import View
-from txlog.wire.messages import Departure, Report
+from txlog.wire.messages import Departure, ViewReport
 from txlog_simulation.violation import LOG, Findings
 
 
@@ -28,7 +28,7 @@ class Orders:
         (docs/how-to/add-remove-masters.md)."""
         return len(self.begin) > 1
 
-    def change(self, gone: list[Departure], reports: list[Report], view: View, before: View | None) -> None:
+    def change(self, gone: list[Departure], reports: list[ViewReport], view: View, before: View | None) -> None:
         """A coordinator accepts the view that it has put together. ``before``: what it has grown from."""
         ordered = {(one.node, one.birth) for one in gone if one.why == "ordered"}
         if not ordered:
@@ -50,7 +50,7 @@ class Orders:
             )
             self._wrong("20", text)
 
-    def lets_in(self, reports: list[Report], view: View, before: View | None) -> bool:
+    def lets_in(self, reports: list[ViewReport], view: View, before: View | None) -> bool:
         """Whether those that an order left over let others in, and have no majority themselves."""
         know = {r.node for r in reports if r.view is not None}
         by_order = before is not None and before.majority_before and before.apart_at >= 0

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, Peer, Resources, TxLogCluster
-from txlog.config.process import LastSeen
-from txlog.config.values import quantity_text
+from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, PeerSpec, ResourceRequirements, TxLogCluster
+from txlog.config.process_config import LastSeenIncarnation
+from txlog.config.units import format_quantity
 from txlog.operator.names import GROUP, Names
 
 Object = dict[str, Any]
@@ -45,7 +45,7 @@ class Around:
     image: str
     pull_policy: str = "IfNotPresent"
     owner: str | None = None
-    last_seen: Mapping[str, LastSeen] = field(default_factory=dict)
+    last_seen: Mapping[str, LastSeenIncarnation] = field(default_factory=dict)
     masters: int | None = None
     pipeline_account: str | None = None
 
@@ -125,14 +125,14 @@ def pod_spec(containers: list[Object], volumes: list[Object], **rest: Any) -> Ob
     }
 
 
-def resources_of(given: Resources) -> Object:
+def resources_of(given: ResourceRequirements) -> Object:
     found = {"requests": dict(given.requests), "limits": dict(given.limits)}
     return {key: value for key, value in found.items() if value}
 
 
 def claim(name: str, size: int, storage_class: str | None, template: Mapping[str, str] | None = None) -> Object:
     """A volume of a StatefulSet's pods; ``size`` in bytes."""
-    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": quantity_text(size)}}}
+    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": format_quantity(size)}}}
     if storage_class is not None:
         spec["storageClassName"] = storage_class
     return {
@@ -160,12 +160,12 @@ def master_urls(cluster: TxLogCluster) -> list[str]:
     return [f"{scheme(cluster)}://{names.master_host(index)}:{MASTER_PORT}" for index in range(1, count + 1)]
 
 
-def meeting_address(cluster: TxLogCluster, peer: Peer, index: int) -> str:
+def meeting_address(cluster: TxLogCluster, peer: PeerSpec, index: int) -> str:
     """``host:port`` where masters of other data centres come to that one."""
     return peer.address_of(index, MEETING_PORT if is_secured(cluster) else MASTER_PORT)
 
 
-def door_url(cluster: TxLogCluster, peer: Peer, index: int) -> str | None:
+def door_url(cluster: TxLogCluster, peer: PeerSpec, index: int) -> str | None:
     """Where that master of another data centre takes requests, as far as the manifest says it: its address, or, where
     that leads to the masters' own port, port 7300 of the same host. None when the address names a port of its own."""
     if not is_secured(cluster):

@@ -13,8 +13,8 @@ from typing import Final
 from ruamel.yaml import YAML
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.placing import worker_names
-from txlog.config.process import ExecutorsConfig
+from txlog.config.process_config import ExecutorsConfig
+from txlog.config.process_config_builder import worker_names
 from txlog.operator.build.common import (
     CONFIG,
     TMP,
@@ -97,7 +97,7 @@ def template(cluster: TxLogCluster, around: Around, scratch: Path) -> Object:
         cluster,
         around,
         CONTAINER,
-        ["python", "-m", "txlog.pipeline.executor"],
+        ["python", "-m", "txlog.pipeline.executor_pod"],
         workingDir="/tmp",
         env=[{"name": "HOME", "value": "/tmp"}, *own.env],
         terminationMessagePolicy="FallbackToLogsOnError",

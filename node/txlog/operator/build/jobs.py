@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.placing import backup_config, target_config
-from txlog.config.process import DutyJobConfig, FolderConfig, TargetConfig
+from txlog.config.process_config import DutyJobConfig, FolderConfig, TargetConfig
+from txlog.config.process_config_builder import build_backup_config, build_target_config
 from txlog.operator.build.common import (
     CONFIG,
     SECRETS,
@@ -31,7 +31,7 @@ DUTY: Final = "duty"
 SCHEDULE: Final = "schedule"
 BACKUPS: Final = Path("/backups")
 """Where split backups go when the manifest names no target: a volume of its own."""
-DUTY_PROGRAM: Final = "txlog.backup.duty"
+DUTY_PROGRAM: Final = "txlog.backup.duty_job"
 DUTY_FILE: Final = "duty.json"
 BACKUP_FILE: Final = "backup.json"
 ANSWER: Final = "/dev/termination-log"
@@ -41,7 +41,7 @@ def target_of(cluster: TxLogCluster) -> TargetConfig:
     backup = cluster.spec.backup
     if backup is None:
         return FolderConfig(folder=BACKUPS)
-    return target_config(backup.target, lambda name: SECRETS / name)
+    return build_target_config(backup.target, lambda name: SECRETS / name)
 
 
 def config_map(cluster: TxLogCluster, around: Around) -> Object:
@@ -50,7 +50,7 @@ def config_map(cluster: TxLogCluster, around: Around) -> Object:
     duty = DutyJobConfig(data_center=cluster.data_center, masters=masters, target=target)
     data = {DUTY_FILE: duty.model_dump_json(indent=1, exclude_defaults=True) + "\n"}
     if cluster.spec.backup is not None:
-        told = backup_config(cluster, masters, target)
+        told = build_backup_config(cluster, masters, target)
         data[BACKUP_FILE] = told.model_dump_json(indent=1, exclude_defaults=True) + "\n"
     return made(cluster, around, "v1", "ConfigMap", Names(cluster).jobs, COMPONENT, data=data)
 

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import Any, Final
 
-from txlog.config.cluster import Peer, TxLogCluster
-from txlog.config.placing import STOP_MASTER_S, node_config, worker_configs
-from txlog.config.process import NodeConfig
+from txlog.config.cluster import PeerSpec, TxLogCluster
+from txlog.config.process_config import NodeConfig
+from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S, build_node_config, build_worker_configs
 from txlog.operator.build.common import (
     CONFIG,
     DATA,
@@ -81,19 +81,19 @@ def config_of(cluster: TxLogCluster, node: str, around: Around) -> NodeConfig:
         peers = [own if peer.name == own.name else peer for peer in cluster.spec.peers]
         cluster = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"peers": peers})})
 
-    def url_of(peer: Peer, index: int) -> str:
+    def url_of(peer: PeerSpec, index: int) -> str:
         if peer.name == cluster.data_center:
             return f"http://{names.master_host(index)}:{MEETING_PORT if is_secured(cluster) else MASTER_PORT}"
         return f"http://{meeting_address(cluster, peer, index)}"
 
-    return node_config(
+    return build_node_config(
         cluster,
         node,
         url_of=url_of,
         port=MASTER_PORT,
         journal_folder=DATA / "journal",
         token_file=TOKEN / TOKEN_KEY,
-        workers=worker_configs(cluster, lambda index: worker_url(cluster, index)),
+        workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
         host="0.0.0.0",
         last_seen=around.last_seen.get(node),
         identity_file=IDENTITY,
@@ -225,7 +225,7 @@ def _pod(cluster: TxLogCluster, around: Around) -> Object:
 
 def stop_s(cluster: TxLogCluster) -> int:
     """Generous, since a master ends by itself, and not as exact as ``leaveTimeout``, which changes without restarts."""
-    return max(STOP_S_MIN, math.ceil(cluster.spec.leave_timeout / 1000 + STOP_MASTER_S) + DRAIN_S)
+    return max(STOP_S_MIN, math.ceil(cluster.spec.leave_timeout / 1000 + MASTER_STOP_MARGIN_S) + DRAIN_S)
 
 
 def _probe(cluster: TxLogCluster, kind: str, **times: int) -> Object:

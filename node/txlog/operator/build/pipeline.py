@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.placing import worker_configs
-from txlog.config.process import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT, PipelineConfig
+from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT, PipelineConfig
+from txlog.config.process_config_builder import build_worker_configs
 from txlog.operator.build import executors
 from txlog.operator.build.common import (
     CONFIG,
@@ -43,7 +43,7 @@ def config_of(cluster: TxLogCluster, around: Around) -> PipelineConfig:
     return PipelineConfig(
         data_center=cluster.data_center,
         masters=master_urls(cluster),
-        workers=worker_configs(cluster, lambda index: worker_url(cluster, index)),
+        workers=build_worker_configs(cluster, lambda index: worker_url(cluster, index)),
         scratch_folder=SCRATCH,
         **more,
     )

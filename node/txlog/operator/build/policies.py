@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from txlog.config.cluster import TxLogCluster
-from txlog.config.process import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT
+from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT
 from txlog.operator.build import executors, masters, pipeline, workers
 from txlog.operator.build.common import (
     MASTER_PORT,

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from txlog.apply import State
+from txlog.apply import WorkerState
 from txlog.client import WorkerReport
-from txlog.config.process import PipelineConfig
-from txlog.pipeline.batch.catching_up import CatchUp
-from txlog.pipeline.batch.engine import Engine, Here, Spark
-from txlog.pipeline.batch.session import context_starting
-from txlog.pipeline.reports import Reports
-from txlog.workers.base import TAKEOVER_S
+from txlog.config.process_config import PipelineConfig
+from txlog.pipeline.batch.catch_up import CatchUp
+from txlog.pipeline.batch.spark_context import start_spark_context
+from txlog.pipeline.batch.task_runner import InProcessRunner, SparkRunner, TaskRunner
+from txlog.pipeline.progress_reporter import ProgressReporter
+from txlog.workers.adapter import TAKEOVER_S
 
 WRONG_CONFIG = 64
 log = logging.getLogger("txlog.pipeline.batch")
@@ -48,13 +48,13 @@ def main() -> int:
     if told.worker not in [worker.name for worker in config.workers]:
         log.error("no worker %s in %s; there are %s", told.worker, told.config, [w.name for w in config.workers])
         return WRONG_CONFIG
-    reports = Reports(config.masters)
+    reports = ProgressReporter(config.masters)
 
     def tell(report: WorkerReport) -> None:
         log.info("%s", report.error)
-        reports.tell(told.worker, report)
+        reports.send(told.worker, report)
 
-    def run(engine: Engine | Callable[[], Engine]) -> int:
+    def run(engine: TaskRunner | Callable[[], TaskRunner]) -> int:
         batch = CatchUp(config, told.worker, engine, tell, tasks=told.tasks, takeover_s=told.takeover)
         ended = batch.run(told.upto)
         log.info("%s", ended)
@@ -66,12 +66,12 @@ def main() -> int:
             "stages": {name: round(seconds, 3) for name, seconds in ended.stages.items()},
         }
         print(json.dumps(figures), flush=True)
-        return 0 if ended.state is State.WORKING and ended.error is None else 1
+        return 0 if ended.state is WorkerState.WORKING and ended.error is None else 1
 
     if told.here:
-        return run(Here())
-    with context_starting(config, told.tasks, told.memory) as context:
-        return run(lambda: Spark(context.result(), told.tasks))
+        return run(InProcessRunner())
+    with start_spark_context(config, told.tasks, told.memory) as context:
+        return run(lambda: SparkRunner(context.result(), told.tasks))
 
 
 if __name__ == "__main__":

@@ -15,26 +15,26 @@ from typing import Any
 import msgspec
 
 from txlog.divergence.repair_policy import CompletedRepair
+from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.protocol.unordered import trace
-from txlog.runtime.registry import WorkerState
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, json_answer, read_body
-from txlog.server.admin.membership import number_text
-from txlog.server.admin.repairs import Repairs
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.worker_registry import RegisteredWorker
+from txlog.server.admin.views import format_view_number
+from txlog.server.admin.worker_repairs import WorkerRepairs
 
 BODY_MAX = 16 << 10
-SAID_MAX = 500
-_REPAIR = re.compile(r"repair-(.{1,63})-([0-9]{1,18})")
-_FORM = (
+MESSAGE_CHARACTERS_MAX = 500
+_REPAIR_ID = re.compile(r"repair-(.{1,63})-([0-9]{1,18})")
+_EXPECTED_BODY = (
     '{"state": "done" or "begun", "index": N, "hash": "32 hexadecimal digits", "epoch": N} or '
     '{"state": "failed", "message": "..."}'
 )
 
 
-class _Told(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+class _DutyReport(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     """``fence`` and what follows: of a repair."""
 
     state: str
@@ -50,7 +50,7 @@ class _Told(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     removed: int = 0
 
 
-class Place(msgspec.Struct, frozen=True):
+class DutyPosition(msgspec.Struct, frozen=True):
     epoch: int
     index: int
     hash: str
@@ -65,64 +65,70 @@ class Duty(msgspec.Struct, frozen=True):
     why: str
     worker: str | None = None
     error: str | None = None
-    to: Place | None = None
+    to: DutyPosition | None = None
     """``unorder``: where the worker is set on the log."""
     lacks: bool = False
     """``restore``: only because this master never had the order that the worker executed; another one may have."""
 
-    def view(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return msgspec.structs.asdict(self)
 
 
-class Duties:
-    def __init__(self, site: Site, repairs: Repairs) -> None:
-        self._site = site
+class DutyHandler:
+    def __init__(self, site: MasterContext, repairs: WorkerRepairs) -> None:
+        self._context = site
         self._repairs = repairs
         self._errors: dict[str, str] = {}
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/txlog/duties", self.get), Route("POST", "/txlog/duties/{id}", self.report)]
 
-    def now(self) -> list[Duty]:
+    def open_duties(self) -> list[Duty]:
         """What is to be done at this moment; a split backup first, since a split waits for it."""
-        core = self._site.loop.core
+        core = self._context.loop.core
         found: list[Duty] = []
         if core.wants_backup:
-            why = f"split: {', '.join(core.silent)} silent in view {number_text(core.views.number)}"
-            found.append(self._duty(f"backup-{number_text(core.views.number)}", "backup", why))
+            why = f"split: {', '.join(core.silent)} silent in view {format_view_number(core.views.number)}"
+            found.append(self._new_duty(f"backup-{format_view_number(core.views.number)}", "backup", why))
         if core.views.at_work and core.views.ahead is None:
-            for worker in self._site.registry.workers.values():
-                found += self._of_worker(worker)
-        wrong = self._repairs.due() if not found else None  # never beside anything else
+            for worker in self._context.registry.workers.values():
+                found += self._worker_duties(worker)
+        wrong = self._repairs.next_due() if not found else None  # never beside anything else
         if wrong is not None and wrong.divergence is not None:
             finding = wrong.divergence
-            found.append(self._duty(f"repair-{wrong.name}-{finding.fence}", "repair", finding.why, wrong.name))
+            found.append(self._new_duty(f"repair-{wrong.name}-{finding.fence}", "repair", finding.why, wrong.name))
         known = {duty.id for duty in found}
         self._errors = {name: error for name, error in self._errors.items() if name in known}
         return found
 
-    def _of_worker(self, worker: WorkerState) -> list[Duty]:
-        view, off = self._site.loop.core.views.accepted, self._site.registry.is_off(worker)
-        if view is not None and worker.position is not None and self._site.registry.is_below(worker.position):
+    def _worker_duties(self, worker: RegisteredWorker) -> list[Duty]:
+        view, off = self._context.loop.core.views.accepted, self._context.registry.is_off_chain(worker)
+        if (
+            view is not None
+            and worker.position is not None
+            and self._context.registry.is_below_log_start(worker.position)
+        ):
             why = f"{worker.name} stands at {worker.position.index}, below what is kept of the log"
-            return [self._duty(_restore_id(worker), "restore", why, worker.name)]
+            return [self._new_duty(_restore_id(worker), "restore", why, worker.name)]
         if view is None or not (off or worker.is_unordered):
             return []
         if view.strategy != "None":
             why = "stands on another branch than the log" if off else f"is unordered, which {view.strategy} cannot use"
-            return [self._duty(_restore_id(worker), "restore", f"{worker.name} {why}", worker.name)]
-        to, place = self._place_for(worker), worker.position
+            return [self._new_duty(_restore_id(worker), "restore", f"{worker.name} {why}", worker.name)]
+        to, place = self._skip_ahead_position(worker), worker.position
         if to is None or place is None:
             why = f"{worker.name} stands on another branch than the log, which this master never had"
-            return [self._duty(_restore_id(worker), "restore", why, worker.name, lacks=True)]
+            return [self._new_duty(_restore_id(worker), "restore", why, worker.name, lacks=True)]
         if not off:
             return []
         why = f"{worker.name} stands on another branch than the log, and does not go back (splitRecovery None)"
-        return [self._duty(f"unorder-{worker.name}-{place.index}-{place.hash[:8]}", "unorder", why, worker.name, to)]
+        return [
+            self._new_duty(f"unorder-{worker.name}-{place.index}-{place.hash[:8]}", "unorder", why, worker.name, to)
+        ]
 
-    def _place_for(self, worker: WorkerState) -> Place | None:
+    def _skip_ahead_position(self, worker: RegisteredWorker) -> DutyPosition | None:
         """The last place on the log up to which it has executed everything; None when that is not known here."""
-        agreement, place = self._site.loop.agreement, worker.position
+        agreement, place = self._context.loop.log_state, worker.position
         if agreement is None or place is None:
             return None
         texts = [*place.unordered, f"{place.index}:{place.hash}"]
@@ -132,58 +138,58 @@ class Duties:
         if len(known) < len(paths):
             return None
         at = max(known)
-        return Place(agreement.view.epoch, at, agreement.history.hash_at(at).hex())
+        return DutyPosition(agreement.view.epoch, at, agreement.history.hash_at(at).hex())
 
-    def _duty(
+    def _new_duty(
         self,
         name: str,
         kind: str,
         why: str,
         worker: str | None = None,
-        to: Place | None = None,
+        to: DutyPosition | None = None,
         lacks: bool = False,
     ) -> Duty:
         return Duty(name, kind, why, worker, self._errors.get(name), to, lacks)
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
         """``{"duties": [...], "state", "dataCenter"}``."""
-        site = self._site
-        duties = [duty.view() for duty in self.now()]
-        return json_answer({"duties": duties, "state": site.state, "dataCenter": site.config.data_center})
+        site = self._context
+        duties = [duty.to_dict() for duty in self.open_duties()]
+        return json_response({"duties": duties, "state": site.state, "dataCenter": site.config.data_center})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
         """Done, failed, or begun (a backup is about to be made there). Answers ``{"open"}``: whether it is still to be
         done. 409 ``OffTheLog``, also the duty's ``error`` then, for a backup at a position that would not help."""
         try:
-            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_Told)
+            told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
             digest = bytes.fromhex(told.hash)
         except MALFORMED as wrong:
-            raise BadInput(f"{_FORM}: {wrong}") from None
+            raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
         if told.state not in ("done", "begun", "failed"):
-            raise BadInput(f"state {told.state[:40]!r}: expected {_FORM}")
+            raise BadInput(f"state {told.state[:40]!r}: expected {_EXPECTED_BODY}")
         if told.state != "failed" and (told.index < 0 or len(digest) != len(NO_HASH)):
-            raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_FORM}")
-        duty = next((each for each in self.now() if each.id == names["id"]), None)
-        repair = _REPAIR.fullmatch(names["id"])
+            raise BadInput(f"index {told.index}, hash {told.hash[:40]!r}: expected {_EXPECTED_BODY}")
+        duty = next((each for each in self.open_duties() if each.id == names["id"]), None)
+        repair = _REPAIR_ID.fullmatch(names["id"])
         if repair is not None:  # what was repaired is listed no more
-            return self._of_repair(names["id"], repair[1], int(repair[2]), told)
+            return self._on_repair_report(names["id"], repair[1], int(repair[2]), told)
         if duty is None:
             raise NotFound(f"{names['id'][:80]!r} is no duty here now; GET /txlog/duties lists them")
         if told.state == "failed":
-            self._errors[duty.id] = told.message[:SAID_MAX]
+            self._errors[duty.id] = told.message[:MESSAGE_CHARACTERS_MAX]
         elif duty.kind == "backup":
-            self._backed_up(duty, told, digest)
-        return json_answer({"open": any(each.id == duty.id for each in self.now())})
+            self._on_backup_report(duty, told, digest)
+        return json_response({"open": any(each.id == duty.id for each in self.open_duties())})
 
-    def _of_repair(self, duty: str, worker: str, fence: int, told: _Told) -> Response:
+    def _on_repair_report(self, duty: str, worker: str, fence: int, told: _DutyReport) -> Response:
         if min(told.fence, told.graph_count, told.added, told.removed) < 0:
             raise BadInput("fence, graphCount, added, removed: expected 0 or more")
         if told.state == "failed":
-            self._repairs.failed(worker, fence, told.message)
+            self._repairs.record_failure(worker, fence, told.message)
         elif told.state == "done":
             done = CompletedRepair(
                 worker,
-                told.source[:SAID_MAX],
+                told.source[:MESSAGE_CHARACTERS_MAX],
                 told.graphs,
                 told.graph_count,
                 told.added,
@@ -192,11 +198,11 @@ class Duties:
                 told.fence,
                 0.0,
             )
-            self._repairs.done(worker, fence, done)
-        return json_answer({"open": any(each.id == duty for each in self.now())})
+            self._repairs.record_done(worker, fence, done)
+        return json_response({"open": any(each.id == duty for each in self.open_duties())})
 
-    def _backed_up(self, duty: Duty, told: _Told, digest: bytes) -> None:
-        loop = self._site.loop
+    def _on_backup_report(self, duty: Duty, told: _DutyReport, digest: bytes) -> None:
+        loop = self._context.loop
         try:
             loop.core.check_backup(told.index, digest, told.epoch)
         except OffTheLog as off:
@@ -204,9 +210,9 @@ class Duties:
             raise
         if told.state == "done":
             loop.backup_done(told.index, digest, told.epoch)
-            self._site.log.info("SplitBackup", index=told.index)
+            self._context.log.info("SplitBackup", index=told.index)
 
 
-def _restore_id(worker: WorkerState) -> str:
+def _restore_id(worker: RegisteredWorker) -> str:
     place = worker.position
     return f"restore-{worker.name}-" + (f"{place.index}-{place.hash[:8]}" if place is not None else "unknown")

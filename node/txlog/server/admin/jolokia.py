@@ -16,17 +16,17 @@ from urllib.parse import unquote
 
 import msgspec
 
-from txlog.access import is_foreign
+from txlog.auth import is_cross_site
 from txlog.config.preferences import read_changes
-from txlog.config.values import quantity_text
+from txlog.config.units import format_quantity
+from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.configuration import MEMBER, MUTED, Master
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, TxLogError, Unavailable
-from txlog.runtime.registry import Tally
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, json_answer, read_body
-from txlog.server.admin.configuring import Configuring
-from txlog.server.admin.settings import LiveSettings
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.worker_registry import DurationCounter
+from txlog.server.admin.configuration import ConfigurationHandler
+from txlog.server.admin.settings import SettingsHandler
 
 PROTOCOL: Final = "7.2"
 DOMAIN: Final = "ReplicationCluster"
@@ -49,36 +49,40 @@ NO_COUNTERPART: Final = {
     "changeSystemTransactionPassword": "masters know each other by the peer token and certificates, which are files",
 }
 """Names of the predecessor's that are refused, and what is there instead."""
-STARTED_WITH: Final = "it is what this master is started with: its manifest or cluster.properties"
-_STARTED_WITH: Final = ("NodeID", "MasterURL", "LogMaxSize")
-_CHANGES: Final = ("write", "exec")
-_PIECE: Final = re.compile(r"((?:[^/!]|!.)*)(?:/|$)", re.DOTALL)
+STARTUP_ONLY_TEXT: Final = "it is what this master is started with: its manifest or cluster.properties"
+_STARTUP_ONLY: Final = ("NodeID", "MasterURL", "LogMaxSize")
+_MUTATING_TYPES: Final = ("write", "exec")
+_PATH_SEGMENT: Final = re.compile(r"((?:[^/!]|!.)*)(?:/|$)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")
 
 
-class _NoSuch(NotFound):
-    """``kind``: Java's name for it, which scripts look for."""
+class _JmxNotFound(NotFound):
+    """``exception_name``: Java's name for it, which scripts look for."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.exception_name = kind
 
 
-class Jolokia:
+class JolokiaHandler:
     """``settings`` and ``configuring`` are who carries changes out; ``triples`` asks a worker how many statements
     there are."""
 
     def __init__(
-        self, site: Site, settings: LiveSettings, configuring: Configuring, triples: Callable[[], Awaitable[int]]
+        self,
+        site: MasterContext,
+        settings: SettingsHandler,
+        configuring: ConfigurationHandler,
+        triples: Callable[[], Awaitable[int]],
     ) -> None:
-        self._site = site
-        self._triples = triples
+        self._context = site
+        self._count_triples = triples
         self._settings = settings
-        self._configuring = configuring
-        self._reads: dict[str, tuple[str, str, Callable[[], Any]]] = {
+        self._configuration = configuring
+        self._attribute_readers: dict[str, tuple[str, str, Callable[[], Any]]] = {
             "NodeID": ("java.lang.String", "this master's node id", lambda: site.config.node),
-            "MasterURL": ("java.lang.String", "where the others reach it", self._url),
+            "MasterURL": ("java.lang.String", "where the others reach it", self._own_url),
             "SyncPeers": ("[Ljava.lang.String;", "the other masters: id and URL", self._peers),
             "SplitRecovery": ("java.lang.String", "None, Simple or Smart", lambda: self._setting("splitRecovery")),
             "MaxPeerLag": (
@@ -87,22 +91,26 @@ class Jolokia:
                 lambda: self._setting("maxPeerLag"),
             ),
             "Mode": ("java.lang.String", "NORMAL or MUTE", self._mode),
-            "ReadOnly": ("boolean", "it takes no writes", lambda: not site.ready or self._mode() != MODES[0]),
-            "IsWritable": ("boolean", "it takes writes", lambda: site.ready and self._mode() == MODES[0]),
+            "ReadOnly": ("boolean", "it takes no writes", lambda: not site.is_ready or self._mode() != MODES[0]),
+            "IsWritable": ("boolean", "it takes writes", lambda: site.is_ready and self._mode() == MODES[0]),
             "Status": ("int", "0 available, 1 read-only, 2 unavailable", self._status),
-            "NodeStatus": ("[Ljava.lang.String;", "[ON] or [OFF] and the URL of each worker", self._nodes),
+            "NodeStatus": ("[Ljava.lang.String;", "[ON] or [OFF] and the URL of each worker", self._worker_lines),
             "ClusterStatusSummary": ("java.lang.String", "for people", self._summary),
             "NumberOfTriples": ("long", "statements in the worker that would answer a query now", triples),
-            "CompletedReads": ("int", "answered by workers since this process began", lambda: site.registry.reads.done),
-            "AverageReadTime": ("int", "milliseconds, of those", lambda: round(site.registry.reads.mean_ms)),
+            "CompletedReads": (
+                "int",
+                "answered by workers since this process began",
+                lambda: site.registry.completed_reads.total,
+            ),
+            "AverageReadTime": ("int", "milliseconds, of those", lambda: round(site.registry.completed_reads.mean_ms)),
             "CompletedWrites": ("int", "taken by this master since this process began", self._writes_done),
             "CompletedTasks": ("[I", "transactions executed, by worker as in NodeStatus", self._tasks_done),
             "AverageTaskTimes": ("[I", "milliseconds for one of them", self._task_times),
             "LogMaxSize": ("java.lang.String", "as 10Gi: what the journal may take", self._log_max_size),
         }
-        self._writes: dict[str, Callable[[Any], Awaitable[None]]] = {
-            "SplitRecovery": lambda value: self._set("splitRecovery", value),
-            "MaxPeerLag": lambda value: self._set("maxPeerLag", value),
+        self._attribute_writers: dict[str, Callable[[Any], Awaitable[None]]] = {
+            "SplitRecovery": lambda value: self._change_setting("splitRecovery", value),
+            "MaxPeerLag": lambda value: self._change_setting("maxPeerLag", value),
             "Mode": self._set_mode,
             "ReadOnly": self._set_read_only,
         }
@@ -110,9 +118,13 @@ class Jolokia:
             "addSyncPeer": (
                 ["id", "url"],
                 "name a new master; its data centre is its id without the number",
-                self._add,
+                self._add_peer,
             ),
-            "removeSyncPeer": (["id"], "take a master out for good, once it has brought in what it has", self._remove),
+            "removeSyncPeer": (
+                ["id"],
+                "take a master out for good, once it has brought in what it has",
+                self._remove_peer,
+            ),
             "removeClusterNode": (
                 ["nodeURI"],
                 "nothing is read from this worker, and it is waited for no more, at this master while it runs",
@@ -121,9 +133,9 @@ class Jolokia:
         }
 
     @property
-    def names(self) -> list[str]:
+    def bean_names(self) -> list[str]:
         """Both spellings of the one bean, with the repository's name and without."""
-        return [f"{DOMAIN}:name=ClusterInfo/{self._site.config.repository}", f"{DOMAIN}:name=ClusterInfo"]
+        return [f"{DOMAIN}:name=ClusterInfo/{self._context.config.repository}", f"{DOMAIN}:name=ClusterInfo"]
 
     def routes(self) -> list[Route]:
         return [
@@ -137,7 +149,7 @@ class Jolokia:
         """``/jolokia/read/BEAN/ATTRIBUTE``, ``write/BEAN/ATTRIBUTE/VALUE``, ``exec/BEAN/OPERATION/ARGUMENT...``,
         ``list``, ``search/PATTERN``, ``version``; ``!/`` stands for a slash inside a name."""
         raw = request.raw_path.partition("?")[0].removeprefix("/jolokia").removeprefix("/")
-        pieces = [_ESCAPED.sub(r"\1", piece) for piece in _PIECE.findall(unquote(raw))[:-1] or ["version"]]
+        pieces = [_ESCAPED.sub(r"\1", piece) for piece in _PATH_SEGMENT.findall(unquote(raw))[:-1] or ["version"]]
         asked: dict[str, Any] = {"type": pieces[0]}
         if pieces[0] in ("read", "write"):
             asked |= dict(zip(("mbean", "attribute", "value"), pieces[1:], strict=False))
@@ -147,14 +159,14 @@ class Jolokia:
             asked |= dict(zip(("mbean", "operation"), pieces[1:3], strict=False)) | {"arguments": pieces[3:]}
         elif pieces[0] == "search":
             asked |= {"mbean": "/".join(pieces[1:])}
-        if pieces[0] in _CHANGES:
-            self._check_own(request)
-        return json_answer(await self._one(asked))
+        if pieces[0] in _MUTATING_TYPES:
+            self._reject_cross_site(request)
+        return json_response(await self._execute(asked))
 
-    def _check_own(self, request: Request) -> None:
+    def _reject_cross_site(self, request: Request) -> None:
         """A GET that changes something: what protects the others' POST counts for it, too."""
         headers = request.headers
-        foreign = is_foreign("POST", headers.get("Host"), headers.get("Origin"), headers.get("Sec-Fetch-Site"))
+        foreign = is_cross_site("POST", headers.get("Host"), headers.get("Origin"), headers.get("Sec-Fetch-Site"))
         if foreign or request.method != "GET":
             raise Forbidden("a page of another web site, or a HEAD, may change nothing")
 
@@ -165,21 +177,21 @@ class Jolokia:
         except MALFORMED as wrong:
             raise BadInput(f'expected {{"type": "read", "mbean": ..., ...}}, or a list of such: {wrong}') from None
         if isinstance(told, dict):
-            return json_answer(await self._one(told))
+            return json_response(await self._execute(told))
         if not isinstance(told, list) or len(told) > REQUESTS_MAX:
             raise BadInput(f"expected a request or a list of at most {REQUESTS_MAX}")
-        return json_answer([await self._one(one) for one in told])
+        return json_response([await self._execute(one) for one in told])
 
-    async def _one(self, asked: Any) -> dict[str, Any]:
+    async def _execute(self, asked: Any) -> dict[str, Any]:
         """One request's answer; a refusal is one."""
         told = {"request": asked, "timestamp": int(time.time())}
         try:
-            return {**told, "value": await self._value(asked), "status": 200}
+            return {**told, "value": await self._dispatch(asked), "status": 200}
         except TxLogError as wrong:
-            kind = wrong.kind if isinstance(wrong, _NoSuch) else f"txlog.{wrong.name}"
+            kind = wrong.exception_name if isinstance(wrong, _JmxNotFound) else f"txlog.{wrong.name}"
             return {**told, "status": wrong.status, "error_type": kind, "error": f"{kind} : {wrong}"}
 
-    async def _value(self, asked: Any) -> Any:
+    async def _dispatch(self, asked: Any) -> Any:
         kind = asked.get("type") if isinstance(asked, dict) else None
         match kind.lower() if isinstance(kind, str) else kind:
             case "version":
@@ -187,7 +199,7 @@ class Jolokia:
             case "list":
                 return self._list()
             case "search":
-                return self._matching(_text(asked, "mbean"))
+                return self._matching_names(_text_field(asked, "mbean"))
             case "read":
                 return await self._read(asked)
             case "write":
@@ -198,23 +210,23 @@ class Jolokia:
 
     # The bean
 
-    def _matching(self, pattern: str) -> list[str]:
-        found = [name for name in self.names if fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))]
+    def _matching_names(self, pattern: str) -> list[str]:
+        found = [name for name in self.bean_names if fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))]
         domain, _, keys = pattern.partition(":")
         if not found and keys == "*" and fnmatch.fnmatchcase(DOMAIN, domain):
-            return self.names
+            return self.bean_names
         return found
 
     def _check_bean(self, asked: dict[str, Any]) -> None:
-        name = _text(asked, "mbean")
-        if name not in self.names:
-            there = " and ".join(self.names)
-            raise _NoSuch("javax.management.InstanceNotFoundException", f"{name[:200]}; there is {there}")
+        name = _text_field(asked, "mbean")
+        if name not in self.bean_names:
+            there = " and ".join(self.bean_names)
+            raise _JmxNotFound("javax.management.InstanceNotFoundException", f"{name[:200]}; there is {there}")
 
     def _list(self) -> dict[str, Any]:
         attributes = {
-            name: {"rw": name in self._writes, "type": kind, "desc": text}
-            for name, (kind, text, _) in self._reads.items()
+            name: {"rw": name in self._attribute_writers, "type": kind, "desc": text}
+            for name, (kind, text, _) in self._attribute_readers.items()
         }
         operations = {
             name: {
@@ -225,13 +237,13 @@ class Jolokia:
             for name, (args, text, _) in self._operations.items()
         }
         bean = {"desc": "a master of TxLog", "attr": attributes, "op": operations}
-        return {DOMAIN: {name.partition(":")[2]: bean for name in self.names}}
+        return {DOMAIN: {name.partition(":")[2]: bean for name in self.bean_names}}
 
     async def _read(self, asked: dict[str, Any]) -> Any:
-        pattern, attribute = _text(asked, "mbean"), asked.get("attribute")
+        pattern, attribute = _text_field(asked, "mbean"), asked.get("attribute")
         if "*" in pattern:
             told = await self._attributes(attribute)
-            return dict.fromkeys(self._matching(pattern), told)
+            return dict.fromkeys(self._matching_names(pattern), told)
         self._check_bean(asked)
         if isinstance(attribute, str) and attribute:
             return await self._attribute(attribute)
@@ -239,13 +251,13 @@ class Jolokia:
 
     async def _attributes(self, wanted: Any) -> dict[str, Any]:
         if not wanted:
-            return {name: await self._known(name) for name in self._reads}
+            return {name: await self._attribute_or_none(name) for name in self._attribute_readers}
         names = [wanted] if isinstance(wanted, str) else wanted
         if not isinstance(names, list):
             raise BadInput("attribute: a name, a list of names, or nothing for all")
         return {str(name): await self._attribute(str(name)) for name in names}
 
-    async def _known(self, name: str) -> Any:
+    async def _attribute_or_none(self, name: str) -> Any:
         """None for what nobody can tell now: whoever asks for all shall hear the others."""
         try:
             return await self._attribute(name)
@@ -253,32 +265,32 @@ class Jolokia:
             return None
 
     async def _attribute(self, name: str) -> Any:
-        found = self._reads.get(name)
+        found = self._attribute_readers.get(name)
         if found is None:
-            why = NO_COUNTERPART.get(name, f"there are {', '.join(self._reads)}")
-            raise _NoSuch("javax.management.AttributeNotFoundException", f"{name[:80]}; {why}")
+            why = NO_COUNTERPART.get(name, f"there are {', '.join(self._attribute_readers)}")
+            raise _JmxNotFound("javax.management.AttributeNotFoundException", f"{name[:80]}; {why}")
         value = found[2]()
         return await value if isinstance(value, Awaitable) else value
 
     async def _write(self, asked: dict[str, Any]) -> Any:
         """Answers the value of before, as Jolokia does."""
         self._check_bean(asked)
-        name = _text(asked, "attribute")
+        name = _text_field(asked, "attribute")
         before = await self._attribute(name)
-        change = self._writes.get(name)
+        change = self._attribute_writers.get(name)
         if change is None:
-            why = STARTED_WITH if name in _STARTED_WITH else f"these can: {', '.join(self._writes)}"
-            raise _NoSuch("javax.management.AttributeNotFoundException", f"{name} cannot be written; {why}")
+            why = STARTUP_ONLY_TEXT if name in _STARTUP_ONLY else f"these can: {', '.join(self._attribute_writers)}"
+            raise _JmxNotFound("javax.management.AttributeNotFoundException", f"{name} cannot be written; {why}")
         await change(asked.get("value"))
         return before
 
     async def _exec(self, asked: dict[str, Any]) -> None:
         self._check_bean(asked)
-        name = _text(asked, "operation").partition("(")[0]
+        name = _text_field(asked, "operation").partition("(")[0]
         found = self._operations.get(name)
         if found is None:
             why = NO_COUNTERPART.get(name, f"there are {', '.join(self._operations)}")
-            raise _NoSuch("java.lang.IllegalArgumentException", f"no operation {name[:80]}; {why}")
+            raise _JmxNotFound("java.lang.IllegalArgumentException", f"no operation {name[:80]}; {why}")
         parameters, _, run = found
         arguments = asked.get("arguments") or []
         if not isinstance(arguments, list) or len(arguments) != len(parameters):
@@ -290,40 +302,40 @@ class Jolokia:
     # Attributes
 
     def _masters(self) -> list[Master]:
-        now = self._site.loop.core.configuration
+        now = self._context.loop.core.configuration
         return list(now.masters) if now is not None else []
 
     def _urls(self) -> dict[str, str]:
         told = {m.node: m.urls[0] for m in self._masters() if m.urls}
-        return {**told, **{peer.node: peer.url for peer in self._site.config.peers}}
+        return {**told, **{peer.node: peer.url for peer in self._context.config.peers}}
 
-    def _url(self) -> str:
-        return f"{self._urls().get(self._site.config.node, '')}/repositories/{self._site.config.repository}"
+    def _own_url(self) -> str:
+        return f"{self._urls().get(self._context.config.node, '')}/repositories/{self._context.config.repository}"
 
     def _peers(self) -> list[str]:
-        urls, repository = self._urls(), self._site.config.repository
-        return [f"{node} {urls.get(node, '')}/repositories/{repository}" for node in self._site.others]
+        urls, repository = self._urls(), self._context.config.repository
+        return [f"{node} {urls.get(node, '')}/repositories/{repository}" for node in self._context.other_nodes]
 
     def _setting(self, key: str) -> str:
-        return next(str(one["value"]) for one in self._settings.view()["settings"] if one["key"] == key)
+        return next(str(one["value"]) for one in self._settings.describe()["settings"] if one["key"] == key)
 
     def _mode(self) -> str:
-        mine = next((m for m in self._masters() if m.node == self._site.config.node), None)
+        mine = next((m for m in self._masters() if m.node == self._context.config.node), None)
         return MODES[mine is not None and mine.role == MUTED]
 
     def _status(self) -> int:
-        if not self._site.ready:
+        if not self._context.is_ready:
             return UNAVAILABLE
         return AVAILABLE if self._mode() == MODES[0] else READ_ONLY
 
-    def _nodes(self) -> list[str]:
+    def _worker_lines(self) -> list[str]:
         return [
             f"[{'ON' if worker.state in ('Working', 'Unordered') else 'OFF'}] {worker.url}"
-            for worker in self._site.registry.workers.values()
+            for worker in self._context.registry.workers.values()
         ]
 
     def _summary(self) -> str:
-        site, place = self._site, self._site.loop.stable_position()
+        site, place = self._context, self._context.loop.stable_position()
         lines = [f"{site.config.node}: {site.state}, stable at {place.index} ({place.hash.hex()})"]
         for worker in site.registry.workers.values():
             at = worker.position.index if worker.position is not None else "an unknown place"
@@ -331,25 +343,25 @@ class Jolokia:
         return "\n".join(lines)
 
     def _writes_done(self) -> int:
-        counts = self._site.loop.counts
+        counts = self._context.loop.counts
         return counts.transactions - sum(counts.refused.values())
 
-    def _tallies(self) -> list[Tally]:
-        registry = self._site.registry
-        return [registry.tasks.get(name, Tally()) for name in registry.workers]
+    def _executed_counts(self) -> list[DurationCounter]:
+        registry = self._context.registry
+        return [registry.executed_counts.get(name, DurationCounter()) for name in registry.workers]
 
     def _tasks_done(self) -> list[int]:
-        return [tally.done for tally in self._tallies()]
+        return [tally.total for tally in self._executed_counts()]
 
     def _task_times(self) -> list[int]:
-        return [round(tally.mean_ms) for tally in self._tallies()]
+        return [round(tally.mean_ms) for tally in self._executed_counts()]
 
     def _log_max_size(self) -> str:
-        return quantity_text(self._site.config.log_bytes_max)
+        return format_quantity(self._context.config.log_bytes_max)
 
     # Changes
 
-    async def _set(self, key: str, value: Any) -> None:
+    async def _change_setting(self, key: str, value: Any) -> None:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if isinstance(text, str) and key == "maxPeerLag" and _MILLISECONDS.fullmatch(text):
             text += "ms"
@@ -361,7 +373,7 @@ class Jolokia:
         if value not in MODES:
             raise BadInput(f"Mode {str(value)[:40]!r}: {' or '.join(MODES)}")
         if value != self._mode():
-            await self._configuring.mute(self._site.config.node, value == MODES[1])
+            await self._configuration.mute(self._context.config.node, value == MODES[1])
 
     async def _set_read_only(self, value: Any) -> None:
         wanted = {"true": True, "false": False}.get(str(value).lower()) if isinstance(value, bool | str) else None
@@ -369,21 +381,21 @@ class Jolokia:
             raise BadInput(f"ReadOnly {str(value)[:40]!r}: true or false")
         await self._set_mode(MODES[wanted])
 
-    async def _add(self, arguments: list[Any]) -> None:
+    async def _add_peer(self, arguments: list[Any]) -> None:
         node, url = arguments
         center = node.rpartition("-")[0]
         if not center:
             raise BadInput(f"{node[:80]}: a node id as uk-2; its data centre is what stands before the number")
         address = re.sub(r"(?:/rdf4j-server)?/repositories/[^/]*$", "", url)
-        await self._configuring.add_master(Master(node, center, 1, MEMBER, [address]))
+        await self._configuration.add_master(Master(node, center, 1, MEMBER, [address]))
 
-    async def _remove(self, arguments: list[Any]) -> None:
-        await self._configuring.remove_master(arguments[0], lost=False)
+    async def _remove_peer(self, arguments: list[Any]) -> None:
+        await self._configuration.remove_master(arguments[0], lost=False)
 
     async def _remove_worker(self, arguments: list[Any]) -> None:
         """By the URL that ``NodeStatus`` shows, or that of a repository below it. The last one stays: without a worker
         nothing could be read, and no write of the default level would be answered in time."""
-        url, registry = str(arguments[0]).rstrip("/"), self._site.registry
+        url, registry = str(arguments[0]).rstrip("/"), self._context.registry
         name = next((w.name for w in registry.workers.values() if f"{url}/".startswith(f"{w.url.rstrip('/')}/")), None)
         if name is None:
             there = ", ".join(worker.url for worker in registry.workers.values())
@@ -393,7 +405,7 @@ class Jolokia:
         registry.remove(name)
 
 
-def _text(asked: dict[str, Any], name: str) -> str:
+def _text_field(asked: dict[str, Any], name: str) -> str:
     value = asked.get(name)
     if not isinstance(value, str) or not value:
         raise BadInput(f"{name}: expected a text")

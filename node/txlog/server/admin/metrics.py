@@ -9,31 +9,31 @@ from typing import Any
 
 from aiohttp import web
 
-from txlog.runtime.certificates import PLAIN, Tls
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route
-from txlog.server.admin.membership import Membership
-from txlog.server.admin.trimming import Trimming
+from txlog.auth.tls import NO_TLS, TlsConfig
+from txlog.http.router import Request, Response, Route
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.log_retention import LogRetention
+from txlog.server.admin.views import ViewHandler
 
-_STATES = (
+_MASTER_STATES = (
     *("Founding", "Starting", "Learning", "Joined", "Suspected", "Isolated", "Rejoining", "Restoring"),
     *("Left", "Damaged", "DiskFull"),
 )
 
 
-class Metrics:
+class MetricsHandler:
     def __init__(
         self,
-        site: Site,
-        membership: Membership,
+        site: MasterContext,
+        membership: ViewHandler,
         peers: Callable[[], dict[str, Any]],
-        trimming: Trimming,
-        tls: Tls = PLAIN,
+        trimming: LogRetention,
+        tls: TlsConfig = NO_TLS,
     ) -> None:
-        self._site = site
-        self._membership = membership
-        self._peers = peers
-        self._trimming = trimming
+        self._context = site
+        self._view_handler = membership
+        self._describe_peers = peers
+        self._log_retention = trimming
         self._tls = tls
         self._registry: Any = None
 
@@ -55,8 +55,8 @@ class Metrics:
     def collect(self) -> Iterable[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        site, loop = self._site, self._site.loop
-        counts, agreement = loop.counts, loop.agreement
+        site, loop = self._context, self._context.loop
+        counts, agreement = loop.counts, loop.log_state
 
         def gauge(name: str, text: str, value: float) -> Any:
             return GaugeMetricFamily(f"txlog_{name}", text, value=value)
@@ -79,14 +79,14 @@ class Metrics:
         )
         yield counter("received_messages", "from peers", counts.received_messages)
         yield counter("received_bytes", "from peers", counts.received_bytes)
-        yield gauge("uptime_seconds", "since this process began", time.monotonic() - site.began)
+        yield gauge("uptime_seconds", "since this process began", time.monotonic() - site.started_at)
         yield gauge("resident_bytes_max", "most memory used", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         journal: Any = loop.executor.journal
         for name, text in (("bytes_used", "of the journal's files"), ("bytes_free", "left for new work")):
             if hasattr(journal, name):
                 yield gauge(f"journal_{name}", text, getattr(journal, name))
         state = GaugeMetricFamily("txlog_state", "1 for the state that this master is in", labels=["state"])
-        for name in _STATES:
+        for name in _MASTER_STATES:
             state.add_metric([name], 1.0 if name == site.state else 0.0)
         yield state
         refused = CounterMetricFamily("txlog_refused", "transactions refused, by reason", labels=["reason"])
@@ -99,7 +99,7 @@ class Metrics:
         for (peer, reason), count in sorted(counts.peer_faults.items()):
             faults.add_metric([peer, reason], count)
         yield faults
-        told = self._peers()
+        told = self._describe_peers()
         strangers = CounterMetricFamily("txlog_peers_refused", "connections refused, by reason", labels=["reason"])
         by_reason: dict[str, int] = {}
         for one in told["refused"]:
@@ -118,8 +118,8 @@ class Metrics:
             dropped.add_metric([one["node"]], one["sent"]["dropped"])
         yield connected
         yield dropped
-        yield from self._views(gauge)
-        yield from self._trim(gauge)
+        yield from self._view_metrics(gauge)
+        yield from self._retention_metrics(gauge)
         ends = GaugeMetricFamily(
             "txlog_certificate_expires_seconds", "when this master's own ends, since 1970", labels=["shown_to"]
         )
@@ -127,13 +127,13 @@ class Metrics:
             if certificates is not None:
                 ends.add_metric([shown_to], certificates.expires)
         yield ends
-        yield from self._workers()
+        yield from self._worker_metrics()
 
-    def _workers(self) -> Iterable[Any]:
+    def _worker_metrics(self) -> Iterable[Any]:
         """How far each is, and what is wrong with whom."""
         from prometheus_client.core import GaugeMetricFamily
 
-        site = self._site
+        site = self._context
         behind = GaugeMetricFamily("txlog_worker_index", "the log index that a worker has reached", labels=["worker"])
         working = GaugeMetricFamily("txlog_worker_state", "1 for the state a worker is in", labels=["worker", "state"])
         for worker in site.registry.workers.values():
@@ -147,7 +147,7 @@ class Metrics:
             "to be the wrong one",
             labels=["data_center", "worker", "wrong"],
         )
-        everywhere = {site.config.data_center: site.registry.workers, **site.registry.elsewhere}
+        everywhere = {site.config.data_center: site.registry.workers, **site.registry.remote_workers}
         for data_center, workers in everywhere.items():
             for worker in workers.values():
                 finding = worker.divergence
@@ -160,33 +160,33 @@ class Metrics:
             "1: what becomes of a worker that differs (GivenUp, Undecided and ByHand need a person)",
             labels=["data_center", "worker", "state"],
         )
-        site.registry.refresh()
+        site.registry.refresh_repairs()
         for data_center, workers in everywhere.items():
             for worker in workers.values():
                 if worker.repair is not None and worker.repair.state != "Done":
                     repair.add_metric([data_center, worker.name, worker.repair.state], 1.0)
         yield repair
 
-    def _trim(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
+    def _retention_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
         """How much of the log is kept, and for whom."""
         from prometheus_client.core import GaugeMetricFamily
 
-        trimming, agreement = self._trimming, self._site.loop.agreement
+        trimming, agreement = self._log_retention, self._context.loop.log_state
         start = agreement.history.start if agreement is not None else 0
         yield gauge("log_kept_from", "the log is kept behind this index", start)
         yield gauge("journal_bytes_max", "what the journal may take", trimming.bytes_max)
         held = GaugeMetricFamily(
             "txlog_log_needed_from", "the log is needed behind this index, by whom", labels=["kind", "name"]
         )
-        for one in trimming.verdict.holders:
+        for one in trimming.decision.holders:
             held.add_metric([one.kind, one.name], one.at)
         yield held
 
-    def _views(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
+    def _view_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
         """The view, who is out of it, and who hears whom."""
         from prometheus_client.core import GaugeMetricFamily
 
-        views = self._site.loop.core.views
+        views = self._context.loop.core.views
         epoch, ballot, _ = views.number
         members = views.accepted.members if views.accepted is not None else []
         yield gauge("view_epoch", "grows with each view that this master accepts", epoch)
@@ -197,13 +197,13 @@ class Metrics:
         out = GaugeMetricFamily(
             "txlog_member_out", "1 for each configured master out of the view", labels=["node", "why"]
         )
-        for node, why in self._membership.out().items():
+        for node, why in self._view_handler.departed_members().items():
             out.add_metric([node, why], 1.0)
         yield out
         hears = GaugeMetricFamily(
             "txlog_hears", "1 when messages arrive at `to` from `from`; absent when not known", labels=["from", "to"]
         )
-        rows = self._membership.connectivity.rows()
+        rows = self._view_handler.connectivity.rows()
         for to, row in rows.items():
             for sender in rows if row is not None else ():
                 if sender != to:

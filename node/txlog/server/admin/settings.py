@@ -13,31 +13,33 @@ from typing import Any
 
 import msgspec
 
-from txlog.config import live
-from txlog.config.live import Live
-from txlog.config.preferences import KEYS, Preferences, property_name, read_changes, texts_of
-from txlog.config.process import NodeConfig
+from txlog.config import live_settings
+from txlog.config.live_settings import EffectiveSettings
+from txlog.config.preferences import KEYS, Preferences, format_preferences, property_name, read_changes
+from txlog.config.process_config import NodeConfig
+from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decoding import MALFORMED
 from txlog.model.errors import BadInput, Conflict, Unavailable
 from txlog.protocol.events import Settings
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, json_answer, read_body
-from txlog.server.admin.membership import number_text
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.views import format_view_number
 
 BODY_MAX = 16 << 10
-_FORM = '{"maxPeerLag": "30s", ...}; null for what the manifest says'
+_EXPECTED_BODY = '{"maxPeerLag": "30s", ...}; null for what the manifest says'
 
 
-class LiveSettings:
+class SettingsHandler:
     """``settings_of`` is what the core is told of a configuration."""
 
-    def __init__(self, site: Site, found: Live, settings_of: Callable[[NodeConfig], Settings]) -> None:
-        self._site = site
+    def __init__(
+        self, site: MasterContext, found: EffectiveSettings, settings_of: Callable[[NodeConfig], Settings]
+    ) -> None:
+        self._context = site
         self._live = found
-        self._settings_of = settings_of
-        self._turn = asyncio.Lock()
-        if found.dropped:
-            site.log.info("LiveSettingsDropped", keys=found.dropped, why="the manifest says something else now")
+        self._core_settings = settings_of
+        self._lock = asyncio.Lock()
+        if found.superseded:
+            site.log.info("LiveSettingsDropped", keys=found.superseded, why="the manifest says something else now")
 
     @property
     def preferences(self) -> Preferences:
@@ -48,12 +50,12 @@ class LiveSettings:
         return [Route("GET", "/txlog/settings", self.get), Route("PATCH", "/txlog/settings", self.patch)]
 
     async def get(self, request: Request, _: Mapping[str, str]) -> Response:
-        """See :meth:`view`."""
-        return json_answer(self.view())
+        """See :meth:`describe`."""
+        return json_response(self.describe())
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
         """Change some, durably, or with ``?check=true`` only say whether they could be. Answers as ``GET`` does, with
-        ``changed``. 400 for what is no setting, no value, or does not fit the others; 409 while the way of split
+        ``with_changes``. 400 for what is no setting, no value, or does not fit the others; 409 while the way of split
         recovery cannot be changed."""
         asked = request.query.get("check", "false")
         if asked not in ("true", "false"):
@@ -61,53 +63,53 @@ class LiveSettings:
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX))
         except MALFORMED as wrong:
-            raise BadInput(f"expected {_FORM}: {wrong}") from None
+            raise BadInput(f"expected {_EXPECTED_BODY}: {wrong}") from None
         if not isinstance(told, dict):
-            raise BadInput(f"expected {_FORM}")
-        return json_answer(await self.change(read_changes(told), check=asked == "true"))
+            raise BadInput(f"expected {_EXPECTED_BODY}")
+        return json_response(await self.change(read_changes(told), check=asked == "true"))
 
     async def change(self, changes: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
         """See :meth:`patch`; ``changes`` as :func:`read_changes` gives them."""
-        async with self._turn:
-            new = live.changed(self._site.config, self._live, changes, round(time.time(), 3))
-            before, after = texts_of(self._live.preferences), texts_of(new.preferences)
+        async with self._lock:
+            new = live_settings.with_changes(self._context.config, self._live, changes, round(time.time(), 3))
+            before, after = format_preferences(self._live.preferences), format_preferences(new.preferences)
             different = [key for key in KEYS if before[key] != after[key]]
             if "splitRecovery" in different:
-                self._may_change_recovery()
+                self._check_recovery_change()
             if not check and (different or new.settings != self._live.settings):
-                await self._take(new)
-                self._site.log.info("SettingsChanged", **{key: after[key] for key in different})
-        return {"changed": different, **self.view()}
+                await self._save_and_apply(new)
+                self._context.log.info("SettingsChanged", **{key: after[key] for key in different})
+        return {"changed": different, **self.describe()}
 
-    def _may_change_recovery(self) -> None:
+    def _check_recovery_change(self) -> None:
         """Its view took it for granted: nobody may be apart, or on the way to be."""
-        state = self._site.state
+        state = self._context.state
         if state != "Joined":
-            who = f"{self._site.config.node} is {state}"
+            who = f"{self._context.config.node} is {state}"
             raise Conflict(f"splitRecovery cannot be changed now: {who}; wait until every master is Joined")
-        unordered = self._site.registry.unordered()
+        unordered = self._context.registry.unordered_workers()
         if unordered and self._live.preferences.split_recovery == "None":
             what = f"{', '.join(unordered)} executed in another order than the log's"
             raise Conflict(f"splitRecovery cannot be changed now: {what}; first: txlog worker rebuild NAME")
 
-    async def _take(self, new: Live) -> None:
-        config = self._site.config
+    async def _save_and_apply(self, new: EffectiveSettings) -> None:
+        config = self._context.config
         try:
-            await asyncio.to_thread(live.keep, config, new)
+            await asyncio.to_thread(live_settings.save_settings, config, new)
         except (OSError, BadInput) as wrong:
             why = wrong.strerror if isinstance(wrong, OSError) else wrong
-            raise Unavailable("NotKept", f"{live.place_of(config)}: {why}; nothing was changed") from None
+            raise Unavailable("NotKept", f"{live_settings.settings_path(config)}: {why}; nothing was changed") from None
         self._live = new
-        self._site.loop.adopt(self._settings_of(live.applied(config, new.preferences)))
+        self._context.loop.adopt(self._core_settings(live_settings.with_preferences(config, new.preferences)))
 
-    def view(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """``{"node", "dataCenter", "state", "view": {"number", "splitRecovery", "prefers", "renewing"}, "settings":
         [{"key", "property", "value", "source": "manifest"|"live"|"properties"|"default", "manifest", "since"}]}``; the
         last two sources are those of a master without a manifest, whose ``manifest`` is TxLog's default.
-        ``view.splitRecovery`` is the one in force: the safest that the members of the view prefer. ``renewing``: that
-        view does not know of what this master prefers now."""
-        site = self._site
-        manifest, now = live.of_manifest(site.config), texts_of(self._live.preferences)
+        ``describe.splitRecovery`` is the one in force: the safest that the members of the view prefer. ``renewing``:
+        that view does not know of what this master prefers now."""
+        site = self._context
+        manifest, now = live_settings.manifest_values(site.config), format_preferences(self._live.preferences)
         sources = ("live", "manifest") if site.config.properties_file is None else ("properties", "default")
         settings = []
         for key in KEYS:
@@ -128,7 +130,7 @@ class LiveSettings:
             "dataCenter": site.config.data_center,
             "state": site.state,
             "view": {
-                "number": number_text(view.number),
+                "number": format_view_number(view.number),
                 "splitRecovery": view.strategy,
                 "prefers": {m.node: view.preferred_by(m.node) for m in view.members},
                 "renewing": view.preferred_by(site.config.node) != now["splitRecovery"],

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from txlog.http.router import Request, Response, Route, json_response, seconds_parameter, text_response
+from txlog.http.write_options import WAIT_S_MAX, parse_durability
 from txlog.model.errors import NotFound
 from txlog.model.ids import parse_txid
 from txlog.native import is_native
-from txlog.runtime.asked import WAIT_S_MAX, level_of
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, json_answer, seconds_of, text_answer
-from txlog.server.admin.duties import Duties
-from txlog.server.admin.membership import Membership
-from txlog.server.admin.trimming import Trimming
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.duties import DutyHandler
+from txlog.server.admin.log_retention import LogRetention
+from txlog.server.admin.views import ViewHandler
 
 try:
     VERSION = version("txlog")
@@ -23,22 +23,22 @@ except PackageNotFoundError:
     VERSION = "0"
 
 
-class Status:
+class StatusHandler:
     """``peers``: what the links show of themselves."""
 
     def __init__(
         self,
-        site: Site,
-        membership: Membership,
-        duties: Duties,
+        site: MasterContext,
+        membership: ViewHandler,
+        duties: DutyHandler,
         peers: Callable[[], dict[str, Any]],
-        trimming: Trimming,
+        trimming: LogRetention,
     ) -> None:
-        self._site = site
-        self._duties = duties
-        self._membership = membership
-        self._peers = peers
-        self._trimming = trimming
+        self._context = site
+        self._duty_handler = duties
+        self._view_handler = membership
+        self._describe_peers = peers
+        self._log_retention = trimming
 
     def routes(self) -> list[Route]:
         return [
@@ -51,13 +51,13 @@ class Status:
         ]
 
     async def status(self, request: Request, _: Mapping[str, str]) -> Response:
-        site = self._site
+        site = self._context
         loop, core = site.loop, site.loop.core
-        agreement = loop.agreement
+        agreement = loop.log_state
         view = agreement.view if agreement is not None else None
         present = [site.config.node, *(p.node for p in core.peers if core.is_present(p))]
         queues = agreement.queues if agreement is not None else []
-        return json_answer(
+        return json_response(
             {
                 "node": site.config.node,
                 "birth": f"{core.birth:016x}",
@@ -66,12 +66,12 @@ class Status:
                 "native": is_native(),
                 "state": site.state,
                 "epoch": view.epoch if view is not None else 0,
-                "view": self._membership.view(),
-                "duties": [duty.view() for duty in self._duties.now()],
+                "view": self._view_handler.describe(),
+                "duties": [duty.to_dict() for duty in self._duty_handler.open_duties()],
                 "clusterId": view.cluster_id.hex() if view is not None else None,
-                "log": _place(loop.log_position()),
-                "trim": self._trimming.view(),
-                "stable": _place(loop.stable_position()),
+                "log": _position_to_dict(loop.log_position()),
+                "trim": self._log_retention.describe(),
+                "stable": _position_to_dict(loop.stable_position()),
                 "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,
                 "members": [
@@ -79,23 +79,23 @@ class Status:
                     for m in (view.members if view is not None else [])
                 ],
                 "present": present if view is not None else [],
-                "workers": site.registry.views(),
+                "workers": site.registry.describe_workers(),
                 "damage": [],
                 "repository": site.config.repository,
                 "dataCenter": site.config.data_center,
-                "uptimeSeconds": round(time.monotonic() - site.began, 3),
+                "uptimeSeconds": round(time.monotonic() - site.started_at, 3),
             }
         )
 
     async def peers(self, request: Request, _: Mapping[str, str]) -> Response:
         """The links, what the core knows of each peer, and who hears whom."""
-        told = self._peers() | self._membership.hearing()
-        core, loop = self._site.loop.core, self._site.loop
+        told = self._describe_peers() | self._view_handler.reachability()
+        core, loop = self._context.loop.core, self._context.loop
         known = {p.node: p for p in core.peers}
         for peer in told["peers"]:
             one = known.get(peer["node"])
             claim = one.claim if one is not None else None
-            peer |= self._membership.of_peer(peer["node"])
+            peer |= self._view_handler.describe_peer(peer["node"])
             peer["present"] = one is not None and core.is_present(one)
             peer["logIndex"] = claim.log_index if claim is not None else None
             peer["start"] = claim.start if claim is not None else None
@@ -104,39 +104,39 @@ class Status:
             peer["faultsByReason"] = {
                 reason: count for (node, reason), count in loop.counts.peer_faults.items() if node == peer["node"]
             }
-        return json_answer(told)
+        return json_response(told)
 
     async def transaction(self, request: Request, names: Mapping[str, str]) -> Response:
         txid = parse_txid(names["txid"])
         query = request.query
-        seconds = seconds_of(query.get("wait"), "wait", 0.0, WAIT_S_MAX)
-        level = self._site.config.durability
+        seconds = seconds_parameter(query.get("wait"), "wait", 0.0, WAIT_S_MAX)
+        level = self._context.config.durability
         if "durability" in query:
-            level = level_of(query["durability"], "durability")
-        transactions = self._site.transactions
+            level = parse_durability(query["durability"], "durability")
+        transactions = self._context.transactions
         if seconds > 0:
-            await transactions.reach(txid, level, seconds)
+            await transactions.wait_for_level(txid, level, seconds)
         outcome = transactions.outcome(txid)
         if outcome.level is None:
             raise NotFound(f"{txid} is not known at this master; another one may know it")
-        return json_answer(outcome.view())
+        return json_response(outcome.to_dict())
 
     async def live(self, request: Request, _: Mapping[str, str]) -> Response:
-        return text_answer("live\n")
+        return text_response("live\n")
 
     async def ready(self, request: Request, _: Mapping[str, str]) -> Response:
         """Founded, admitted, whole and not closing: it takes work."""
-        return _health(self._site.ready, self._site)
+        return _health_response(self._context.is_ready, self._context)
 
     async def startup(self, request: Request, _: Mapping[str, str]) -> Response:
         """It speaks with its peers; founding may have to wait for them."""
-        return text_answer("started\n")
+        return text_response("started\n")
 
 
-def _health(good: bool, site: Site) -> Response:
-    state = "Closing" if site.closing else site.state
-    return json_answer({"state": state}, 200 if good else 503, {} if good else {"Retry-After": "1"})
+def _health_response(good: bool, site: MasterContext) -> Response:
+    state = "Closing" if site.is_closing else site.state
+    return json_response({"state": state}, 200 if good else 503, {} if good else {"Retry-After": "1"})
 
 
-def _place(position: Any) -> dict[str, Any]:
+def _position_to_dict(position: Any) -> dict[str, Any]:
     return {"epoch": position.epoch, "index": position.index, "hash": position.hash.hex()}

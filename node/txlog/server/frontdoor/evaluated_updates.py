@@ -17,6 +17,8 @@ from aiohttp import ClientError
 
 from txlog.evaluation.dataset_copy import PARTIAL_COPY, UpdateEffect
 from txlog.evaluation.pipe_protocol import OUT_OF_MEMORY_REASON, TIMEOUT_REASON, LoadDataset
+from txlog.http.router import Request
+from txlog.http.write_options import WriteOptions
 from txlog.model.durability import Durability
 from txlog.model.entry import NOT_FOR_WORKERS, Position
 from txlog.model.errors import (
@@ -32,15 +34,13 @@ from txlog.model.errors import (
 )
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
-from txlog.runtime.asked import Asked
-from txlog.runtime.loop import AwaitedWrite, Write
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_loop import AwaitedWrite, PendingWrite
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool, RemoteCopy
 from txlog.server.frontdoor.read_router import RETRY_S, ReadRouter
 from txlog.sparql import DataFingerprint, EvaluatedUpdate, RandomBits
-from txlog.wire.pages import PageEntry
-from txlog.workers.base import Operation
+from txlog.wire.log_page import PageEntry
+from txlog.workers.adapter import StoreOperation
 
 COPY_BYTES_MAX: Final = 64 << 20
 """Of a worker's answer, about as long as N-Quads: some 400,000 statements. Five to six times as much in memory."""
@@ -70,7 +70,12 @@ class OptimisticUpdateExecutor:
     ``evaluators`` has the process that holds the copy."""
 
     def __init__(
-        self, site: Site, stores: ReadRouter, read_log: LogPageReader, draw: RandomBits, evaluators: EvaluatorPool
+        self,
+        site: MasterContext,
+        stores: ReadRouter,
+        read_log: LogPageReader,
+        draw: RandomBits,
+        evaluators: EvaluatorPool,
     ) -> None:
         self._site = site
         self._loop = site.loop
@@ -87,20 +92,20 @@ class OptimisticUpdateExecutor:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def submit(
-        self, request: Request, update: EvaluatedUpdate, asked: Asked, seen: DataFingerprint | None = None
-    ) -> tuple[Write, bool]:
+        self, request: Request, update: EvaluatedUpdate, asked: WriteOptions, seen: DataFingerprint | None = None
+    ) -> tuple[PendingWrite, bool]:
         """The write with its effect, and whether it is known that it took effect: False when the time was over before.
         ``seen``: what the update looks at must sum up to this where it takes effect, else it is not tried again.
 
         :class:`BadInput`: it fails; :class:`TooLarge`: its effect is; :class:`Conflict`: the data is too much to copy
         or to look at, or others changed that each time; :class:`Unavailable`: no worker to copy, no turn in time, or it
         was ended, since it took too much time or memory."""
-        deadline = asyncio.get_running_loop().time() + asked.seconds
+        deadline = asyncio.get_running_loop().time() + asked.timeout_s
         if self._queued >= QUEUED_MAX:
             raise _overloaded(f"{QUEUED_MAX} updates wait to be evaluated")
         self._queued += 1
         try:
-            async with asyncio.timeout(asked.seconds):
+            async with asyncio.timeout(asked.timeout_s):
                 await self._lock.acquire()
         except TimeoutError:
             raise _overloaded("other updates are being evaluated") from None
@@ -123,7 +128,7 @@ class OptimisticUpdateExecutor:
 
     async def _submit_with_retries(
         self, request: Request, update: EvaluatedUpdate, deadline: float, seen: DataFingerprint | None
-    ) -> tuple[Write, bool]:
+    ) -> tuple[PendingWrite, bool]:
         for _ in range(ATTEMPTS_MAX):
             copy = await self._current_copy(request, update)
             if seen is not None and await copy.fingerprint(update.read_predicates) != seen:
@@ -150,7 +155,7 @@ class OptimisticUpdateExecutor:
     ) -> bool | None:
         """Whether the entry's condition holds where it stands in the log. None: that is not known in time."""
         loop = self._loop
-        reached = await loop.within(write.reached, deadline - asyncio.get_running_loop().time())
+        reached = await loop.wait_for(write.reached, deadline - asyncio.get_running_loop().time())
         if not write.answers:
             return None
         answer = write.answers[0]
@@ -158,7 +163,7 @@ class OptimisticUpdateExecutor:
             raise answer
         index = loop.index_of(answer.txid) if reached else 0
         left = deadline - asyncio.get_running_loop().time()
-        if not index or not await loop.within(loop.wait_index(loop.executable, index), left):
+        if not index or not await loop.wait_for(loop.wait_index(loop.executable, index), left):
             return None
         found = copy.position.index
         try:
@@ -178,7 +183,7 @@ class OptimisticUpdateExecutor:
 
     async def _current_copy(self, request: Request, update: EvaluatedUpdate) -> RemoteCopy:
         """A copy that shows what the update looks at, as of the end of this master's log."""
-        agreement = self._loop.agreement
+        agreement = self._loop.log_state
         skips = 0 if agreement is None else len(agreement.skips)
         copy = self._copy
         if (
@@ -264,7 +269,7 @@ class OptimisticUpdateExecutor:
             if not entries:
                 return
             operations = [
-                Operation(entry.kind, entry.payload)
+                StoreOperation(entry.kind, entry.payload)
                 for entry in entries
                 if not entry.noop and entry.kind not in NOT_FOR_WORKERS
             ]

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from txlog.config.process import Limits
+from txlog.config.process_config import Limits
 from txlog.evaluation.dataset_copy import QUADS_READ_MAX, UpdateEffect
 from txlog.evaluation.pipe_protocol import (
     FRAME_LENGTH,
@@ -42,7 +42,7 @@ from txlog.model.errors import Unavailable
 from txlog.native.finder import SOURCE_ROOT
 from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.sparql import DataFingerprint, EvaluatedUpdate, RandomBits
-from txlog.workers.base import Operation
+from txlog.workers.adapter import StoreOperation
 
 SPARE_IDLE_S: Final = 60.0
 """A process that nobody needed for so long ends."""
@@ -247,7 +247,7 @@ class RemoteCopy:
         """Whether it holds all that such an update looks at."""
         return self.predicates is None or (looks_at is not None and self.predicates.issuperset(looks_at))
 
-    async def apply_operations(self, operations: Sequence[Operation], position: Position) -> None:
+    async def apply_operations(self, operations: Sequence[StoreOperation], position: Position) -> None:
         """Carry out what follows in the log, up to ``position``. :class:`Unavailable` when it cannot be, with
         :data:`txlog.evaluation.dataset_copy.PARTIAL_COPY` when it holds too little for that."""
         await self.evaluator.execute(ApplyOperations(tuple((each.kind, each.payload) for each in operations), position))

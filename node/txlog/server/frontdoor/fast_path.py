@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable
 from typing import Final, cast
 
+from txlog.auth.authenticator import Authenticator
+from txlog.http.router import encode_response, error_response
+from txlog.http.write_options import WriteOptions, parse_write_options
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import TxLogError
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
-from txlog.runtime.asked import Asked, asked_from
-from txlog.runtime.guard import Guard
-from txlog.runtime.loop import Loop, Write
-from txlog.runtime.transactions import BELOW_APPLIED
-from txlog.runtime.web import encode_answer, error_answer
+from txlog.runtime.master_loop import MasterLoop, PendingWrite
+from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.server.frontdoor.write_responses import accepted_txid
 from txlog.sparql import parse_plain_quad
@@ -52,7 +52,7 @@ class PlainWriteHead:
 
     __slots__ = ("authorization", "content_length", "key", "level", "media_type", "options")
 
-    def __init__(self, kind: str, length: int, asked: Asked, shown: str | None) -> None:
+    def __init__(self, kind: str, length: int, asked: WriteOptions, shown: str | None) -> None:
         self.media_type = kind
         self.content_length = length
         self.options = asked
@@ -65,7 +65,7 @@ def parse_plain_write(
     data: bytes, paths: frozenset[bytes], level: Durability, seconds: float, bytes_max: int
 ) -> PlainWriteHead | None:
     """What these bytes of a head say; None when they are not of the one shape. ``paths``: those that count; ``level``
-    and ``seconds``: what counts for a request that does not say; ``bytes_max``: of a body."""
+    and ``timeout_s``: what counts for a request that does not say; ``bytes_max``: of a body."""
     found = _HEAD_PATTERN.fullmatch(data)
     if found is None or found[1] not in paths:
         return None
@@ -80,7 +80,7 @@ def parse_plain_write(
     if not re.fullmatch("[0-9]{1,9}", length) or connection.lower() != "keep-alive" or b"host" not in headers:
         return None
     try:
-        asked = asked_from(
+        asked = parse_write_options(
             headers.get(b"txlog-durability"),
             headers.get(b"prefer"),
             headers.get(b"idempotency-key"),
@@ -89,7 +89,7 @@ def parse_plain_write(
         )
     except TxLogError:
         return None  # aiohttp's side refuses it by name
-    if asked.level not in BELOW_APPLIED or asked.seconds < TIMEOUT_S_MIN or int(length) > bytes_max:
+    if asked.level not in BELOW_APPLIED or asked.timeout_s < TIMEOUT_S_MIN or int(length) > bytes_max:
         return None
     return PlainWriteHead(headers.get(b"content-type", ""), int(length), asked, headers.get(b"authorization"))
 
@@ -97,19 +97,19 @@ def parse_plain_write(
 class FastPath:
     """All connections that have spoken nothing but plain writes.
 
-    ``level`` and ``seconds``: what counts for a request that does not say; ``idle_s``: how long a connection may be
+    ``level`` and ``timeout_s``: what counts for a request that does not say; ``idle_s``: how long a connection may be
     silent; ``make_http_protocol``: makes aiohttp's protocol; ``guard``: takes those alone whom it knows, None:
     everybody."""
 
     def __init__(
         self,
         writes: WriteHandler,
-        loop: Loop,
+        loop: MasterLoop,
         level: Durability,
         seconds: float,
         idle_s: float,
         hand_over: Callable[[], asyncio.Protocol],
-        guard: Guard | None = None,
+        guard: Authenticator | None = None,
     ) -> None:
         self.loop = loop
         self.writes = writes
@@ -178,8 +178,8 @@ class FastPathConnection(asyncio.Protocol):
         self._fast_path = all_
         self._transport: asyncio.Transport | None = None
         self._data = b""
-        self._options: Asked | None = None
-        self._write: Write | None = None
+        self._options: WriteOptions | None = None
+        self._write: PendingWrite | None = None
         self._last_activity = time.monotonic()
         self._paused = False
 
@@ -231,15 +231,15 @@ class FastPathConnection(asyncio.Protocol):
     def _submit(self, head: PlainWriteHead, body: bytes) -> bool:
         """False when it must be refused: aiohttp's side finds the same and says so."""
         key, loop = head.key, self._fast_path.loop
-        if loop.dead is not None or loop.given_up:
+        if loop.end_reason is not None or loop.is_aborted:
             return False
         try:
             kind, payload = KIND_QUADS, parse_plain_quad(body) if head.media_type == "application/n-quads" else None
             if payload is None:
                 prepared = self._fast_path.writes.prepare_plain(body, head.media_type)
                 kind, payload = prepared.kind, prepared.payload
-            write = Write([Submission(kind, key, payload, content_hash(kind, key, payload))], head.level, self)
-            loop.take(write)
+            write = PendingWrite([Submission(kind, key, payload, content_hash(kind, key, payload))], head.level, self)
+            loop.enqueue(write)
         except TxLogError:
             return False
         loop.in_flight += 1
@@ -275,13 +275,13 @@ class FastPathConnection(asyncio.Protocol):
             self._options = None  # told once
             asyncio.get_running_loop().create_task(self._respond(write, asked, reached))
 
-    async def _respond(self, write: Write, asked: Asked, reached: bool) -> None:
+    async def _respond(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> None:
         try:
             answer = await self._fast_path.writes.final_response(write, asked, reached)
         except TxLogError as refused:
-            answer = error_answer(refused, plain=True)
+            answer = error_response(refused, plain=True)
         if self._write is write:
-            self._send(encode_answer(answer))
+            self._send(encode_response(answer))
 
     def _send(self, answer: bytes) -> None:
         self._finish_request()
@@ -305,7 +305,7 @@ class FastPathConnection(asyncio.Protocol):
 
     def check_timeout(self, now: float, idle_s: float) -> None:
         asked = self._options
-        if asked is not None and now - self._last_activity >= asked.seconds:
+        if asked is not None and now - self._last_activity >= asked.timeout_s:
             self.set_result(False)
         elif self._write is None and now - self._last_activity > idle_s:
             self.close()

@@ -19,7 +19,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, T
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from txlog.config.process import LoadConfig
+from txlog.config.process_config import LoadConfig
 from txlog.model.errors import BadInput, TooLarge, TxLogError, Unavailable
 from txlog.sparql import LoadedDocument, LoadRequest
 

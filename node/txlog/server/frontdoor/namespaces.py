@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from txlog.http.router import Request, Response, Route, read_body, text_response
+from txlog.http.write_options import write_options_of
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.namespaces import MARK, Change, change_key, fold
 from txlog.protocol.agreement import Agreement
-from txlog.runtime.asked import asked_of
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, read_body, text_answer
+from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.namespace_changes import PREFIX_MAX, build_entry, check_namespace, check_prefix
 from txlog.server.frontdoor.read_router import await_stable
 from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
@@ -27,7 +27,7 @@ BODY_BYTES_MAX = 8 << 10
 class NamespaceHandler:
     """``writes``: who hands transactions over."""
 
-    def __init__(self, site: Site, writes: WriteHandler) -> None:
+    def __init__(self, site: MasterContext, writes: WriteHandler) -> None:
         self._site = site
         self._loop = site.loop
         self._writes = writes
@@ -46,10 +46,10 @@ class NamespaceHandler:
 
     def _current(self) -> dict[str, str]:
         """As of the stable index. Folded anew only when an entry of this kind has come, or some have left the log."""
-        agreement = self._loop.agreement
+        agreement = self._loop.log_state
         if agreement is None:
             return {}
-        about = (self._loop.cuts, len(agreement.skips))
+        about = (self._loop.truncation_count, len(agreement.skips))
         if self._cache is not None and self._cache[0] == about:
             return self._cache[1]
         stable = self._loop.stable.value
@@ -72,7 +72,7 @@ class NamespaceHandler:
         name = self._current().get(prefix)
         if name is None:
             raise NotFound(f"Undefined prefix: {prefix[:PREFIX_MAX]}")
-        return text_answer(name)
+        return text_response(name)
 
     async def put(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
@@ -92,13 +92,13 @@ class NamespaceHandler:
         return await self._submit_change(request, Change(None, None))
 
     async def _submit_change(self, request: Request, change: Change) -> Response:
-        asked = asked_of(request, self._level, self._seconds)
+        asked = write_options_of(request, self._level, self._seconds)
         if asked.key:
             self._refuse_key_reuse(asked.key, change)
         return await self._writes.write(build_entry(change, asked.key), asked)
 
     def _refuse_key_reuse(self, key: str, change: Change) -> None:
-        agreement = self._loop.agreement
+        agreement = self._loop.log_state
         mine, begins = change_key(change, f"key:{key}"), f"{MARK}key:{key} "
         for name in () if agreement is None else (*agreement.skips, *agreement.keys.waiting):
             if name.startswith(begins) and name != mine:

@@ -14,26 +14,17 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
+from txlog.http.router import API_HEADER, API_VERSION, RawResponse, Request, Response, Route, encode_json, send_continue
+from txlog.http.write_options import WriteOptions, check_key, write_options_of
 from txlog.model.decoding import MALFORMED
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
 from txlog.protocol.events import Accepted, Submission
-from txlog.runtime.asked import Asked, asked_of, check_key
-from txlog.runtime.loop import AwaitedWrite
-from txlog.runtime.site import Site
-from txlog.runtime.transactions import BELOW_APPLIED
-from txlog.runtime.web import (
-    API_HEADER,
-    API_VERSION,
-    RawResponse,
-    Request,
-    Response,
-    Route,
-    begin_body,
-    encode_json,
-)
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_loop import AwaitedWrite
+from txlog.runtime.transaction_status import BELOW_APPLIED
 from txlog.server.frontdoor.write_handler import draw_blank_node_seed, now_text
 from txlog.sparql import TransactionBody, prepare_lines, prepare_update, refuse_unportable
 
@@ -67,7 +58,7 @@ class NdjsonBatch(NamedTuple):
 
 
 class NdjsonWriteHandler:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._loop = site.loop
         self._line_max = site.config.limits.body_bytes
@@ -79,10 +70,10 @@ class NdjsonWriteHandler:
         return [Route("POST", "/txlog/transactions", self.post)]
 
     async def post(self, request: Request, _: Mapping[str, str]) -> Response:
-        asked = asked_of(request, self._level, self._seconds)
+        asked = write_options_of(request, self._level, self._seconds)
         if asked.key:
             raise BadInput('Idempotency-Key: each line has its own: {"update": "...", "key": "..."}')
-        await begin_body(request)
+        await send_continue(request)
         reader = _LineReader(request, self._line_max)
         lines = await reader.read()
         if reader.at_end and len(lines) <= self._batch_max:
@@ -95,7 +86,7 @@ class NdjsonWriteHandler:
             return RawResponse(200, _RESPONSE_HEADERS, body)
         return await self._stream(request, reader, lines, asked)
 
-    async def _stream(self, request: Request, reader: _LineReader, lines: list[bytes], asked: Asked) -> Response:
+    async def _stream(self, request: Request, reader: _LineReader, lines: list[bytes], asked: WriteOptions) -> Response:
         """Answers go out while further lines come in: whoever sends without end must be answered without end."""
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", API_HEADER: API_VERSION})
         await response.prepare(request)
@@ -145,7 +136,7 @@ class NdjsonWriteHandler:
 
     # One batch
 
-    def _submit(self, lines: list[bytes], asked: Asked) -> NdjsonBatch:
+    def _submit(self, lines: list[bytes], asked: WriteOptions) -> NdjsonBatch:
         refused: dict[int, TxLogError] = {}
         submissions: list[Submission] = []
         add = submissions.append
@@ -180,9 +171,9 @@ class NdjsonWriteHandler:
                 write = self._loop.write(submissions, asked.level)
             except Unavailable as wrong:
                 refused = dict.fromkeys(range(len(lines)), wrong) | refused
-        return NdjsonBatch(len(lines), refused, write, asyncio.get_running_loop().time() + asked.seconds)
+        return NdjsonBatch(len(lines), refused, write, asyncio.get_running_loop().time() + asked.timeout_s)
 
-    async def _render_answers(self, batch: NdjsonBatch, asked: Asked) -> bytes:
+    async def _render_answers(self, batch: NdjsonBatch, asked: WriteOptions) -> bytes:
         """The batch's answer lines, once all its transactions have reached their level or the time is over."""
         write, loop = batch.write, self._loop
         answers: list[Accepted | Refused] = []
@@ -190,7 +181,7 @@ class NdjsonWriteHandler:
         repeats: set[Txid] = set()
         if write is not None:
             left = batch.deadline - asyncio.get_running_loop().time()
-            reached = await loop.within(write.reached, left)
+            reached = await loop.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
             last = next((a for a in reversed(answers) if isinstance(a, Accepted) and not a.repeat), None)
             for one in answers:
@@ -212,13 +203,13 @@ class NdjsonWriteHandler:
             lines.append(_render_error(answer) if isinstance(answer, TxLogError) else self._render_outcome(answer.txid))
         return b"".join(lines)
 
-    async def _wait_for_level(self, txid: Txid, asked: Asked, deadline: float) -> bool:
+    async def _wait_for_level(self, txid: Txid, asked: WriteOptions, deadline: float) -> bool:
         left = deadline - asyncio.get_running_loop().time()
-        return await self._site.transactions.reach(txid, asked.level, max(0.0, left))
+        return await self._site.transactions.wait_for_level(txid, asked.level, max(0.0, left))
 
     def _render_outcome(self, txid: Txid) -> bytes:
         outcome = self._site.transactions.outcome(txid)
-        view = outcome.view()
+        view = outcome.to_dict()
         told = {"txid": view["txid"], "position": view["position"], "durability": view["durability"]}
         if outcome.state in ("skipped", "blocked"):
             told |= {"error": "Conflict", "reason": outcome.state.capitalize(), "workers": outcome.workers}
@@ -228,7 +219,7 @@ class NdjsonWriteHandler:
     def _render_uniform_batch(self, answers: list[Accepted | Refused], level: Durability) -> bytes | None:
         """All of one batch at one level: text put together, since a dictionary for each line costs more than the
         whole agreement about it. None when there is a refusal among them."""
-        agreement = self._loop.agreement
+        agreement = self._loop.log_state
         assert agreement is not None
         txids = [answer.txid for answer in answers if isinstance(answer, Accepted)]
         if len(txids) != len(answers):

@@ -13,14 +13,14 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from txlog.http.router import RawResponse, Request, Response, Route, bytes_response, read_body, text_response
+from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, Conflict, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.quads import decode_quads
 from txlog.protocol.events import Submission
-from txlog.runtime.asked import Asked, asked_of
-from txlog.runtime.site import Site
-from txlog.runtime.web import RawResponse, Request, Response, Route, bytes_answer, read_body, text_answer
+from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
 from txlog.server.frontdoor.read_handler import LineChanges, ReadHandler, negotiate_format
 from txlog.server.frontdoor.read_set import ReadSet
@@ -34,7 +34,7 @@ from txlog.server.frontdoor.result_formats import RDF_FORMATS
 from txlog.server.frontdoor.transaction_view import COPY_BYTES_MAX, VIEWS_MAX, TransactionView
 from txlog.server.frontdoor.write_handler import WriteHandler
 from txlog.sparql import TransactionBody, concatenate, query_predicates, required_predicates
-from txlog.workers.canonical import canonical_lines
+from txlog.workers.canonical_literals import canonical_lines
 
 TRANSACTION_IDLE_S: Final = 60.0
 """A transaction that nobody asks anything for so long is rolled back."""
@@ -91,7 +91,7 @@ class TransactionHandler:
 
     def __init__(
         self,
-        site: Site,
+        site: MasterContext,
         writes: WriteHandler,
         reads: ReadHandler,
         evaluators: EvaluatorPool,
@@ -147,7 +147,7 @@ class TransactionHandler:
                 level = re.split("[#/]", given)[-1].upper()
                 if level not in ISOLATION_LEVELS:
                     raise BadInput(f"{name}={given[:80]}: one of {', '.join(ISOLATION_LEVELS)}")
-        if self._site.closing:
+        if self._site.is_closing:
             raise Unavailable("Closing", "this master is stopping; begin at another one")
         if len(self.open) >= self.open_max:
             raise Unavailable("TransactionsOpen", f"{len(self.open)} transactions are open here; commit some first")
@@ -325,21 +325,21 @@ class TransactionHandler:
         if one.read_set is not None:
             one.read_set.add(wanted)
         body = await (await self._view_for(request, one, wanted)).statements(terms, graphs, form)
-        return bytes_answer(body, form.media_type)
+        return bytes_response(body, form.media_type)
 
     async def _size(self, request: Request, one: OpenTransaction) -> Response:
         if not self._has_own_view(one):
             return await self._reads.size(request, {"id": self._repository})
         plain = await self._net_lines(one)
         if plain is not None:
-            return text_answer(str(await self._reads.size_with_changes(request, plain)))
+            return text_response(str(await self._reads.size_with_changes(request, plain)))
         graphs = context_parameters(request)
         if one.read_set is not None:
             one.read_set.add(None)
-        return text_answer(str(await (await self._view_for(request, one, None)).size(graphs)))
+        return text_response(str(await (await self._view_for(request, one, None)).size(graphs)))
 
     async def _ping(self, request: Request, one: OpenTransaction) -> Response:
-        return text_answer(str(round(self.idle_s * 1000)))
+        return text_response(str(round(self.idle_s * 1000)))
 
     # The end
 
@@ -349,7 +349,7 @@ class TransactionHandler:
     async def _commit(self, request: Request, one: OpenTransaction) -> Response:
         """One entry of the log. Its Idempotency-Key is the transaction itself unless the client has one, so that a
         commit that is repeated, here or anywhere, takes effect once."""
-        asked = asked_of(request, self._level, self._seconds)
+        asked = write_options_of(request, self._level, self._seconds)
         prepared = concatenate(one.changes)
         if not prepared.payload:
             self._close_transaction(one, "it was committed, and had written nothing")
@@ -374,7 +374,7 @@ class TransactionHandler:
         return answer
 
     async def _commit_serializable(
-        self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: Asked
+        self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: WriteOptions
     ) -> Response:
         """A commit that counts only if all that the transaction has looked at, to read or to write, is as it was when
         it began to read."""

@@ -10,6 +10,16 @@ from urllib.parse import parse_qsl
 
 from aiohttp import ClientError, web
 
+from txlog.http.router import (
+    Request,
+    Response,
+    Route,
+    bytes_response,
+    int_parameter,
+    read_body,
+    seconds_parameter,
+    text_response,
+)
 from txlog.model.errors import (
     BadInput,
     NotAcceptable,
@@ -17,8 +27,7 @@ from txlog.model.errors import (
     Unsupported,
     WorkerFault,
 )
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, bytes_answer, number_of, read_body, seconds_of, text_answer
+from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes, restore_blank_nodes_in_stream
 from txlog.server.frontdoor.read_router import (
     ALL_STATEMENTS,
@@ -57,7 +66,7 @@ from txlog.sparql.rewrite.parameter_binding import apply_limits, bind_query, par
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.sparql.tokens import tokens
 from txlog.workers import Adapter
-from txlog.workers.base import Unreachable, WorkerRequest
+from txlog.workers.adapter import Unreachable, WorkerRequest
 
 PROTOCOL = "12"
 SMALL_BYTES = 64 << 10
@@ -94,7 +103,7 @@ class ParsedQuery(NamedTuple):
 
 
 class ReadHandler:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._repository = site.config.repository
         self._bytes_max = site.config.limits.body_bytes
@@ -119,7 +128,7 @@ class ReadHandler:
         return made
 
     async def protocol(self, request: Request, names: Mapping[str, str]) -> Response:
-        return text_answer(PROTOCOL)
+        return text_response(PROTOCOL)
 
     async def repositories(self, request: Request, names: Mapping[str, str]) -> Response:
         name = self._repository
@@ -164,7 +173,7 @@ class ReadHandler:
             if name in _UNSUPPORTED:
                 raise BadInput(f"the parameter {name[:40]} is not supported")
         bindings = {name[1:]: parse_binding(name[1:], value) for name, value in values.items() if name[:1] == "$"}
-        limit, offset = number_of(values, "limit", 0), number_of(values, "offset", 0)
+        limit, offset = int_parameter(values, "limit", 0), int_parameter(values, "offset", 0)
         distinct = values.get("distinct", "").lower() == "true"
         if limit or offset or distinct:
             text = apply_limits(text, limit, offset, distinct=distinct)
@@ -180,7 +189,7 @@ class ReadHandler:
         graphs = [parse_graph_iri(graph, "default-graph-uri") for graph in default if graph != "null"]
         named = [parse_graph_iri(graph, "named-graph-uri") for graph in named]
         accept = values.get("Accept") or accept_header(request)
-        seconds = seconds_of(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
+        seconds = seconds_parameter(values.get("timeout"), "timeout", 0.0, QUERY_S_MAX) or None
         return ParsedQuery(hidden, query_form(text), union, graphs, named, accept, seconds)
 
     async def _read_parameters(self, request: Request) -> tuple[list[tuple[str, str]], str | None]:
@@ -214,7 +223,7 @@ class ReadHandler:
         found = re.search(rb'"boolean"\s*:\s*(true|false)', answer.body)
         if found is None:
             raise NotAcceptable("Accept: text/boolean is for ASK")
-        return bytes_answer(found[1], "text/boolean")
+        return bytes_response(found[1], "text/boolean")
 
     async def _stream_response(
         self,
@@ -296,7 +305,7 @@ class ReadHandler:
 
     async def size(self, request: Request, names: Mapping[str, str]) -> Response:
         self._check_repository(names)
-        return text_answer(
+        return text_response(
             str(
                 await self._count_statements(await self.router.choose(request), context_parameters(request), asked=True)
             )
@@ -319,7 +328,7 @@ class ReadHandler:
         answer = await self.router.fetch_from(stores, build, counted=asked)
         if answer.status != 200:
             raise _worker_error(answer.status, answer.text)
-        return adapters[-1].size_in(answer)
+        return adapters[-1].parse_size(answer)
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
         self._check_repository(names)
@@ -332,7 +341,7 @@ class ReadHandler:
         answer = await self.router.fetch(request, build)
         if answer.status != 200:
             raise _worker_error(answer.status, answer.text)
-        found = adapters[-1].contexts_in(answer)
+        found = adapters[-1].parse_contexts(answer)
         rows = [(iri_to_label(graph), graph) for graph in found]
         cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
         return table_response(accept_header(request), ("contextID",), cells)
@@ -436,7 +445,7 @@ def _marker_remover(adapter: Adapter) -> StreamConverter:
     """A worker's N-Quads without anything of ours."""
 
     def convert(source: IO[bytes], sink: IO[bytes]) -> None:
-        for lines in adapter.cleaned(iter(lambda: source.read(CLEANING_CHUNK_BYTES), b"")):
+        for lines in adapter.clean_snapshot(iter(lambda: source.read(CLEANING_CHUNK_BYTES), b"")):
             sink.write(lines)
 
     return convert

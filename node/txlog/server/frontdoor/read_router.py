@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 
+from txlog.http.router import Request, seconds_parameter
 from txlog.model.errors import BadInput, Conflict, TooLarge, Unavailable, WorkerFault
-from txlog.runtime.registry import WorkerState
-from txlog.runtime.site import Site
+from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
-from txlog.runtime.web import Request, seconds_of
+from txlog.runtime.worker_registry import RegisteredWorker
 from txlog.server.frontdoor.monotonic_reads import MonotonicReads
 from txlog.server.frontdoor.result_formats import N_QUADS
 from txlog.sparql import hide_marker, uses_graph_clause, with_dataset
 from txlog.workers import ADAPTERS, Adapter
-from txlog.workers.base import Fate, Unreachable, WorkerRequest, WorkerResponse
+from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
 
 CONNECT_S = 2.0
 READ_S = 60.0
@@ -44,14 +44,14 @@ class WorkerQuery(NamedTuple):
 
 ALL_STATEMENTS: Final = "everything"
 """All statements as N-Quads, which have to be cleaned where an engine shows what is ours
-(:attr:`txlog.workers.base.Capabilities.hidden_marker`)."""
+(:attr:`txlog.workers.adapter.Capabilities.hidden_marker`)."""
 
 WorkerRequestSpec = Callable[[Adapter], WorkerRequest] | WorkerQuery | str
 """What to ask: the same of every engine, or as it has to be said to each."""
 
 
 class WorkerCandidate(NamedTuple):
-    worker: WorkerState
+    worker: RegisteredWorker
     adapter: Adapter
     client_address: str | None = None
     """The address that reads, and shall be shown nothing older than before: ..."""
@@ -66,7 +66,7 @@ class WorkerCandidate(NamedTuple):
 class ReadRouter:
     """One session for all workers. A worker that cannot be reached is passed over for the next."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: MasterContext) -> None:
         self._site = site
         self._loop = site.loop
         self._session: ClientSession | None = None
@@ -87,7 +87,7 @@ class ReadRouter:
         found = self.readable_workers(least, request.remote)
         if not found[0].is_fresh:
             needed = {store.worker.name: store.min_index for store in found}
-            if not await self._site.registry.any_at(needed, min(MONOTONIC_WAIT_S, seconds or MONOTONIC_WAIT_S)):
+            if not await self._site.registry.wait_any_at(needed, min(MONOTONIC_WAIT_S, seconds or MONOTONIC_WAIT_S)):
                 self._monotonic_reads.forget(request.remote)
             found = self.readable_workers(least, request.remote)
         return found
@@ -106,18 +106,20 @@ class ReadRouter:
         found: list[tuple[tuple[bool, bool, int, int], WorkerCandidate]] = []
         self._rotation += 1
         registry = self._site.registry
-        good = registry.good_enough()
+        good = registry.min_read_index()
         workers = list(registry.workers.values())
         for at, worker in enumerate(workers):
-            if worker.state not in _READABLE_STATES or worker.index < least or registry.is_off(worker):
+            if worker.state not in _READABLE_STATES or worker.index < least or registry.is_off_chain(worker):
                 continue
             wrong = worker.divergence is not None and worker.divergence.wrong
             last_resort = worker.position is None or worker.state == "Unreachable" or wrong
             needed = (
-                0 if client is None else self._monotonic_reads.min_index_for(client, worker.name, self._loop.held_index)
+                0
+                if client is None
+                else self._monotonic_reads.min_index_for(client, worker.name, self._loop.persisted_end)
             )
             behind = worker.index < max(good, needed)
-            then = -worker.index if behind else registry.reading[worker.name]
+            then = -worker.index if behind else registry.active_reads[worker.name]
             turn = (at + self._rotation) % len(workers)  # equals take turns
             found.append(
                 ((last_resort, behind, then, turn), WorkerCandidate(worker, ADAPTERS[worker.engine], client, needed))
@@ -142,20 +144,20 @@ class ReadRouter:
             )
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_S, sock_read=READ_S)
         url = store.worker.url.rstrip("/") + asked.path
-        reading = self._site.registry.reading
+        reading = self._site.registry.active_reads
         reading[store.worker.name] += 1
         began = time.monotonic()
         try:
             if not store.is_fresh:
-                await self._site.registry.any_at({store.worker.name: store.min_index}, MONOTONIC_WAIT_S)
+                await self._site.registry.wait_any_at({store.worker.name: store.min_index}, MONOTONIC_WAIT_S)
             async with self._send_request(url, asked, timeout, store) as response:
                 if store.client_address is not None and response.status == 200:
                     self._monotonic_reads.record(
-                        store.client_address, store.worker.name, store.worker.index, self._loop.held_index
+                        store.client_address, store.worker.name, store.worker.index, self._loop.persisted_end
                     )
                 yield response
             if counted:
-                self._site.registry.reads.count(1000 * (time.monotonic() - began))
+                self._site.registry.completed_reads.add(1000 * (time.monotonic() - began))
         finally:
             reading[store.worker.name] -= 1
 
@@ -169,7 +171,7 @@ class ReadRouter:
                 asked.method, url, data=asked.body or None, headers=dict(asked.headers), timeout=timeout
             )
         except (TimeoutError, ClientError, OSError) as lost:
-            raise Unreachable(store.worker.url, f"{type(lost).__name__}: {lost}", Fate.UNKNOWN) from lost
+            raise Unreachable(store.worker.url, f"{type(lost).__name__}: {lost}", RequestOutcome.UNKNOWN) from lost
         try:
             yield response
         finally:
@@ -190,7 +192,7 @@ class ReadRouter:
         if able.union_of and union and not default and not named and uses_graph_clause(text):
             async with self.open_response(store, adapter.contexts()) as answer:
                 told = WorkerResponse(answer.status, lowercase_headers(answer.headers), await answer.read())
-            text, union = with_dataset(text, able.union_of, adapter.contexts_in(told)), False
+            text, union = with_dataset(text, able.union_of, adapter.parse_contexts(told)), False
         return adapter.query(text, build.accept, union=union, default_graphs=default, named_graphs=named)
 
     async def fetch(self, request: Request, build: WorkerRequestSpec) -> WorkerResponse:
@@ -214,10 +216,10 @@ class ReadRouter:
     async def stream_rows(
         self, store: WorkerCandidate, predicates: Sequence[str] | None, bytes_max: int
     ) -> AsyncIterator[bytes]:
-        """What it answers to :meth:`txlog.workers.base.Adapter.everything`. :class:`TooLarge` behind ``bytes_max``,
+        """What it answers to :meth:`txlog.workers.adapter.Adapter.dump`. :class:`TooLarge` behind ``bytes_max``,
         :class:`WorkerFault` and the network's errors."""
         size = 0
-        async with self.open_response(store, store.adapter.everything(predicates)) as answer:
+        async with self.open_response(store, store.adapter.dump(predicates)) as answer:
             if answer.status != 200:
                 raise WorkerFault(f"it answered {answer.status}")
             async for piece in answer.content.iter_any():
@@ -231,19 +233,19 @@ class ReadRouter:
             await self._session.close()
 
 
-async def await_stable(site: Site, request: Request) -> None:
+async def await_stable(site: MasterContext, request: Request) -> None:
     """For a read that this master answers itself: until its own log is far enough (``TxLog-Min-Position``)."""
     await _await_watermark(site, request, site.loop.stable)
 
 
-async def _await_watermark(site: Site, request: Request, mark: Watermark) -> None:
+async def _await_watermark(site: MasterContext, request: Request, mark: Watermark) -> None:
     index, digest = _min_position_header(request)
     if not index:
         return
     loop = site.loop
     wait = request.headers.get("Prefer", "").lower().partition("wait=")[2].partition(",")[0].strip() or None
-    seconds = seconds_of(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
-    reached = await loop.within(loop.wait_index(mark, index), seconds)
+    seconds = seconds_parameter(wait, "Prefer: wait", site.config.write_timeout_s, WAIT_S_MAX)
+    reached = await loop.wait_for(loop.wait_index(mark, index), seconds)
     if index <= loop.stable.value and digest and loop.position_at(index).hash.hex() != digest:
         raise Conflict(f"TxLog-Min-Position: at index {index} this log has another hash: the position was moved")
     if not reached:

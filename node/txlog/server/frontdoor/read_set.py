@@ -9,8 +9,8 @@ from txlog.model.quads import decode_quads
 from txlog.sparql import EvaluatedUpdate, TransactionBody
 from txlog.sparql.analysis.predicates import UnknownPredicates, predicates_of_update
 from txlog.sparql.update_effect import PREDICATES_MAX
-from txlog.workers.base import Operation
-from txlog.workers.netting import JOIN, update_texts
+from txlog.workers.adapter import StoreOperation
+from txlog.workers.update_batching import OPERATION_SEPARATOR, update_texts
 
 
 class ReadSet:
@@ -34,7 +34,7 @@ class ReadSet:
 
     def conditional_update(self, parts: Sequence[TransactionBody]) -> EvaluatedUpdate:
         """These changes as one update that looks at what they do and at what was read."""
-        text = JOIN.join(update_texts([Operation(part.kind, part.payload) for part in parts]))
+        text = OPERATION_SEPARATOR.join(update_texts([StoreOperation(part.kind, part.payload) for part in parts]))
         return EvaluatedUpdate(text, None if self._reads_all else self._predicates_with(parts))
 
     def _predicates_with(self, parts: Sequence[TransactionBody]) -> tuple[str, ...] | None:

@@ -11,9 +11,9 @@ from typing import Final, NoReturn
 
 import pyoxigraph as ox
 
+from txlog.http.router import Request, Response, Route, bytes_response, read_body
 from txlog.model.errors import BadInput, Conflict, OneRepository
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route, bytes_answer, read_body
+from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.read_handler import negotiate_format
 from txlog.server.frontdoor.request_parameters import check_repository, repository_routes
 from txlog.server.frontdoor.result_formats import PREFERRED_FORMATS
@@ -28,7 +28,7 @@ _LABEL: Final = ox.NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 class RepositoryHandler:
     """``PUT``, ``DELETE`` and ``/config`` of ``/repositories/{id}``."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: MasterContext) -> None:
         self._repository = site.config.repository
 
     def routes(self) -> list[Route]:
@@ -77,4 +77,4 @@ class RepositoryHandler:
             ],
             out,
         )
-        return bytes_answer(out.getvalue(), form.media_type)
+        return bytes_response(out.getvalue(), form.media_type)

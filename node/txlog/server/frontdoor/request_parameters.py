@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pyoxigraph
 
+from txlog.http.router import Handler, Request, Route
 from txlog.model.errors import BadInput, NotFound
-from txlog.runtime.web import Handler, Request, Route
 from txlog.sparql.skolem_iris import label_to_iri, skolemise_term
 from txlog.sparql.terms import refuse_system
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from txlog.http.router import Request, Response, Route
+from txlog.http.write_options import write_options_of
 from txlog.model.errors import BadInput
 from txlog.model.hashes import content_hash
 from txlog.protocol.events import Submission
-from txlog.runtime.asked import asked_of
-from txlog.runtime.site import Site
-from txlog.runtime.web import Request, Response, Route
+from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.request_parameters import (
     check_repository,
@@ -26,7 +26,7 @@ from txlog.sparql import TransactionBody, concatenate, delete_matching, drop_gra
 class StatementHandler:
     """``writes`` hands transactions over, ``reads`` asks the workers."""
 
-    def __init__(self, site: Site, writes: WriteHandler, reads: ReadHandler) -> None:
+    def __init__(self, site: MasterContext, writes: WriteHandler, reads: ReadHandler) -> None:
         self._repository = site.config.repository
         self._level = site.config.durability
         self._seconds = site.config.write_timeout_s
@@ -42,7 +42,7 @@ class StatementHandler:
         ]
 
     async def _submit(self, request: Request, prepared: TransactionBody) -> Response:
-        asked = asked_of(request, self._level, self._seconds)
+        asked = write_options_of(request, self._level, self._seconds)
         content = content_hash(prepared.kind, asked.key, prepared.payload)
         return await self._writes.write(Submission(prepared.kind, asked.key, prepared.payload, content), asked)
 

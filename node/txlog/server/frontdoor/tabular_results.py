@@ -10,8 +10,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pyoxigraph
 
+from txlog.http.router import Request, Response, bytes_response
 from txlog.model.errors import NotAcceptable
-from txlog.runtime.web import Request, Response, bytes_answer
 from txlog.sparql.formats.rdf4j_binary import write_table
 
 _JSON = "application/sparql-results+json"
@@ -65,15 +65,15 @@ def table_response(accept: str, names: Sequence[str], rows: Sequence[Sequence[Ce
     """A tuple result in the form the client asked for. :class:`NotAcceptable` lists the forms there are."""
     form = negotiate_media_type(accept, (_JSON, _XML, _CSV, _TSV, _BINARY), _ALIASES)
     if form == _JSON:
-        return bytes_answer(_encode_json(names, rows), _JSON)
+        return bytes_response(_encode_json(names, rows), _JSON)
     if form == _XML:
-        return bytes_answer(_encode_xml(names, rows), _XML)
+        return bytes_response(_encode_xml(names, rows), _XML)
     if form == _CSV:
-        return bytes_answer(_encode_csv(names, rows), _CSV)
+        return bytes_response(_encode_csv(names, rows), _CSV)
     if form == _TSV:
-        return bytes_answer(_encode_tsv(names, rows), _TSV)
+        return bytes_response(_encode_tsv(names, rows), _TSV)
     if form == _BINARY:
-        return bytes_answer(_encode_binary(names, rows), _BINARY)
+        return bytes_response(_encode_binary(names, rows), _BINARY)
     raise NotAcceptable(f"Accept: {accept[:100]}; there are {_JSON}, {_XML}, {_CSV}, {_TSV}, {_BINARY}")
 
 

@@ -26,8 +26,8 @@ from txlog.evaluation.pipe_protocol import (
     MatchRequest,
     QueryRequest,
 )
+from txlog.http.router import Request, Response, bytes_response
 from txlog.model.errors import NotAcceptable, TooLarge, Unavailable, WorkerFault
-from txlog.runtime.web import Request, Response, bytes_answer
 from txlog.server.frontdoor.blank_nodes import restore_blank_nodes
 from txlog.server.frontdoor.evaluator_pool import Evaluator, EvaluatorPool, decode_fingerprint
 from txlog.server.frontdoor.read_handler import ParsedQuery, ReadHandler
@@ -129,8 +129,8 @@ class TransactionView:
         )
         body = await self.evaluator.execute(work, asked.seconds)
         if wanted == BOOLEAN:
-            return bytes_answer(b"true" if msgspec.json.decode(body)["boolean"] else b"false", BOOLEAN)
-        return bytes_answer(await _in_thread(lambda: _convert_result(body, written, wanted)), wanted)
+            return bytes_response(b"true" if msgspec.json.decode(body)["boolean"] else b"false", BOOLEAN)
+        return bytes_response(await _in_thread(lambda: _convert_result(body, written, wanted)), wanted)
 
     async def statements(
         self, terms: tuple[str | None, str | None, str | None], graphs: Sequence[str] | None, form: ResultFormat

@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
+from txlog.http.router import RawResponse, Request, Response, Route, json_response, read_body
+from txlog.http.write_options import WriteOptions, write_options_of
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, Conflict, KeyNotTaken, NotDeterministic, Refused, Unsupported
 from txlog.model.hashes import content_hash, content_state
 from txlog.model.ids import Txid
 from txlog.protocol.events import Submission
-from txlog.runtime.ahead import LARGE_BYTES
-from txlog.runtime.asked import Asked, asked_of
-from txlog.runtime.loop import Write
-from txlog.runtime.site import Site
-from txlog.runtime.transactions import BELOW_APPLIED, Outcome
-from txlog.runtime.web import RawResponse, Request, Response, Route, json_answer, read_body
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_loop import PendingWrite
+from txlog.runtime.payload_transfer import LARGE_PAYLOAD_BYTES
+from txlog.runtime.transaction_status import BELOW_APPLIED, TransactionOutcome
 from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
 from txlog.server.frontdoor.load_fetcher import LoadFetcher
 from txlog.server.frontdoor.namespace_changes import build_entries
@@ -64,7 +64,9 @@ class WriteHandler:
     """``POST /repositories/{id}/statements``. ``effects``: where updates are evaluated once; ``loads``: what ``LOAD``
     may fetch. None: they are refused."""
 
-    def __init__(self, site: Site, effects: OptimisticUpdateExecutor | None, loads: LoadFetcher | None = None) -> None:
+    def __init__(
+        self, site: MasterContext, effects: OptimisticUpdateExecutor | None, loads: LoadFetcher | None = None
+    ) -> None:
         self._optimistic_updates = effects
         self._load_fetcher = loads
         self._all_graphs = site.config.updates_without_graph == "all"
@@ -84,7 +86,7 @@ class WriteHandler:
 
     async def post(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
-        asked = asked_of(request, self._level, self._seconds)
+        asked = write_options_of(request, self._level, self._seconds)
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media in (_UPDATE, _FORM):
             text, base = await self._update_text(request)
@@ -112,7 +114,7 @@ class WriteHandler:
         return said.strip().lower() == "all"
 
     async def _post_load(
-        self, loads: LoadFetcher, text: str, base: str | None, asked: Asked, all_graphs: bool
+        self, loads: LoadFetcher, text: str, base: str | None, asked: WriteOptions, all_graphs: bool
     ) -> Response:
         """An update with ``LOAD``: what it names is fetched now, once, and logged as quads (``loads.py``)."""
         if asked.key:
@@ -120,8 +122,8 @@ class WriteHandler:
                 "Idempotency-Key: a LOAD may fetch something else each time, so it has no key; send it without"
             )
         wanted = find_loads(text, base=base)
-        until = time.monotonic() + asked.seconds
-        documents = await loads.fetch_all(wanted, asked.seconds)
+        until = time.monotonic() + asked.timeout_s
+        documents = await loads.fetch_all(wanted, asked.timeout_s)
         size = len(text) + sum(len(document.body) for document in documents.values())
         prepared = self._check_portable(
             await _run_off_loop(
@@ -133,14 +135,16 @@ class WriteHandler:
         )
         left = max(0.0, until - time.monotonic())
         content = await self._hash_content(prepared, "")
-        return await self.write(Submission(prepared.kind, "", prepared.payload, content), asked._replace(seconds=left))
+        return await self.write(
+            Submission(prepared.kind, "", prepared.payload, content), asked._replace(timeout_s=left)
+        )
 
     async def _post_evaluated_once(
         self,
         request: Request,
         text: str,
         base: str | None,
-        asked: Asked,
+        asked: WriteOptions,
         refused: NotDeterministic,
         all_graphs: bool,
     ) -> Response:
@@ -164,7 +168,7 @@ class WriteHandler:
         return await self._submit_evaluated(self._optimistic_updates, request, update, asked, None)
 
     async def commit_serializable(
-        self, request: Request, update: EvaluatedUpdate, seen: DataFingerprint, asked: Asked
+        self, request: Request, update: EvaluatedUpdate, seen: DataFingerprint, asked: WriteOptions
     ) -> Response:
         """An update that counts only if what it looks at still sums up to ``seen`` where it takes effect."""
         if self._optimistic_updates is None:
@@ -181,7 +185,7 @@ class WriteHandler:
         effects: OptimisticUpdateExecutor,
         request: Request,
         update: EvaluatedUpdate,
-        asked: Asked,
+        asked: WriteOptions,
         seen: DataFingerprint | None,
     ) -> Response:
         self._loop.in_flight += 1
@@ -191,7 +195,7 @@ class WriteHandler:
         finally:
             self._loop.in_flight -= 1
 
-    def _outcome_unknown(self, write: Write) -> Response:
+    def _outcome_unknown(self, write: PendingWrite) -> Response:
         if not write.answers or isinstance(write.answers[0], Refused):
             return _timeout_response()
         txid = write.answers[0].txid
@@ -199,10 +203,10 @@ class WriteHandler:
         told = f"not known yet whether {txid} takes effect: others may come between; look at the data\n"
         return RawResponse(202, headers.encode(), told.encode())
 
-    async def _rdf_transaction(self, request: Request, asked: Asked) -> Response:
+    async def _rdf_transaction(self, request: Request, asked: WriteOptions) -> Response:
         """``x-rdftransaction``. Changes of namespaces are entries of their own, directly before that of the data; all
         are taken together, or none."""
-        body = await read_body(request, self.bytes_max, self._site.company)
+        body = await read_body(request, self.bytes_max, self._site.interactive_load)
         told = await _run_off_loop(
             len(body), lambda: prepare_rdf_transaction(body, now=now_text(), draw=draw_blank_node_seed)
         )
@@ -216,30 +220,32 @@ class WriteHandler:
             *before, data = before
         return await self.write(data, asked, before)
 
-    async def write(self, submission: Submission, asked: Asked, before: Sequence[Submission] = ()) -> Response:
+    async def write(self, submission: Submission, asked: WriteOptions, before: Sequence[Submission] = ()) -> Response:
         """Hand one transaction over and answer when it has reached its level, or in time with where it can be asked.
         ``before``: what goes with it, with smaller places in the log; none of it may be a repeat."""
         loop = self._loop
-        if len(submission.payload) >= LARGE_BYTES and self._site.ahead is not None:
+        if len(submission.payload) >= LARGE_PAYLOAD_BYTES and self._site.payload_transfer is not None:
             loop.in_flight += 1
             try:
-                await self._site.ahead.spread(submission.kind, submission.key, submission.payload, submission.content)
+                await self._site.payload_transfer.replicate(
+                    submission.kind, submission.key, submission.payload, submission.content
+                )
             finally:
                 loop.in_flight -= 1
         write = loop.write([*before, submission], asked.level)
         loop.in_flight += 1
         try:
-            reached = await loop.within(write.reached, asked.seconds)
+            reached = await loop.wait_for(write.reached, asked.timeout_s)
             return self.fast_response(write, asked, reached) or await self.final_response(write, asked, reached)
         finally:
             loop.in_flight -= 1
 
-    def fast_response(self, write: Write, asked: Asked, reached: bool) -> RawResponse | None:
+    def fast_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> RawResponse | None:
         """The answer of the usual case: a transaction that is no repeat has reached its level."""
         txid = accepted_txid(write, reached) if asked.level in BELOW_APPLIED else None
         return None if txid is None else self._success_response(txid, asked.level)
 
-    async def final_response(self, write: Write, asked: Asked, reached: bool) -> Response:
+    async def final_response(self, write: PendingWrite, asked: WriteOptions, reached: bool) -> Response:
         """The answer of every other case. Raises what the core refused it with."""
         if not write.answers:
             return _timeout_response()
@@ -248,7 +254,7 @@ class WriteHandler:
             raise answer
         txid = answer.txid
         if answer.repeat or asked.level not in BELOW_APPLIED:
-            reached = await self._site.transactions.reach(txid, asked.level, asked.seconds)
+            reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
         outcome = self._site.transactions.outcome(txid)
         if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:
             return _worker_refusal_response(outcome)
@@ -261,7 +267,7 @@ class WriteHandler:
     def _success_response(self, txid: Txid, level: Durability) -> RawResponse:
         return RawResponse(204, self.response_formatter.headers(txid, level).encode())
 
-    def _pending_response(self, outcome: Outcome) -> Response:
+    def _pending_response(self, outcome: TransactionOutcome) -> Response:
         txid = outcome.txid
         headers = self.response_formatter.headers(txid, outcome.level)
         headers += f"Location: /txlog/transactions/{txid}\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -296,7 +302,7 @@ class WriteHandler:
     async def _update_text(self, request: Request) -> tuple[str, str | None]:
         """The update with the parameters of its request in it, and its base."""
         media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        body = await read_body(request, self.bytes_max, self._site.company)
+        body = await read_body(request, self.bytes_max, self._site.interactive_load)
         query = list(request.query.items()) if "?" in request.raw_path else []
         if media == _FORM:
             query += parse_qsl(_decode_text(body, "MALFORMED QUERY"), keep_blank_values=True)
@@ -309,7 +315,7 @@ class WriteHandler:
 
     def _yield_to_interactive(self) -> None:
         """In another thread than the loop's."""
-        if self._site.company.here:
+        if self._site.interactive_load.is_active:
             time.sleep(YIELD_S)
 
     async def _hash_content(self, prepared: TransactionBody, key: str) -> bytes:
@@ -330,7 +336,7 @@ class WriteHandler:
     async def read_removal(self, request: Request, graphs: Sequence[str] | None) -> TransactionBody:
         """A body of RDF as what goes: from these graphs (None: from where each statement says, or from all)."""
         kind = request.headers.get("Content-Type", "")
-        body = await read_body(request, self.bytes_max, self._site.company)
+        body = await read_body(request, self.bytes_max, self._site.interactive_load)
         base = _strip_angle_brackets(request.query.get("baseURI"))
         return await _run_off_loop(len(body), lambda: prepare_removal(body, kind, base=base, graphs=graphs))
 
@@ -340,7 +346,7 @@ class WriteHandler:
         kind = request.headers.get("Content-Type", "")
         if not kind.partition(";")[0].strip():
             raise Unsupported("no Content-Type; send application/sparql-update or an RDF format such as text/turtle")
-        body = await read_body(request, self.bytes_max, self._site.company)
+        body = await read_body(request, self.bytes_max, self._site.interactive_load)
         base = request.query.get("baseURI")
         contexts = [graph or "null" for graph in graphs]
         same = request.query.get("preserveNodeId", "").lower() == "true"
@@ -419,7 +425,7 @@ def _timeout_response() -> Response:
     return RawResponse(202, b"Content-Type: text/plain; charset=utf-8\r\n", b"not known yet whether it was accepted\n")
 
 
-def _worker_refusal_response(outcome: Outcome) -> Response:
+def _worker_refusal_response(outcome: TransactionOutcome) -> Response:
     position = outcome.position
     headers = {"TxLog-Transaction": str(outcome.txid)}
     if position is not None:
@@ -431,4 +437,4 @@ def _worker_refusal_response(outcome: Outcome) -> Response:
         "txid": str(outcome.txid),
         "workers": outcome.workers,
     }
-    return json_answer(body, 409, headers)
+    return json_response(body, 409, headers)

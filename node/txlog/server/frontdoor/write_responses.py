@@ -9,10 +9,10 @@ from aiohttp.helpers import rfc822_formatted_time
 from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
 from txlog.protocol.events import Accepted
-from txlog.runtime.loop import Loop, Write
+from txlog.runtime.master_loop import MasterLoop, PendingWrite
 
 
-def accepted_txid(write: Write, reached: bool) -> Txid | None:
+def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
     """The last transaction in the usual case: it is no repeat, was not refused, and has reached the level asked."""
     if reached and write.answers:
         answer = write.answers[-1]
@@ -24,7 +24,7 @@ def accepted_txid(write: Write, reached: bool) -> Txid | None:
 class WriteResponseFormatter:
     """``loop``: who knows how far a transaction is."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: MasterLoop) -> None:
         self._loop = loop
         self._origin: Origin | None = None
         self._name = ""
@@ -45,7 +45,7 @@ class WriteResponseFormatter:
     def _position_header(self, txid: Txid) -> str:
         loop = self._loop
         index = loop.index_of(txid)
-        agreement = loop.agreement
+        agreement = loop.log_state
         if agreement is None or not 0 < index <= loop.stable.value:
             return ""
         return f"TxLog-Position: {agreement.view.epoch}:{index}:{agreement.history.hash_at(index).hex()}\r\n"

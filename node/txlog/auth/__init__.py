@@ -1,0 +1,28 @@
+"""Who may do what at a master's door: users and their roles, the file they stand in, what each route needs,
+and which requests are none of a user's own.
+
+Pure: no clock, no network. :mod:`txlog.auth.authenticator` reads the file and stands at the door.
+"""
+
+from txlog.auth.csrf import is_cross_site
+from txlog.auth.roles import Role
+from txlog.auth.route_roles import is_known_route, required_role
+from txlog.auth.secret_hashes import generate_token, hash_password, hash_token
+from txlog.auth.users_file import INTERNAL_USER, BadUsers, User, UserDatabase, add_user, parse_users_file, remove_user
+
+__all__ = [
+    "INTERNAL_USER",
+    "BadUsers",
+    "Role",
+    "User",
+    "UserDatabase",
+    "add_user",
+    "generate_token",
+    "hash_password",
+    "hash_token",
+    "is_cross_site",
+    "is_known_route",
+    "parse_users_file",
+    "remove_user",
+    "required_role",
+]

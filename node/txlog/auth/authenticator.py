@@ -1,0 +1,185 @@
+"""Who stands at the door: credentials of a request to a user, and whether that user's role is enough.
+
+A token is compared at once. A password costs some 250 ms of scrypt in a thread of its own, one at a time, so it is
+asked once: who showed the right one is known for :data:`CREDENTIAL_CACHE_S`, by a keyed hash of what was shown. Files
+are looked at again, at most every :data:`RELOAD_CHECK_S`, with the next request; when one has changed, nobody is known
+any more."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from txlog.auth import BadUsers, Role, User, UserDatabase, parse_users_file
+from txlog.auth.file_fingerprint import fingerprint_files
+from txlog.model.errors import Forbidden, Unauthorized, Unavailable
+from txlog.telemetry.event_log import EventLog
+
+RELOAD_CHECK_S: Final = 1.0
+CREDENTIAL_CACHE_S: Final = 300.0
+CREDENTIAL_CACHE_MAX: Final = 1000
+PASSWORD_CHECKS_MAX: Final = 16
+"""Passwords that wait for their scrypt, some 0.25 s each: one more is answered 503."""
+CREDENTIAL_BYTES_MAX: Final = 4096
+"""A longer header is nobody's."""
+FILE_BYTES_MAX: Final = 4 << 20
+
+
+class Authenticator:
+    """Of one master. ``users_file``: as :mod:`txlog.auth.users_file` reads it; ``own_token_file``: what TxLog's own
+    processes show. :class:`BadUsers` when one cannot be read at the start; later what was read before counts on, and
+    the log says so."""
+
+    def __init__(
+        self,
+        users_file: Path,
+        own_token_file: Path | None,
+        log: EventLog,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._files = (users_file, own_token_file)
+        self._log = log
+        self._clock = clock
+        self._hash_key = secrets.token_bytes(32)
+        self._cached_users: dict[bytes, tuple[float, User]] = {}
+        self._pending_checks: dict[bytes, asyncio.Future[User | None]] = {}
+        self._pool = ThreadPoolExecutor(1, "txlog-passwords")
+        self._fingerprint = fingerprint_files(self._files)
+        self._users = self._load()
+        self._last_reload_check = clock()
+
+    # At the door
+
+    async def authorize(self, shown: str | None, role: Role) -> User:
+        """Who showed this (the header ``Authorization``), when that is enough. :class:`Unauthorized` without or with
+        wrong credentials, :class:`Forbidden` for a lesser role, :class:`Unavailable` while too many ask at once."""
+        if shown is None:
+            raise Unauthorized("this master wants to know who asks: send a password (Basic) or a token (Bearer)")
+        user = self.identify_now(shown)
+        if user is None:
+            user = await self._check_password(shown)
+        if user is None:
+            self._log.warning_rate_limited("WrongCredentials", "", message="somebody showed a wrong password or token")
+            raise Unauthorized("wrong name, password or token")
+        if user.role < role:
+            raise Forbidden(f"{user.name} is {user.role.label}; this needs {role.label}")
+        return user
+
+    def may_write(self, shown: str | None) -> bool:
+        """Whether it is sure without waiting that this one may; False for whom :meth:`authorize` must ask."""
+        if shown is None:
+            return False
+        user = self.identify_now(shown)
+        return user is not None and user.role >= Role.WRITER
+
+    def identify_now(self, shown: str) -> User | None:
+        """Who this is, as far as it can be said at once: by a token, or a password that was right lately."""
+        now = self._clock()
+        if now - self._last_reload_check >= RELOAD_CHECK_S:
+            self._last_reload_check = now
+            self._reload_if_changed()
+        if len(shown) > CREDENTIAL_BYTES_MAX:
+            return None
+        mark = self._cache_key(shown)
+        seen = self._cached_users.get(mark)
+        if seen is not None:
+            if now < seen[0]:
+                return seen[1]
+            del self._cached_users[mark]
+        scheme, _, token = shown.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        user = self._users.authenticate_token(token.strip())
+        if user is not None:
+            self._cache_user(mark, user)
+        return user
+
+    async def _check_password(self, shown: str) -> User | None:
+        """By a password; None when it is wrong, or nothing of the kind was shown."""
+        pair = parse_basic_credentials(shown)
+        if pair is None:
+            return None
+        mark = self._cache_key(shown)
+        asking = self._pending_checks.get(mark)
+        if asking is None:
+            if len(self._pending_checks) >= PASSWORD_CHECKS_MAX:
+                raise Unavailable("TooManyLogins", "many passwords are being checked; ask again, or show a token")
+            users = self._users
+            loop = asyncio.get_running_loop()
+            asking = self._pending_checks[mark] = loop.run_in_executor(self._pool, users.authenticate_password, *pair)
+            asking.add_done_callback(lambda done: self._password_checked(mark, users, done))
+        return await asyncio.shield(asking)
+
+    def _password_checked(self, mark: bytes, users: UserDatabase, done: asyncio.Future[User | None]) -> None:
+        self._pending_checks.pop(mark, None)
+        if done.cancelled() or done.exception() is not None:
+            return
+        user = done.result()
+        if user is not None and users is self._users:  # else the file has changed meanwhile
+            self._cache_user(mark, user)
+
+    def _cache_key(self, shown: str) -> bytes:
+        return blake2b(shown.encode("utf-8", "replace"), digest_size=16, key=self._hash_key).digest()
+
+    def _cache_user(self, mark: bytes, user: User) -> None:
+        if len(self._cached_users) >= CREDENTIAL_CACHE_MAX:
+            self._cached_users.clear()
+        self._cached_users[mark] = (self._clock() + CREDENTIAL_CACHE_S, user)
+
+    # The files
+
+    def _reload_if_changed(self) -> None:
+        marks = fingerprint_files(self._files)
+        if marks == self._fingerprint:
+            return
+        self._fingerprint = marks
+        try:
+            self._users = self._load()
+        except BadUsers as wrong:
+            self._log.error("UsersNotRead", message=f"{wrong}; the users of before count on")
+            return
+        self._cached_users.clear()
+        self._log.info("UsersRead")
+
+    def _load(self) -> UserDatabase:
+        users_file, own_token_file = self._files
+        assert users_file is not None, "made without a file of users"
+        lines = parse_users_file(_read_text(users_file), str(users_file))
+        own = _read_text(own_token_file).strip() if own_token_file is not None else None
+        if own == "":
+            raise BadUsers(f"{own_token_file}: expected a token, a line of text")
+        return UserDatabase(lines, own)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as wrong:
+        raise BadUsers(f"{file}: {wrong.strerror}") from None
+    if len(raw) > FILE_BYTES_MAX:
+        raise BadUsers(f"{file}: expected at most {FILE_BYTES_MAX} bytes")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise BadUsers(f"{file}: expected text in UTF-8") from None
+
+
+def parse_basic_credentials(shown: str) -> tuple[str, bytes] | None:
+    """Name and password of ``Basic …``; None when it is something else."""
+    scheme, _, coded = shown.partition(" ")
+    if scheme.lower() != "basic" or len(shown) > CREDENTIAL_BYTES_MAX:
+        return None
+    try:
+        name, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")
+        return (name.decode(), password) if colon else None
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,117 @@
+"""What each route of the HTTP API needs; a test holds docs/reference/http-api.md to it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from txlog.auth.roles import Role
+
+_REPOSITORY_PREFIX = re.compile(r"^(?:/rdf4j-server)?/repositories/[^/]+")
+
+PUBLIC_ROUTES: Final = frozenset(
+    {
+        ("GET", "/health/live"),
+        ("GET", "/health/ready"),
+        ("GET", "/health/startup"),
+        # Masters show each other the token of their cluster: that door has its own lock (server/peers).
+        ("GET", "/txlog/peer"),
+    }
+)
+
+_REPOSITORY_PATH: Final = "/repositories/{id}"
+_READER_ROUTES: Final = (
+    ("GET", "/protocol"),
+    ("GET", "/repositories"),
+    ("GET", _REPOSITORY_PATH),
+    ("POST", _REPOSITORY_PATH),
+    ("GET", f"{_REPOSITORY_PATH}/config"),
+    ("GET", f"{_REPOSITORY_PATH}/size"),
+    ("GET", f"{_REPOSITORY_PATH}/contexts"),
+    ("GET", f"{_REPOSITORY_PATH}/statements"),
+    ("GET", f"{_REPOSITORY_PATH}/rdf-graphs"),
+    ("GET", f"{_REPOSITORY_PATH}/rdf-graphs/service"),
+    ("GET", f"{_REPOSITORY_PATH}/rdf-graphs/{{graph}}"),
+    ("GET", f"{_REPOSITORY_PATH}/namespaces"),
+    ("GET", f"{_REPOSITORY_PATH}/namespaces/"),
+    ("GET", f"{_REPOSITORY_PATH}/namespaces/{{prefix}}"),
+    ("GET", "/metrics"),
+    ("GET", "/txlog/status"),
+    ("GET", "/txlog/openapi.json"),
+    ("GET", "/txlog/transactions/{txid}"),
+)
+_WRITER_ROUTES: Final = (
+    # Makes nothing: a client that makes its repository where it is missing learns that it is there.
+    ("PUT", _REPOSITORY_PATH),
+    *((method, f"{_REPOSITORY_PATH}/statements") for method in ("POST", "PUT", "DELETE")),
+    *((method, f"{_REPOSITORY_PATH}/rdf-graphs/service") for method in ("POST", "PUT", "DELETE")),
+    *((method, f"{_REPOSITORY_PATH}/rdf-graphs/{{graph}}") for method in ("POST", "PUT", "DELETE")),
+    ("DELETE", f"{_REPOSITORY_PATH}/namespaces"),
+    *((method, f"{_REPOSITORY_PATH}/namespaces/") for method in ("PUT", "DELETE")),
+    *((method, f"{_REPOSITORY_PATH}/namespaces/{{prefix}}") for method in ("PUT", "DELETE")),
+    ("POST", f"{_REPOSITORY_PATH}/transactions"),
+    *((method, f"{_REPOSITORY_PATH}/transactions/{{transaction}}") for method in ("POST", "PUT", "DELETE")),
+    ("POST", "/txlog/transactions"),
+)
+_ADMIN_ROUTES: Final = (
+    ("DELETE", _REPOSITORY_PATH),
+    ("POST", f"{_REPOSITORY_PATH}/config"),
+    # The log holds what was deleted, too: who reads a repository need not see it.
+    ("GET", "/txlog/log"),
+    ("GET", "/txlog/watch"),
+    ("GET", "/txlog/doorbell"),
+    ("GET", "/txlog/workers"),
+    ("POST", "/txlog/workers"),
+    ("POST", "/txlog/workers/{name}"),
+    ("POST", "/txlog/workers/{name}/look"),
+    ("DELETE", "/txlog/workers/{name}"),
+    ("PUT", "/txlog/holds/{name}"),
+    ("DELETE", "/txlog/holds/{name}"),
+    ("POST", "/txlog/skip/{txid}"),
+    ("GET", "/txlog/duties"),
+    ("POST", "/txlog/duties/{id}"),
+    ("POST", "/txlog/backups"),
+    ("GET", "/txlog/splits"),
+    ("GET", "/txlog/branch"),
+    ("GET", "/txlog/branches"),
+    ("GET", "/txlog/branches/{view}"),
+    ("GET", "/txlog/settings"),
+    ("PATCH", "/txlog/settings"),
+    ("GET", "/txlog/configuration"),
+    ("PATCH", "/txlog/configuration"),
+    ("GET", "/txlog/peers"),
+    ("POST", "/txlog/peers"),
+    ("PATCH", "/txlog/peers/{node}"),
+    ("DELETE", "/txlog/peers/{node}"),
+    ("POST", "/txlog/members/{node}/down"),
+    ("POST", "/txlog/views"),
+    ("POST", "/txlog/found"),
+    # Reading and changing are one route there, told apart by the body only.
+    ("GET", "/jolokia"),
+    ("POST", "/jolokia"),
+    ("POST", "/jolokia/"),
+    ("GET", "/jolokia/{path*}"),
+)
+_ROLE_BY_ROUTE: Final = {
+    **dict.fromkeys(_READER_ROUTES, Role.READER),
+    **dict.fromkeys(_WRITER_ROUTES, Role.WRITER),
+    **dict.fromkeys(_ADMIN_ROUTES, Role.ADMIN),
+}
+
+
+def _route_key(method: str, path: str) -> tuple[str, str]:
+    """The cluster's own repository and any, with and without the prefix of an RDF4J server, are one."""
+    bare = path.removeprefix("/rdf4j-server")
+    return method, _REPOSITORY_PREFIX.sub(_REPOSITORY_PATH, bare)
+
+
+def required_role(method: str, path: str) -> Role | None:
+    """``path`` as a route has it. None: anybody may ask. A route that stands nowhere here needs an administrator."""
+    known = _route_key(method, path)
+    return None if known in PUBLIC_ROUTES else _ROLE_BY_ROUTE.get(known, Role.ADMIN)
+
+
+def is_known_route(method: str, path: str) -> bool:
+    """Whether somebody has thought of that route."""
+    known = _route_key(method, path)
+    return known in PUBLIC_ROUTES or known in _ROLE_BY_ROUTE

@@ -1,0 +1,107 @@
+"""The file of users: a line for each secret, ``NAME ROLE HASH``; ``#`` begins a remark.
+
+A name may have several lines, so that a new password or token counts beside the old one until every client has it.
+Errors name the line and never what stands in it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from txlog.auth.roles import Role
+from txlog.auth.secret_hashes import DUMMY_HASH, ScryptHash, Sha256Hash, parse_hash, token_digest
+from txlog.model.errors import BadInput, NotFound
+
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+INTERNAL_USER: Final = "txlog"
+"""Of TxLog's own processes: pipeline, supervisor, duties, command line."""
+ROLES_BY_NAME: Final = {role.label: role for role in Role}
+LINES_MAX: Final = 10_000
+
+
+class BadUsers(BadInput):
+    """A file of users that is not right. The message names file and line, and says what is expected."""
+
+
+class User(NamedTuple):
+    name: str
+    role: Role
+
+
+class UserDatabase:
+    """Of one file, and TxLog's own token beside it."""
+
+    def __init__(self, lines: Iterable[tuple[User, ScryptHash | Sha256Hash]], own_token: str | None = None) -> None:
+        self.passwords: dict[str, list[tuple[User, ScryptHash]]] = {}
+        self._tokens: list[tuple[User, bytes]] = []
+        for user, secret in lines:
+            if isinstance(secret, ScryptHash):
+                self.passwords.setdefault(user.name, []).append((user, secret))
+            else:
+                self._tokens.append((user, secret.digest))
+        if own_token is not None:
+            self._tokens.append((User(INTERNAL_USER, Role.ADMIN), token_digest(own_token)))
+
+    def authenticate_token(self, token: str) -> User | None:
+        """Whose it is. Every one is compared, so that the time says nothing."""
+        given, found = token_digest(token), None
+        for user, digest in self._tokens:
+            if hmac.compare_digest(digest, given):
+                found = user
+        return found
+
+    def authenticate_password(self, name: str, password: bytes) -> User | None:
+        """Whose it is. Slow on purpose, as slow for a name that is not there: call it in a thread."""
+        found = None
+        for user, hashed in self.passwords.get(name, [(User("", Role.READER), DUMMY_HASH)]):
+            if hashed.matches(password) and user.name:
+                found = user
+        return found
+
+
+def parse_users_file(text: str, where: str) -> list[tuple[User, ScryptHash | Sha256Hash]]:
+    """The lines of a file; ``where`` names it in errors. :class:`BadUsers` for the first line that is not right."""
+    found: list[tuple[User, ScryptHash | Sha256Hash]] = []
+    roles: dict[str, Role] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        at = f"{where}:{number}"
+        if len(words) != 3:
+            raise BadUsers(f"{at}: expected NAME ROLE HASH, as txlog user add writes them")
+        name, word, hashed = words
+        if not NAME_PATTERN.fullmatch(name) or name == INTERNAL_USER:
+            raise BadUsers(
+                f"{at}: expected a name of letters, digits and . _ @ - (at most 64), other than {INTERNAL_USER}"
+            )
+        role, secret = ROLES_BY_NAME.get(word), parse_hash(hashed)
+        if role is None:
+            raise BadUsers(f"{at}: expected reader, writer or admin behind the name")
+        if secret is None:
+            raise BadUsers(f"{at}: expected a hash, $scrypt$… of a password or $sha256$… of a token (txlog user add)")
+        if roles.setdefault(name, role) is not role:
+            raise BadUsers(f"{at}: expected the same role in every line of that name")
+        found.append((User(name, role), secret))
+        if len(found) > LINES_MAX:
+            raise BadUsers(f"{at}: expected at most {LINES_MAX} lines")
+    return found
+
+
+def add_user(text: str, name: str, role: Role, hashed: str) -> str:
+    """The file with a line more. :class:`BadUsers` when it would not be right."""
+    more = f"{text.rstrip()}\n{name} {role.label} {hashed}\n".lstrip("\n")
+    parse_users_file(more, "users")
+    return more
+
+
+def remove_user(text: str, name: str) -> str:
+    """The file without the lines of that name. :class:`NotFound` when there are none."""
+    lines = text.splitlines(keepends=True)
+    kept = [line for line in lines if line.split("#", 1)[0].split()[:1] != [name]]
+    if len(kept) == len(lines):
+        raise NotFound(f"no user is called {name}")
+    return "".join(kept)

@@ -1,0 +1,154 @@
+"""One backup and what goes with it, as a process of its own: ``python -m txlog.backup --config FILE.json``.
+
+For whoever performs schedules and duties. The last line on standard output is JSON: ``{"name", "position", "quads",
+"bytes", "seconds", "retired", "leftovers"}``, or ``{"error", "message"}`` with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from txlog.backup.backup_errors import Incomplete, NoSuchBackup
+from txlog.backup.backup_manifest import BackupManifest, Retention
+from txlog.backup.backup_registration import register_backups
+from txlog.backup.backup_writer import BackupRequest, take_backup
+from txlog.backup.catalogue import delete_backup, delete_incomplete_backups
+from txlog.backup.chain_check import check_cluster, read_cluster_id
+from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced
+from txlog.backup.progress import ProgressCallback, no_progress
+from txlog.backup.retention import apply_retention
+from txlog.backup.target import BackupTarget, open_target
+from txlog.backup.verification import check_backup
+from txlog.client import MasterClient, WorkerStatus
+from txlog.config.process_config import BackupJobConfig
+from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.http_transport import HttpTransport
+
+READ_TIMEOUT_S = 600.0
+"""How long a worker may think between two pieces of its snapshot."""
+TERMINATION_MESSAGE_MAX = 4000
+"""Kubernetes keeps so much of a termination message."""
+
+
+def list_workers(masters: Sequence[MasterClient]) -> list[WorkerStatus]:
+    """Of the first master that answers."""
+    last: TxLogError | None = None
+    for master in masters:
+        try:
+            return master.workers()
+        except Unavailable as error:
+            last = error
+    raise Unavailable("NoMaster", f"no master answers: {last}; see txlog status")
+
+
+def list_duties(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dict[str, Any]]]:
+    """What each master that answers wants done; the error of the last one when none does."""
+    found: list[tuple[MasterClient, dict[str, Any]]] = []
+    silent: list[TxLogError] = []
+    for master in masters:
+        try:
+            found += [(master, duty) for duty in master.duties()]
+        except TxLogError as fault:
+            silent.append(fault)
+    if silent and len(silent) == len(masters):
+        raise silent[-1]
+    return found
+
+
+def find_worker(masters: Sequence[MasterClient], name: str | None) -> WorkerStatus:
+    """By its name; without, the one that is farthest."""
+    workers = list_workers(masters)
+    found = choose_most_advanced(workers) if name is None else next((w for w in workers if w.name == name), None)
+    if found is None and name is None:
+        raise Unavailable("NoWorker", "no worker of this data centre works and has a position; see txlog status")
+    if found is None:
+        raise NotFound(f"no worker is called {name}; there are {', '.join(w.name for w in workers) or 'none'}")
+    return found
+
+
+def run_job(
+    config: BackupJobConfig, told: ProgressCallback = no_progress
+) -> tuple[BackupManifest, list[str], list[str]]:
+    """The backup, the names of those that went for it, and those of leftovers that went."""
+    target = open_target(config.target)
+    made = _find_completed(config, target, told)
+    with ExitStack() as closing:
+        masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
+        cluster = read_cluster_id(masters)
+        if made is not None:
+            check_cluster(made, cluster)
+            return made, [], []
+        worker = find_worker(masters, None)
+        transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
+        source = SourceWorker(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
+        retention: Retention = "held" if config.why == "split" else "normal"
+        order = BackupRequest(
+            cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
+        )
+        made = take_backup(source, target, order, told)
+        # Only now, when one more is there and was read back.
+        retired = apply_retention(target, cluster, config.data_center, config.keep, config.keep_days)
+        register_backups(target, masters, cluster, config.data_center)
+    return made, retired, delete_incomplete_backups(target)
+
+
+def _find_completed(config: BackupJobConfig, target: BackupTarget, told: ProgressCallback) -> BackupManifest | None:
+    """A duty may be asked for again after a crash: what was done is found sound, what was begun is cleared away."""
+    if config.name is None:
+        return None
+    try:
+        return check_backup(target, config.name, told)
+    except NoSuchBackup:
+        return None
+    except Incomplete:
+        delete_backup(target, config.name)
+        return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="txlog.backup", description="one backup of a data centre, and its retention")
+    parser.add_argument("--config", type=Path, required=True, help="a BackupJobConfig as JSON")
+    parser.add_argument("--name", help="done once under that name, however often it is asked for")
+    parser.add_argument("--why", choices=["manual", "schedule"], help="in the place of what the configuration says")
+    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    try:
+        config = BackupJobConfig.model_validate_json(options.config.read_bytes())
+        changes = {"name": options.name, "why": options.why}
+        config = config.model_copy(update={key: value for key, value in changes.items() if value is not None})
+        made, retired, left = run_job(config)
+    except TxLogError as error:
+        print_result({"error": error.name, "message": str(error)}, options.answer)
+        return 1
+    except KeyboardInterrupt:
+        print_result({"error": "Interrupted", "message": "ended from outside; nothing of it counts"}, options.answer)
+        return 130
+    print_result(
+        {
+            "name": made.name,
+            "position": str(made.position),
+            "quads": made.quads,
+            "bytes": made.stored_bytes,
+            "seconds": round(time.monotonic() - began, 3),
+            "retired": retired,
+            "leftovers": left,
+        },
+        options.answer,
+    )
+    return 0
+
+
+def print_result(told: dict[str, Any], answer: Path | None = None) -> None:
+    """The last line. ``answer``: a container's termination message, which Kubernetes keeps of it."""
+    line = json.dumps({"at": round(time.time(), 3), **told})
+    print(line, flush=True)
+    if answer is not None:
+        answer.write_text(line[:TERMINATION_MESSAGE_MAX] + "\n")

@@ -1,0 +1,117 @@
+"""What a backup says of itself: ``manifest.json``, written last.
+
+JSON for people, in exactly one form: what is read must be, byte for byte, what writing it again would give, and carries
+a checksum over the rest of itself. So no byte can change unnoticed.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+import msgspec
+
+from txlog.backup.backup_errors import ManifestDamaged, UnknownFormat
+from txlog.model.decoding import MALFORMED
+from txlog.model.entry import Position
+from txlog.model.hashes import HASH_BYTES
+
+FORMAT_VERSION: Final = 1
+MANIFEST_NAME: Final = "manifest.json"
+RELEASED_NAME: Final = "released.json"
+NAME_PATTERN: Final = re.compile(r"^[a-z0-9][a-z0-9.-]{0,119}$")
+MANIFEST_BYTES_MAX: Final = 64 << 20
+"""A part is about 120 bytes here: 16 TB of N-Quads."""
+
+BackupReason = Literal["manual", "schedule", "split", "adopt"]
+Retention = Literal["normal", "held"]
+"""``held``: kept until it is released, whatever the retention says."""
+
+
+class BackupPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """``bytes`` and ``sha256`` of the object as it lies on the target; ``plain``: bytes of N-Quads in it."""
+
+    name: str
+    bytes: int
+    sha256: str
+    plain: int
+
+
+class ManifestPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    epoch: int
+    index: int
+    hash: str
+
+
+class BackupManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """Times are seconds since 1970 by the clock of who wrote it. ``digest``: the total of
+    :class:`txlog.workers.digest.Digest` in hexadecimal; ``graphs``: named graphs that hold quads."""
+
+    format: int = FORMAT_VERSION
+    name: str
+    cluster: str
+    data_center: str
+    worker: str
+    engine: str
+    place: ManifestPosition = msgspec.field(name="position")
+    quads: int
+    graphs: int
+    digest: str
+    parts: list[BackupPart]
+    started: float
+    finished: float
+    why: BackupReason
+    retention: Retention
+    version: str
+
+    @property
+    def position(self) -> Position:
+        return Position(self.place.epoch, self.place.index, bytes.fromhex(self.place.hash))
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def plain_bytes(self) -> int:
+        return sum(part.plain for part in self.parts)
+
+
+def to_manifest_position(position: Position) -> ManifestPosition:
+    return ManifestPosition(position.epoch, position.index, position.hash.hex())
+
+
+def encode_manifest(manifest: BackupManifest) -> bytes:
+    """The bytes of ``manifest.json``."""
+    return _encode_fields(msgspec.to_builtins(manifest))
+
+
+def _encode_fields(fields: dict[str, Any]) -> bytes:
+    plain = msgspec.json.format(msgspec.json.encode(fields), indent=1)
+    return msgspec.json.format(msgspec.json.encode({**fields, "checksum": sha256(plain).hexdigest()}), indent=1) + b"\n"
+
+
+def decode_manifest(name: str, raw: bytes) -> BackupManifest:
+    """The inverse. :class:`ManifestDamaged` for anything that was not written so; :class:`UnknownFormat` for an
+    intact one of another format."""
+    try:
+        fields = msgspec.json.decode(raw)
+        given = fields.pop("checksum")
+        intact = isinstance(given, str) and _encode_fields(fields) == raw
+    except (*MALFORMED, AttributeError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")
+    if fields.get("format") != FORMAT_VERSION:
+        raise UnknownFormat(
+            f"{name}: format {fields.get('format')}, this version reads {FORMAT_VERSION}; use the TxLog that wrote it"
+        )
+    try:
+        manifest = msgspec.convert(fields, BackupManifest)
+        sound = len(manifest.position.hash) == HASH_BYTES and manifest.name == name
+    except (msgspec.ValidationError, ValueError):
+        sound = False
+    if not sound:
+        raise ManifestDamaged(f"{name}: its manifest is none of this name and format; it was copied or made by hand")
+    return manifest

@@ -1,0 +1,125 @@
+"""A backup: snapshot → parts → read back → manifest, last."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from txlog.backup.backup_errors import ManifestDamaged, NameTaken
+from txlog.backup.backup_manifest import (
+    MANIFEST_BYTES_MAX,
+    MANIFEST_NAME,
+    NAME_PATTERN,
+    BackupManifest,
+    BackupReason,
+    Retention,
+    encode_manifest,
+    to_manifest_position,
+)
+from txlog.backup.part_codec import PART_BYTES, PartWriter, coalesce, refuse_blank_nodes
+from txlog.backup.pinned_snapshot import PAUSE_TIMEOUT_S, SourceWorker, open_snapshot
+from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress, report_progress
+from txlog.backup.target import BackupTarget
+from txlog.backup.verification import compare_digest, read_contents
+from txlog.model.entry import Position
+from txlog.model.errors import BadInput, TxLogError
+from txlog.workers.digest import digest
+
+VERSION: Final = "0.1.0"
+
+
+class BackupRequest(NamedTuple):
+    """What is wanted. ``name``: drawn from position, reason and time unless given. ``at``: exactly this index."""
+
+    cluster: str
+    data_center: str
+    why: BackupReason = "manual"
+    retention: Retention = "normal"
+    name: str | None = None
+    at: int | None = None
+    deadline_s: float = PAUSE_TIMEOUT_S
+    part_bytes: int = PART_BYTES
+
+
+def take_backup(
+    source: SourceWorker, target: BackupTarget, order: BackupRequest, told: ProgressCallback = no_progress
+) -> BackupManifest:
+    """It counts when this returns. Whatever goes wrong before leaves at most parts without a manifest, which are taken
+    away as far as the target lets.
+
+    Raises the faults of the worker, of the masters, of the target (:mod:`txlog.backup.backup_errors`),
+    :class:`~txlog.backup.backup_errors.NotCanonical`, :class:`~txlog.backup.backup_errors.NameTaken`."""
+    told(BackupProgress("holding", 0, None, source.name))
+    size = source.adapter.parse_size(source.transport.send(source.adapter.size()))
+    said: Callable[[str], None] = lambda text: told(BackupProgress("holding", 0, None, text))  # noqa: E731
+    with open_snapshot(source, order.at, order.deadline_s, said) as (marker, chunks):
+        pieces = refuse_blank_nodes(coalesce(chunks), source.name)
+        return write_backup(pieces, marker.position, source.name, source.adapter.engine, target, order, told, size)
+
+
+def write_backup(
+    pieces: Iterator[bytes],
+    position: Position,
+    worker: str,
+    engine: str,
+    target: BackupTarget,
+    order: BackupRequest,
+    told: ProgressCallback = no_progress,
+    quads_about: int | None = None,
+) -> BackupManifest:
+    """Canonical N-Quads in ``pieces`` as the backup at ``position``."""
+    started = time.time()
+    name = order.name or generate_name(position, order.why, started)
+    if not NAME_PATTERN.match(name):
+        raise BadInput(f"the name {name[:80]!r}: expected lower-case letters, digits, - and ., at most 120")
+    if any(True for _ in target.list_objects(f"{name}/")):
+        raise NameTaken(f"{name} is on {target.location} already; choose another name")
+    writer = PartWriter(lambda part, data: target.write(f"{name}/{part}", data), order.part_bytes)
+    try:
+        found = digest(_tee(report_progress("copying", quads_about, told, pieces), writer))
+        manifest = BackupManifest(
+            name=name,
+            cluster=order.cluster,
+            data_center=order.data_center,
+            worker=worker,
+            engine=engine,
+            place=to_manifest_position(position),
+            quads=found.quads,
+            graphs=sum(1 for graph in found.graphs if graph),
+            digest=f"{found.total:032x}",
+            parts=writer.finish(),
+            started=started,
+            finished=time.time(),
+            why=order.why,
+            retention=order.retention,
+            version=VERSION,
+        )
+        compare_digest(
+            manifest, digest(report_progress("reading back", found.quads, told, read_contents(target, manifest)))
+        )
+        raw = encode_manifest(manifest)
+        target.write(f"{name}/{MANIFEST_NAME}", raw)
+        if target.read(f"{name}/{MANIFEST_NAME}", MANIFEST_BYTES_MAX) != raw:
+            raise ManifestDamaged(
+                f"{target.location} gives back another manifest of {name} than was written; try again"
+            )
+    except BaseException:
+        with suppress(TxLogError):
+            target.delete([each.key for each in target.list_objects(f"{name}/")])
+        raise
+    return manifest
+
+
+def generate_name(position: Position, why: BackupReason, at: float) -> str:
+    """Sorts by index; never drawn twice."""
+    when = time.strftime("%Y%m%dt%H%M%Sz", time.gmtime(at))
+    return f"{position.index:012}-{position.hash.hex()[:8]}-{why}-{when}-{secrets.token_hex(3)}"
+
+
+def _tee(pieces: Iterator[bytes], writer: PartWriter) -> Iterator[bytes]:
+    for piece in pieces:
+        writer.feed(piece)
+        yield piece

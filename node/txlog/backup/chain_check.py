@@ -1,0 +1,60 @@
+"""Is a backup one of this cluster, and is its position on the log's chain?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from txlog.backup.backup_errors import OffTheChain, OtherCluster
+from txlog.backup.backup_manifest import BackupManifest
+from txlog.client import MasterClient
+from txlog.model.entry import Position
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
+
+ChainCheck = Callable[[Position], None]
+"""Raises :class:`~txlog.backup.backup_errors.OffTheChain`, naming why, for a position from which the log cannot go
+on."""
+
+
+def make_chain_check(masters: Sequence[MasterClient]) -> ChainCheck:
+    """By asking the first master that answers."""
+
+    def on_chain(position: Position) -> None:
+        last: TxLogError | None = None
+        for master in masters:
+            try:
+                master.log_page(position.index, position.hash, position.index)
+                return
+            except Unavailable as error:
+                last = error
+            except LogDiverged as wrong:
+                raise OffTheChain(f"{wrong}; take a backup of this branch (txlog backup list)") from wrong
+            except LogAhead as wrong:
+                raise OffTheChain(f"{wrong}; take an older backup, or wait until the log is there") from wrong
+            except LogNeedsRestore as wrong:
+                raise OffTheChain(f"{wrong}; take a newer backup (txlog backup list)") from wrong
+        raise Unavailable("NoMaster", f"no master answers whether {position} is on the log: {last}; see txlog status")
+
+    return on_chain
+
+
+def read_cluster_id(masters: Sequence[MasterClient]) -> str:
+    """The cluster's id, of the first master that answers."""
+    last: TxLogError | None = None
+    for master in masters:
+        try:
+            found = master.status().cluster_id
+        except Unavailable as error:
+            last = error
+            continue
+        if found:
+            return found
+        last = Unavailable("NotFounded", f"{master.url} belongs to no cluster yet; wait until it is founded")
+    raise last or Unavailable("NoMaster", "no master was named")
+
+
+def check_cluster(manifest: BackupManifest, cluster: str) -> None:
+    if manifest.cluster != cluster:
+        raise OtherCluster(
+            f"{manifest.name} is a backup of the cluster {manifest.cluster}, this one is {cluster}; "
+            "take a backup of this cluster"
+        )

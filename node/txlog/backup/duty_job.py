@@ -1,0 +1,266 @@
+"""A duty of a data centre performed, as a process of its own: ``python -m txlog.backup.duty_job --config FILE.json``
+with ``--backup DUTY``, ``--restore WORKER``, ``--unorder WORKER``, ``--repair WORKER`` or ``--release``.
+
+The last line on standard output is JSON: what was done, or ``{"error", "message"}`` with exit code 1. Doing it again
+finds what was done and says so: a split backup that helps, a worker that is on the log, one that does not differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from txlog.backup.backup_errors import BackupFault, NoSuchBackup
+from txlog.backup.backup_job import READ_TIMEOUT_S, list_duties, list_workers, print_result
+from txlog.backup.catalogue import COMPLETE, catalogue, release_backup
+from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
+from txlog.backup.dataset_load import RestoreTarget
+from txlog.backup.graph_repair import RepairPatch, known_graphs, repair_graphs, save_patch
+from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced, read_system_graphs, resume_worker
+from txlog.backup.rejoin_diff import RejoinDiff
+from txlog.backup.split_backup import back_up_for_duty
+from txlog.backup.target import open_target
+from txlog.backup.unordered_marker import mark_unordered
+from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup, rebuild_from_worker
+from txlog.client import Divergence, MasterClient, WorkerStatus
+from txlog.config.process_config import DutyJobConfig
+from txlog.model.entry import Position
+from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import MarkerPosition
+from txlog.workers.http_transport import HttpTransport
+
+GRAPHS_REPORTED_MAX: Final = 20
+"""To the masters: they show no more."""
+
+
+def restore_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """The worker made anew on the log's chain, by the first way that is possible: the newest sound backup of this data
+    centre or of another, a copy of a live worker, nothing and the whole log again."""
+    with ExitStack() as closing:
+        masters = _open_clients(config.masters, closing)
+        found = next((w for w in list_workers(masters) if w.name == name), None)
+        if found is None:
+            raise NotFound(f"no worker is called {name} in {config.data_center}")
+        chain, cluster = make_chain_check(masters), read_cluster_id(masters)
+        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
+        into = RestoreTarget(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        shown = RejoinDiff(config.shown, _open_source(found, masters, closing)) if config.shown is not None else None
+        if is_on_chain(into, chain):
+            if shown is not None:
+                shown.abandon()
+            return {"worker": name, "from": "nothing: it is on the log already", "already": True}
+        if shown is not None:
+            shown.record_before_restore()
+        try:
+            gone = _restore_from_best_source(
+                config, into, masters, cluster, chain, shown.resume_limit if shown else None, closing
+            )
+        except BaseException:
+            resume_worker(masters, name)
+            raise
+        return {**gone, "shown": shown.compare(gone["index"])} if shown is not None else gone
+
+
+def _restore_from_best_source(
+    config: DutyJobConfig,
+    into: RestoreTarget,
+    masters: Sequence[MasterClient],
+    cluster: str,
+    chain: ChainCheck,
+    onward: int | None,
+    closing: ExitStack,
+) -> dict[str, Any]:
+    against: list[str] = []
+    for target in [config.target, *config.others]:
+        try:
+            made, done = rebuild_from_backup(open_target(target), into, masters, cluster, chain, onward=onward)
+            return _restore_summary(into.name, made.name, "backup", done.marker.position.index, done.quads)
+        except (NoSuchBackup, BackupFault, OSError) as fault:
+            against.append(str(fault))
+    for group in [config.masters, *config.elsewhere]:
+        other = _find_live_worker(group, into.name, closing)
+        if other is None:
+            continue
+        try:
+            done = rebuild_from_worker(other, into, masters, chain, onward=onward)
+            return _restore_summary(into.name, other.name, "worker", done.marker.position.index, done.quads)
+        except TxLogError as fault:
+            against.append(f"{other.name}: {fault}")
+    rebuild_empty(into, masters, onward=onward)
+    return {**_restore_summary(into.name, "nothing", "log", 0, 0), "against": against}
+
+
+def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """The worker set on the log's chain as it is: its marker names the place that it leaves, and the masters know from
+    there what it has executed (``splitRecovery: None``)."""
+    with ExitStack() as closing:
+        masters = _open_clients(config.masters, closing)
+        duty = next((d for _, d in list_duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
+        found = next((w for w in list_workers(masters) if w.name == name), None)
+        if duty is None or found is None:
+            return {"worker": name, "already": True}
+        to = Position(duty["to"]["epoch"], duty["to"]["index"], bytes.fromhex(duty["to"]["hash"]))
+        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
+        source = SourceWorker(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        known = found.position
+        was = MarkerPosition(known.position, known.fence, known.unordered_positions) if known is not None else None
+        new = mark_unordered(source, was, to)
+        return {"worker": name, "way": "unordered", "index": to.index, "paths": len(new.unordered)}
+
+
+def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
+    """The graphs in which a worker differs copied from one that is known to be right, of this data centre rather than
+    of another, while the masters list that. What was taken out and put in is kept in a file, where there is a folder
+    for it."""
+    with ExitStack() as closing:
+        masters = _open_clients(config.masters, closing)
+        duty = next((d for _, d in list_duties(masters) if d["kind"] == "repair" and d["worker"] == name), None)
+        found = next((w for w in list_workers(masters) if w.name == name), None)
+        known = found.divergence if found is not None else None
+        if duty is None or found is None or known is None:
+            return {"worker": name, "already": True}
+        chain = make_chain_check(masters)
+        center, source = _find_correct_worker(config, known, masters, closing)
+        into = _open_source(found, masters, closing)
+        kept: list[Path] = []
+
+        def keep(taken: RepairPatch) -> None:
+            if config.repaired is not None:
+                kept.append(save_patch(config.repaired, taken))
+
+        done = repair_graphs(source, into, chain, graphs=known_graphs(known), before=keep)
+        at = done.marker.position
+        told = {
+            "source": f"{center}/{source.name}",
+            "graphs": done.graphs[:GRAPHS_REPORTED_MAX],
+            "graphCount": len(done.graphs),
+            "added": done.added,
+            "removed": done.removed,
+            "index": at.index,
+            "fence": done.marker.fence,
+        }
+        for master in masters:
+            with suppress(TxLogError):  # who does not hear of it sees another fence
+                master.report_repair(duty["id"], {**told, "hash": at.hash.hex(), "epoch": at.epoch})
+        return {"worker": name, "way": "repair", **told, "kept": str(kept[-1]) if kept else None}
+
+
+def _find_correct_worker(
+    config: DutyJobConfig, known: Divergence, masters: Sequence[MasterClient], closing: ExitStack
+) -> tuple[str, SourceWorker]:
+    """One that the judgement names and that still works, and its data centre."""
+    groups = [masters, *(_open_clients(urls, closing) for urls in config.elsewhere)]
+    for group in groups:
+        try:
+            workers, center = list_workers(group), _read_data_center(group)
+        except TxLogError:
+            continue
+        found = choose_most_advanced([worker for worker in workers if f"{center}/{worker.name}" in known.right])
+        if found is not None:
+            return center, _open_source(found, group, closing)
+    raise Unavailable("NoWorker", f"none of {', '.join(known.right) or 'no worker'} can be copied now")
+
+
+def _read_data_center(masters: Sequence[MasterClient]) -> str:
+    """Of the first that answers."""
+    for master in masters:
+        with suppress(TxLogError):
+            return master.status().data_center
+    raise Unavailable("NoMaster", "no master answers")
+
+
+def release_split_backups(config: DutyJobConfig) -> dict[str, Any]:
+    """All are joined: the split backups of this data centre are like any other from now on."""
+    with ExitStack() as closing:
+        cluster = read_cluster_id(_open_clients(config.masters, closing))
+        target = open_target(config.target)
+        held = [each for each in catalogue(target) if each.state == COMPLETE and each.held and each.manifest]
+        names = [
+            made.name
+            for each in held
+            if (made := each.manifest) is not None
+            and (made.cluster, made.data_center, made.why) == (cluster, config.data_center, "split")
+        ]
+        for name in names:
+            release_backup(target, name)
+        return {"released": names}
+
+
+def _restore_summary(worker: str, whence: str, way: str, index: int, quads: int) -> dict[str, Any]:
+    return {"worker": worker, "from": whence, "way": way, "index": index, "quads": quads}
+
+
+def _open_clients(urls: Sequence[str], closing: ExitStack) -> list[MasterClient]:
+    return [closing.enter_context(MasterClient(url)) for url in urls]
+
+
+def _open_source(worker: WorkerStatus, masters: Sequence[MasterClient], closing: ExitStack) -> SourceWorker:
+    transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
+    return SourceWorker(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
+
+
+def is_on_chain(into: RestoreTarget, chain: ChainCheck) -> bool:
+    """Whether the worker is whole, on the log's chain, and has executed nothing in another order. One that has
+    (``splitRecovery: None``) is made anew when somebody asks for it."""
+    system = read_system_graphs(into.adapter, into.transport)
+    if system.loading or len(system.markers) != 1 or system.markers[0].unordered:
+        return False
+    try:
+        chain(system.markers[0].position)
+    except BackupFault:
+        return False
+    return True
+
+
+def _find_live_worker(urls: Sequence[str], but: str, closing: ExitStack) -> SourceWorker | None:
+    """A worker that can be copied, of the data centre of these masters."""
+    masters = _open_clients(urls, closing)
+    try:
+        found = choose_most_advanced([w for w in list_workers(masters) if w.name != but])
+    except TxLogError:
+        return None
+    return _open_source(found, masters, closing) if found is not None else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="txlog.backup.duty_job", description="a duty of a data centre")
+    parser.add_argument("--config", type=Path, required=True, help="a DutyJobConfig as JSON")
+    ways = parser.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--backup", metavar="DUTY")
+    ways.add_argument("--restore", metavar="WORKER")
+    ways.add_argument("--unorder", metavar="WORKER")
+    ways.add_argument("--repair", metavar="WORKER")
+    ways.add_argument("--release", action="store_true")
+    parser.add_argument("--answer", type=Path, help="the last line goes into this file, too")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    try:
+        config = DutyJobConfig.model_validate_json(options.config.read_bytes())
+        if options.backup:
+            told = back_up_for_duty(config, options.backup)
+        elif options.restore:
+            told = restore_worker(config, options.restore)
+        elif options.unorder:
+            told = skip_ahead(config, options.unorder)
+        elif options.repair:
+            told = repair_worker(config, options.repair)
+        else:
+            told = release_split_backups(config)
+    except (TxLogError, OSError) as error:
+        name = error.name if isinstance(error, TxLogError) else type(error).__name__
+        print_result({"error": name, "message": str(error)}, options.answer)
+        return 1
+    except KeyboardInterrupt:
+        print_result({"error": "Interrupted", "message": "ended from outside; it is begun again"}, options.answer)
+        return 130
+    print_result({**told, "seconds": round(time.monotonic() - began, 3)}, options.answer)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,114 @@
+"""A folder as the target: an object is a file, synced before it gets its name."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, TargetFull, TargetUnreachable
+from txlog.backup.stored_object import StoredObject
+
+_TEMPORARY_SUFFIX = ".new"
+"""Behind the name of a file that is still being written."""
+
+
+class FolderTarget:
+    """``root`` must exist: one that is made on demand would hide a volume that is not mounted."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+
+    @property
+    def location(self) -> str:
+        return str(self._root)
+
+    def write(self, key: str, data: bytes) -> None:
+        path = self._root / key
+        new = path.with_name(path.name + _TEMPORARY_SUFFIX)
+        with self._translate_errors("write", key):
+            if not self._root.is_dir():
+                raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+            if not path.parent.is_dir():
+                path.parent.mkdir()
+                _sync_folder(self._root)
+            if path.exists():
+                raise NameTaken(f"{path} is there already; nothing is ever written over")
+            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(file, view) :]
+                os.fsync(file)
+                # What is read back must come from the disk, not from the memory that it was written through.
+                with suppress(OSError, AttributeError):
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(file)
+            os.rename(new, path)
+            _sync_folder(path.parent)
+
+    def read(self, key: str, bytes_max: int) -> bytes:
+        with self._translate_errors("read", key):
+            try:
+                with open(self._root / key, "rb") as file:
+                    return file.read(bytes_max + 1)
+            except (FileNotFoundError, NotADirectoryError):
+                if not self._root.is_dir():
+                    raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it") from None
+                raise ObjectMissing(f"{self._root / key} is not there") from None
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        with self._translate_errors("list", prefix):
+            if not self._root.is_dir():
+                raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+            for folder in sorted(self._root.iterdir()):
+                if not folder.is_dir() or folder.is_symlink():
+                    continue
+                for file in sorted(folder.iterdir()):
+                    key = f"{folder.name}/{file.name}"
+                    if key.startswith(prefix) and file.is_file():
+                        seen = file.stat()
+                        yield StoredObject(key, seen.st_size, seen.st_mtime)
+
+    def delete(self, keys: list[str]) -> None:
+        with self._translate_errors("delete", ", ".join(keys[:3])):
+            folders = set()
+            for key in keys:
+                (self._root / key).unlink(missing_ok=True)
+                folders.add((self._root / key).parent)
+            for folder in folders:
+                if not folder.is_dir():
+                    continue
+                _sync_folder(folder)
+                with suppress(OSError):  # something else is in it
+                    folder.rmdir()
+            if self._root.is_dir():
+                _sync_folder(self._root)
+
+    @contextmanager
+    def _translate_errors(self, doing: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            _raise_target_error(self._root, doing, key, error)
+
+
+def _raise_target_error(root: Path, doing: str, key: str, error: OSError) -> NoReturn:
+    said = f"cannot {doing} {key} in {root}: {error.strerror}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        raise TargetFull(f"{said}; make room, or delete backups: txlog backup delete") from error
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        raise TargetDenied(f"{said}; let the user of this process write there") from error
+    raise TargetUnreachable(said) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

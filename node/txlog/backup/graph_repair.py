@@ -1,0 +1,317 @@
+"""A worker that holds something else in some graphs, set right from another one: only those graphs are read, and what
+differs is written in one request together with the marker. Whatever ends in the middle leaves the old state or the
+repaired one. Both are held meanwhile; the holds end by themselves when nobody asks for them any more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffers, WorkerMoved
+from txlog.backup.chain_check import ChainCheck
+from txlog.backup.pinned_snapshot import POLL_S, SourceWorker, read_marker
+from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
+from txlog.backup.worker_lock import WorkerLock
+from txlog.client import Divergence, MasterClient
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.model.errors import TxLogError, Unavailable
+from txlog.model.quads import encode_quads
+from txlog.workers.adapter import (
+    ApplyResult,
+    LockAction,
+    MarkerPosition,
+    StoreOperation,
+    UnexpectedAnswer,
+    WorkerResponse,
+)
+from txlog.workers.digest import digest_worker
+
+LOCK_TIMEOUT_S: Final = 120.0
+ALIGN_TIMEOUT_S: Final = 60.0
+PAUSE_RENEW_S: Final = 3.0
+"""After so long a hold is asked for again; the masters keep it for some times that."""
+QUADS_MAX: Final = 200_000
+"""Quads to write in one request; above it a rebuild is faster, and kinder to the store's memory."""
+GRAPH_BYTES_MAX: Final = 512 << 20
+"""Of one graph, as it is read."""
+PATCHES_MAX: Final = 20
+_PATCH = re.compile(r"-[0-9]{12}-[0-9]{6}\.rdfp")
+_BLANK = re.compile(rb"^_:|^<[^>]*> <[^>]*> _:")
+
+
+class RepairResult(NamedTuple):
+    """``graphs``: those that were copied (empty: the default graph), with how many quads were ``added`` and
+    ``removed``; ``marker``: where the worker stands now."""
+
+    graphs: list[str]
+    added: int
+    removed: int
+    marker: MarkerPosition
+
+
+class RepairPatch(NamedTuple):
+    """What a repair is about to do, as lines of N-Quads: ``removed`` from the worker, which stands at ``marker``, and
+    ``added``."""
+
+    worker: str
+    marker: MarkerPosition
+    removed: list[bytes]
+    added: list[bytes]
+
+
+class _GraphChange(NamedTuple):
+    operations: list[StoreOperation]
+    removed: list[bytes]
+    added: list[bytes]
+
+    @property
+    def size(self) -> int:
+        return len(self.removed) + len(self.added)
+
+
+def known_graphs(known: Divergence | None) -> list[str] | None:
+    """The graphs that are known to differ; None: not all of them are."""
+    if known is None or known.graph_count is None or known.graph_count != len(known.graphs) or not known.graphs:
+        return None
+    return known.graphs
+
+
+def repair_graphs(
+    source: SourceWorker,
+    into: SourceWorker,
+    on_chain: ChainCheck,
+    *,
+    graphs: Sequence[str] | None = None,
+    lines_max: int = QUADS_MAX,
+    told: ProgressCallback = no_progress,
+    before: Callable[[RepairPatch], None] = lambda _: None,
+) -> RepairResult:
+    """``into`` holds in ``graphs`` (None: in whatever graphs differ, found by reading both) what ``source`` holds, both
+    standing at one index. Their pipelines are asked to stand still meanwhile. ``before``: hears what will be written.
+
+    :class:`~txlog.backup.backup_errors.TooMuchDiffers` when it has to be rebuilt instead, ``RepairDiffers`` when it
+    still differs afterwards, ``WorkerMoved`` when they do not come to one index: nothing was touched."""
+    if source.adapter.engine != into.adapter.engine:
+        raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
+    until = time.monotonic() + ALIGN_TIMEOUT_S
+    written: RepairResult | None = None
+    with _PausedPair(source, into) as held:
+        while True:
+            try:
+                right, wrong = _align_positions(source, into, held, until)
+                on_chain(right.position)
+                names = _find_differing_graphs(source, into, told) if graphs is None else list(graphs)
+                copied, change = _compute_changes(source, into, names, lines_max, told)
+                # A hold takes a moment to be heard: whoever moved on meanwhile is read again.
+                _check_not_moved(source, right)
+                _check_not_moved(into, wrong)
+                if not copied:
+                    return written._replace(marker=wrong) if written else RepairResult([], 0, 0, wrong)
+                if written is not None:
+                    raise RepairDiffers(
+                        f"{into.name} still differs from {source.name} in {len(copied)} graphs, such as "
+                        f"{copied[0] or 'the default graph'}: rebuild it (txlog worker rebuild {into.name} --live)"
+                    )
+                told(BackupProgress("repairing", 0, None, into.name))
+                before(RepairPatch(into.name, wrong, change.removed, change.added))
+                marker = _apply_operations(into, wrong, change.operations)
+                written, graphs = RepairResult(copied, len(change.added), len(change.removed), marker), copied
+            except WorkerMoved:
+                if time.monotonic() > until:
+                    raise
+
+
+def save_patch(folder: Path, taken: RepairPatch) -> Path:
+    """Write that as an RDF Patch (``D`` taken out, ``A`` put in), so that nothing is lost that somebody may want; the
+    newest :data:`PATCHES_MAX` of a worker stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    at = taken.marker.position.index
+    path = folder / f"{taken.worker}-{at:012d}-{taken.marker.fence:06d}.rdfp"
+    new = path.with_suffix(".new")
+    with open(new, "wb") as file:
+        file.writelines(b"D " + line + b"\n" for line in taken.removed)
+        file.writelines(b"A " + line + b"\n" for line in taken.added)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    mine = sorted(
+        each for each in folder.glob(f"{taken.worker}-*.rdfp") if _PATCH.fullmatch(each.name, len(taken.worker))
+    )
+    for old in mine[:-PATCHES_MAX]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+class _PausedPair:
+    """The holds of both: asked for at one index, and again and again by a thread, until they end here."""
+
+    def __init__(self, *both: SourceWorker) -> None:
+        self._workers = both
+        self._index: int | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="txlog-holds", daemon=True)
+
+    def __enter__(self) -> _PausedPair:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        for each in self._workers:
+            for master in each.masters:
+                with suppress(TxLogError):
+                    master.resume_worker(each.name, why="repair")
+
+    def pause_at(self, index: int) -> None:
+        """``Unavailable`` when no master of one of them takes it."""
+        self._index = index
+        for each in self._workers:
+            _pause(each.masters, each.name, index)
+
+    def _renew(self) -> None:
+        # A client is one thread's.
+        with ExitStack() as closing:
+            urls = {master.url: master.url for each in self._workers for master in each.masters}
+            clients = {url: closing.enter_context(MasterClient(url)) for url in urls}
+            while not self._stopped.wait(PAUSE_RENEW_S):
+                index = self._index
+                for each in self._workers if index is not None else ():
+                    with suppress(TxLogError):
+                        _pause([clients[master.url] for master in each.masters], each.name, index or 0)
+
+
+def _align_positions(
+    source: SourceWorker, into: SourceWorker, held: _PausedPair, until: float
+) -> tuple[MarkerPosition, MarkerPosition]:
+    """Both at one index, as far as a look can tell."""
+    while True:
+        right, wrong = read_marker(source), read_marker(into)
+        index = max(right.position.index, wrong.position.index)
+        held.pause_at(index)
+        if right.position.index == wrong.position.index:
+            if right.position.hash != wrong.position.hash:
+                raise WorkerMoved(f"{into.name} and {source.name} stand on different branches at index {index}")
+            return right, wrong
+        if time.monotonic() > until:
+            raise WorkerMoved(
+                f"{into.name} ({wrong.position.index}) and {source.name} ({right.position.index}) did not come to "
+                f"one index within {ALIGN_TIMEOUT_S:g} s; see txlog worker list"
+            )
+        time.sleep(POLL_S)
+
+
+def _check_not_moved(of: SourceWorker, marker: MarkerPosition) -> None:
+    if not of.adapter.parse_is_at(of.transport.send(of.adapter.is_at(marker))):
+        raise WorkerMoved(f"{of.name} moved on while it was read, although it was held; try again")
+
+
+def _compute_changes(
+    source: SourceWorker, into: SourceWorker, names: Sequence[str], lines_max: int, told: ProgressCallback
+) -> tuple[list[str], _GraphChange]:
+    """The graphs that differ, and what makes them equal."""
+    change, copied = _GraphChange([], [], []), list[str]()
+    for name in names:
+        told(BackupProgress("comparing", 0, None, name or "the default graph"))
+        one = _compute_change(source, into, name)
+        if one.size:
+            copied.append(name)
+            change.operations.extend(one.operations)
+            change.removed.extend(one.removed)
+            change.added.extend(one.added)
+        if change.size > lines_max:
+            raise TooMuchDiffers(
+                f"{into.name} differs from {source.name} in more than {lines_max:,} quads: rebuild it "
+                f"(txlog worker rebuild {into.name} --live)"
+            )
+    return copied, change
+
+
+def _pause(masters: Sequence[MasterClient], worker: str, index: int) -> None:
+    done = 0
+    for master in masters:
+        with suppress(TxLogError):
+            master.pause_worker(worker, index, why="repair")
+            done += 1
+    if masters and not done:
+        raise Unavailable("NoMaster", f"no master takes the hold of {worker}; see txlog status")
+
+
+def _find_differing_graphs(source: SourceWorker, into: SourceWorker, told: ProgressCallback) -> list[str]:
+    told(BackupProgress("comparing", 0, None, "all graphs of both workers are read"))
+    with ThreadPoolExecutor(2) as pool:
+        right, wrong = pool.map(lambda each: digest_worker(each.adapter, each.transport), (source, into))
+    return wrong.differs_from(right)
+
+
+def _compute_change(source: SourceWorker, into: SourceWorker, graph: str) -> _GraphChange:
+    right, wrong = _read_graph(source, graph), _read_graph(into, graph)
+    add, remove = right - wrong, wrong - right
+    if any(_BLANK.match(line) for line in add):
+        raise TooMuchDiffers(
+            f"{source.name} holds blank nodes in {graph or 'the default graph'}, which cannot be copied: rebuild"
+        )
+    operations = []
+    if any(_BLANK.match(line) for line in remove):
+        # Nothing of ours has blank nodes, so all of them go; they cannot be named one by one.
+        inside = "?s ?p ?o FILTER(isBlank(?s) || isBlank(?o))"
+        where = f"GRAPH <{graph}> {{ {inside} }}" if graph else inside
+        pattern = f"GRAPH <{graph}> {{ ?s ?p ?o }}" if graph else "?s ?p ?o"
+        text = f"DELETE {{ {pattern} }} WHERE {{ {where} }}"
+        operations.append(StoreOperation(KIND_UPDATE, text.encode()))
+    end = b" <" + graph.encode() + b"> ." if graph else b" ."
+    deletes = [line[:-2] + end for line in sorted(remove) if not _BLANK.match(line)]
+    adds = [line[:-2] + end for line in sorted(add)]
+    operations.append(StoreOperation(KIND_QUADS, encode_quads(deletes, adds)))
+    return _GraphChange(operations, [line[:-2] + end for line in sorted(remove)], adds)
+
+
+def _read_graph(of: SourceWorker, graph: str) -> set[bytes]:
+    """The triples of one graph as lines of N-Triples; none when it is not there."""
+    with of.transport.stream(of.adapter.export("application/n-triples", graph or None)) as answer:
+        pieces, size = [], 0
+        for chunk in of.adapter.clean_snapshot(answer.chunks) if answer.status == 200 else answer.chunks:
+            pieces.append(chunk)
+            size += len(chunk)
+            if size > GRAPH_BYTES_MAX:
+                raise TooMuchDiffers(
+                    f"{graph or 'the default graph'} is larger than {GRAPH_BYTES_MAX >> 20} MiB: rebuild"
+                )
+        body = b"".join(pieces)
+        if answer.status == 404:
+            return set()
+        if answer.status != 200:
+            raise UnexpectedAnswer("reading a graph", WorkerResponse(answer.status, answer.headers, body))
+    return {line for line in body.split(b"\n") if line}
+
+
+def _apply_operations(
+    into: SourceWorker, found: MarkerPosition, operations: Sequence[StoreOperation]
+) -> MarkerPosition:
+    """All of it and the marker behind a new fence, or nothing."""
+    adapter, transport = into.adapter, into.transport
+    new = found._replace(fence=found.fence + 1)
+    lock = WorkerLock(into, time.monotonic() + LOCK_TIMEOUT_S)
+    while True:
+        token = lock.claim()
+        request = adapter.apply(operations, found, new, lock=LockAction.CONFIRM, token=token, release=True)
+        answer = transport.send(request)
+        verdict = adapter.parse_apply_result(answer)
+        if verdict is ApplyResult.APPLIED:
+            return new
+        transport.send(adapter.release_claim(token))
+        if verdict is ApplyResult.REFUSED:
+            raise UnexpectedAnswer("repairing", answer)
+        if verdict is ApplyResult.MOVED:
+            raise WorkerMoved(f"{into.name} moved on while it was read, although it was held; try again")
+        lock.raise_if_timed_out()
+        time.sleep(random.uniform(POLL_S / 5, POLL_S))

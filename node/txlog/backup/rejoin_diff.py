@@ -1,0 +1,233 @@
+"""Which named graphs hold something else after a rejoin than a worker that had to go back had shown to clients.
+
+What it held, per graph, is summed up before it goes back (:func:`record_before_restore`). When it executes the log
+again it is held twice for the moment in which a snapshot opens: where the branch ends that went on (``Smart``: that is
+what the workers that stayed had shown), and where everything stands that the rejoin brought together. That is compared
+(:func:`compare`). No other time would do: later, clients have written.
+
+None of this may keep a worker from going back. What cannot be told is said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from txlog.backup.digest_file import differing_graphs, write_digests
+from txlog.backup.part_codec import coalesce
+from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot, read_system_graphs, resume_worker
+from txlog.client import MasterClient
+from txlog.model.errors import TxLogError, Unavailable
+
+COMPARE_TIMEOUT_S: Final = 600.0
+"""How long the replay may take."""
+DUTY_POLL_S: Final = 1.0
+GRAPHS_NAMED_MAX: Final = 20
+"""Graphs that are named in the answer; the file names all."""
+FILES_KEPT: Final = 40
+"""Files of comparisons that stay."""
+
+
+class RejoinView(NamedTuple):
+    """``view``: the number of the view that brought branches together; ``surviving_index``: where the branch ends that
+    went on, None when branches were merged (``Simple``); ``merged_index``: the index at which everything stands that
+    was brought together."""
+
+    view: str
+    epoch: int
+    surviving_index: int | None
+    merged_index: int
+
+
+def find_last_rejoin(masters: Sequence[MasterClient]) -> RejoinView | None:
+    """The latest that a master of the data centre took part in, as far as they answer."""
+    found: list[tuple[int, int, RejoinView]] = []
+    for master in masters:
+        records: list[dict[str, Any]] = []
+        with suppress(TxLogError):
+            records = master.splits()["records"]
+        for record in records:
+            view = record.get("view")
+            if view is None or not set(record["before"]["silent"]) & set(view["members"]):
+                continue
+            if view.get("brought") is None:
+                continue
+            epoch, ballot = (int(part) for part in view["number"].split(".")[:2])
+            base = None if view["merged"] else view["base"]
+            found.append((epoch, ballot, RejoinView(view["number"], epoch, base, view["brought"])))
+    return max(found, default=(0, 0, None), key=lambda one: one[:2])[2]
+
+
+class RejoinDiff:
+    """Of one worker that goes back. ``folder``: of its data centre."""
+
+    def __init__(self, folder: Path, source: SourceWorker) -> None:
+        self._folder = folder
+        self._source = source
+        self._name = source.name
+        self._rejoin: RejoinView | None = None
+        self._skip_reason = ""
+
+    @property
+    def resume_limit(self) -> int | None:
+        """The first index at which the worker has to stand still when it has gone back; None: nothing to compare."""
+        rejoin = self._rejoin
+        return (
+            None
+            if rejoin is None
+            else rejoin.merged_index
+            if rejoin.surviving_index is None
+            else min(rejoin.surviving_index, rejoin.merged_index)
+        )
+
+    def record_before_restore(self) -> None:
+        """Before the worker goes back: what it holds. One that is half loaded already was summed up when that began."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            system = read_system_graphs(self._source.adapter, self._source.transport)
+            if not system.loading:
+                self._delete_files()
+                self._write_digests()
+            self._rejoin = self._rejoin_to_compare()
+        except (TxLogError, OSError) as wrong:
+            self._skip_reason = f"what it had shown could not be read: {wrong}"
+
+    def _write_digests(self) -> None:
+        with open_snapshot(self._source) as (marker, chunks):
+            graphs = write_digests(coalesce(chunks), self._path("shown"))
+        at = marker.position
+        self._write_json("shown.json", {"epoch": at.epoch, "index": at.index, "graphs": graphs})
+
+    def _rejoin_to_compare(self) -> RejoinView | None:
+        rejoin = find_last_rejoin(self._source.masters)
+        told = self._read_json("shown.json")
+        if told is None:
+            self._skip_reason = "what it had shown is not known: it was empty, or broken, when it went back"
+        elif rejoin is None or told["epoch"] >= rejoin.epoch:
+            self._skip_reason = "no rejoin is known that it went back for"
+        elif self._is_reported(rejoin):
+            self._skip_reason = f"another worker of this data centre was compared for view {rejoin.view}"
+        else:
+            return rejoin
+        return None
+
+    def abandon(self) -> None:
+        """The worker is on the log, so it has gone back; a comparison that broke off may still hold it."""
+        if self._read_json("shown.json") is not None:
+            resume_worker(self._source.masters, self._name)
+            self._delete_files()
+
+    def compare(self, index: int) -> dict[str, Any]:
+        """When the worker has gone back to ``index`` and is held at :attr:`resume_limit`; that hold is lifted here.
+        What came of it: which view ended the split, and for each side how many graphs are not what it had shown, the
+        first of them, and the file that names all. ``notTold``: why it cannot be said."""
+        rejoin = self._rejoin
+        if rejoin is None:
+            self._delete_files()
+            return {"notTold": self._skip_reason} if self._skip_reason else {}
+        try:
+            return self._compare_sides(rejoin, index)
+        except (TxLogError, OSError) as wrong:
+            return {"endedBy": rejoin.view, "notTold": str(wrong)}
+        finally:
+            resume_worker(self._source.masters, self._name)
+            self._delete_files()
+
+    def _compare_sides(self, rejoin: RejoinView, index: int) -> dict[str, Any]:
+        until = time.monotonic() + COMPARE_TIMEOUT_S
+        told = self._read_json("shown.json") or {}
+        sides = [(self._name, int(told["index"]), "shown")]
+        not_told = None
+        if rejoin.surviving_index is not None and index <= rejoin.surviving_index < rejoin.merged_index:
+            self._write_digests_at(rejoin.surviving_index, "base", until, rejoin.merged_index)
+            sides.append(("the branch that went on", rejoin.surviving_index, "base"))
+        elif rejoin.surviving_index is not None and index > rejoin.surviving_index:
+            not_told = (
+                f"what the branch that went on had shown at {rejoin.surviving_index}: {self._name} begins at {index}"
+            )
+        self._write_digests_at(rejoin.merged_index, "final", until, None)
+        found: dict[str, Any] = {"endedBy": rejoin.view, "comparedAt": rejoin.merged_index, "sides": []}
+        for who, index, kind in sides:
+            found["sides"].append(self._compare_side(rejoin, who, index, kind))
+        return {**found, "notTold": not_told} if not_told else found
+
+    def _write_digests_at(self, index: int, kind: str, until: float, onward: int | None) -> None:
+        """The sums of the worker at exactly this index."""
+        look = _PreemptionCheck(self._source.masters)
+        left = until - time.monotonic()
+        with open_snapshot(self._source, index, left, look, onward) as (_, chunks):
+            write_digests(_check_between(coalesce(chunks), look), self._path(kind))
+
+    def _compare_side(self, rejoin: RejoinView, who: str, index: int, kind: str) -> dict[str, Any]:
+        """The file is named by the view, so that it is known whether a data centre has been compared for it."""
+        path = self._folder / f"{rejoin.view}-{kind}.graphs.jsonl"
+        count, first = 0, list[str]()
+        new = path.with_name(path.name + ".new")
+        with open(new, "w") as out:
+            for graph, shown, final in differing_graphs(self._path(kind), self._path("final")):
+                out.write(json.dumps({"graph": graph, "quadsShown": shown, "quadsNow": final}) + "\n")
+                count += 1
+                if len(first) < GRAPHS_NAMED_MAX:
+                    first.append(graph)
+        new.replace(path)
+        self._delete_old_files()
+        return {"side": who, "shownAt": index, "graphs": count, "first": first, "file": str(path)}
+
+    def _is_reported(self, rejoin: RejoinView) -> bool:
+        return (self._folder / f"{rejoin.view}-shown.graphs.jsonl").exists()
+
+    def _delete_old_files(self) -> None:
+        files = sorted(self._folder.glob("*.graphs.jsonl"), key=lambda path: path.stat().st_mtime)
+        for old in files[:-FILES_KEPT]:
+            old.unlink(missing_ok=True)
+
+    # -- files of this worker
+
+    def _path(self, kind: str) -> Path:
+        return self._folder / f"{self._name}.{kind}"
+
+    def _read_json(self, kind: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self._path(kind).read_text())
+        except (OSError, ValueError):
+            return None
+        return found
+
+    def _write_json(self, kind: str, told: dict[str, Any]) -> None:
+        new = self._path(kind + ".new")
+        new.write_text(json.dumps(told))
+        os.replace(new, self._path(kind))
+
+    def _delete_files(self) -> None:
+        for kind in ("shown.json", "shown", "base", "final"):
+            self._path(kind).unlink(missing_ok=True)
+
+
+class _PreemptionCheck:
+    """Asked again and again: a duty that others wait for goes before a comparison."""
+
+    def __init__(self, masters: Sequence[MasterClient]) -> None:
+        self._masters = masters
+        self._next_check_at = 0.0
+
+    def __call__(self, _: str = "") -> None:
+        if time.monotonic() < self._next_check_at:
+            return
+        self._next_check_at = time.monotonic() + DUTY_POLL_S
+        duties: list[dict[str, Any]] = []
+        for master in self._masters:
+            with suppress(TxLogError):
+                duties += master.duties()
+        if any(duty["kind"] == "backup" for duty in duties):
+            raise Unavailable("OtherDuty", "a split needed a backup meanwhile")
+
+
+def _check_between(pieces: Iterator[bytes], look: Callable[[], None]) -> Iterator[bytes]:
+    for piece in pieces:
+        look()
+        yield piece

@@ -1,0 +1,100 @@
+"""From a backup into a worker. All that can be said against it is said before the worker is touched."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+from txlog.backup.backup_errors import OtherEngine
+from txlog.backup.backup_manifest import BackupManifest
+from txlog.backup.chain_check import ChainCheck, check_cluster
+from txlog.backup.dataset_load import (
+    LOCK_TIMEOUT_S,
+    ExpectedContent,
+    RestoreTarget,
+    finish_load,
+    load_batches,
+    refuse_unless_empty,
+    start_load,
+)
+from txlog.backup.progress import ProgressCallback, no_progress
+from txlog.backup.read_lease import hold_lease
+from txlog.backup.target import BackupTarget
+from txlog.backup.verification import check_backup, read_contents, read_manifest
+from txlog.workers.adapter import MarkerPosition
+
+
+class RestoreResult(NamedTuple):
+    """``marker``: where the worker stands now; the pipeline goes on from there."""
+
+    marker: MarkerPosition
+    quads: int
+    bytes: int
+
+
+def restore_backup(
+    target: BackupTarget,
+    name: str,
+    into: RestoreTarget,
+    cluster: str,
+    on_chain: ChainCheck,
+    *,
+    again: bool = False,
+    fence: int = 1,
+    told: ProgressCallback = no_progress,
+    lock_s: float = LOCK_TIMEOUT_S,
+    beginning: AbstractContextManager[None] | None = None,
+) -> RestoreResult:
+    """Into an empty worker. ``again``: into one in which an earlier restore broke off, which is emptied first.
+    ``fence``: the number that appliers must find beside the position. ``beginning``: entered until the worker is
+    marked as loading (:func:`txlog.backup.worker_rebuild.out_of_rotation`, for a worker that a pipeline knows).
+
+    Raises, the worker untouched: every fault of the backup, ``OtherCluster``, ``OtherEngine``, ``OffTheChain``,
+    ``WorkerNotEmpty``, ``WorkerLoading``. Anything else leaves the worker marked as loading."""
+    manifest = read_manifest(target, name)
+    check_restorable(manifest, into, cluster, on_chain)
+    refuse_unless_empty(into, again=again)
+    with hold_lease(target, name):
+        check_backup(target, name, told)
+        return load_backup(
+            target,
+            manifest,
+            into,
+            emptying=False,
+            again=again,
+            fence=fence,
+            told=told,
+            lock_s=lock_s,
+            beginning=beginning,
+        )
+
+
+def check_restorable(manifest: BackupManifest, into: RestoreTarget, cluster: str, on_chain: ChainCheck) -> None:
+    check_cluster(manifest, cluster)
+    if manifest.engine != into.adapter.engine:
+        raise OtherEngine(
+            f"{manifest.name} is of the engine {manifest.engine}, {into.name} is {into.adapter.engine}; "
+            "take a backup of that engine, or let the log fill the worker"
+        )
+    on_chain(manifest.position)
+
+
+def load_backup(
+    target: BackupTarget,
+    manifest: BackupManifest,
+    into: RestoreTarget,
+    *,
+    emptying: bool,
+    fence: int,
+    told: ProgressCallback,
+    again: bool = False,
+    lock_s: float = LOCK_TIMEOUT_S,
+    beginning: AbstractContextManager[None] | None = None,
+) -> RestoreResult:
+    """The part of :func:`restore_backup` that touches the worker, for a backup that was checked. ``beginning``: entered
+    until the worker is marked as loading."""
+    with beginning or nullcontext():
+        loading = start_load(into, manifest.position, emptying=emptying, again=again, lock_s=lock_s)
+    size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, told)
+    expected = ExpectedContent(manifest.position, manifest.quads, manifest.digest)
+    return RestoreResult(finish_load(into, loading, expected, fence, told), manifest.quads, size)

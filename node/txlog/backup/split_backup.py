@@ -1,0 +1,141 @@
+"""The backup without which a side of a split does not go on (rule 23): one that is there already, or a new one.
+
+Each master that asks is served by itself: those of one data centre may be on different sides, and its stores follow one
+of them. Whether a position helps it is for that master to say, before a store is read and again after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple
+
+from txlog.backup.backup_job import READ_TIMEOUT_S, list_duties, list_workers
+from txlog.backup.backup_manifest import BackupManifest, ManifestPosition, to_manifest_position
+from txlog.backup.backup_registration import register_backups
+from txlog.backup.backup_writer import BackupRequest, take_backup
+from txlog.backup.catalogue import newest_backups
+from txlog.backup.chain_check import read_cluster_id
+from txlog.backup.pinned_snapshot import SourceWorker, read_marker
+from txlog.backup.target import open_target
+from txlog.client import MasterClient, WorkerStatus
+from txlog.config.process_config import DutyJobConfig, TargetConfig
+from txlog.model.errors import NotFound, OffTheLog, TxLogError, Unavailable
+from txlog.workers import ADAPTERS
+from txlog.workers.http_transport import HttpTransport
+
+ANSWER_TIMEOUT_S: Final = 5.0
+"""How long a store may think about where it stands."""
+
+
+class StorePosition(NamedTuple):
+    worker: WorkerStatus
+    position: ManifestPosition
+
+
+def back_up_for_duty(config: DutyJobConfig, duty: str) -> dict[str, Any]:
+    """Until every master that lists this duty has a verified, held backup that helps it. What was made, or else found.
+
+    Masters that do not answer are passed over; the error of the last one is raised when none does. Raises
+    :class:`~txlog.model.errors.OffTheLog` when every store of the data centre follows another order than a
+    master's, and nothing that was backed up before helps it; ``Unavailable`` when no store says where it stands."""
+    with ExitStack() as closing:
+        masters = [closing.enter_context(MasterClient(url)) for url in config.masters]
+        fresh: list[BackupManifest] = []
+        served: list[dict[str, Any]] = []
+        failed: list[TxLogError] = []
+        asking = list(dict.fromkeys(master for master, each in list_duties(masters) if each["id"] == duty))
+        for master in asking:
+            try:
+                served.append(_back_up_for(master, config, duty, masters, fresh, closing))
+            except NotFound:
+                continue  # it is no duty any more
+            except TxLogError as fault:
+                failed.append(fault)
+        if failed:
+            raise failed[0]
+        return next((told for told in served if not told.get("already")), served[0] if served else {"already": True})
+
+
+def _back_up_for(
+    master: MasterClient,
+    config: DutyJobConfig,
+    duty: str,
+    masters: Sequence[MasterClient],
+    fresh: list[BackupManifest],
+    closing: ExitStack,
+) -> dict[str, Any]:
+    """One of the masters that ask. Stores are asked themselves: a pipeline that has died reports nothing. ``fresh``:
+    what was made for the others."""
+    stable = master.status().stable
+    if stable.index == 0:  # nothing was ever executed: an empty worker is the backup
+        master.complete_duty(duty, 0, stable.hash)
+        return {"name": "", "index": 0, "hash": stable.hash}
+    cluster = read_cluster_id([master])
+    stores, silent = store_positions(masters)
+    found = next((store for store in stores if _is_usable_by(master, duty, store.position)), None)
+    # The stores of another data centre may be on this master's side, when those of its own are not.
+    targets = [config.target] if found is not None else [config.target, *config.others]
+    for made in (*fresh, *_split_backups(targets, cluster)):
+        near = found is None or made in fresh or made.place.index >= found.position.index
+        if near and _is_usable_by(master, duty, made.place, done=True):
+            return {"name": made.name, **_position_fields(made.place), "already": True}
+    if found is None and not stores:
+        raise Unavailable("NoWorker", f"no store of {config.data_center} says where it stands: {'; '.join(silent)}")
+    if found is None:
+        where = ", ".join(f"{store.worker.name} at {store.position.index}" for store in stores)
+        raise OffTheLog(
+            f"the stores of {config.data_center} follow another order than {master.url} ({where}), and no backup of "
+            "before stands on its log; heal the link, or let the silent members go by order (txlog force-view)"
+        )
+    target = open_target(config.target)
+    transport = closing.enter_context(HttpTransport(found.worker.url, READ_TIMEOUT_S))
+    source = SourceWorker(found.worker.name, ADAPTERS[found.worker.engine or "oxigraph"], transport, masters)
+    made = take_backup(source, target, BackupRequest(cluster, config.data_center, "split", "held"))
+    register_backups(target, masters, cluster, config.data_center)
+    fresh.append(made)
+    master.complete_duty(duty, made.place.index, made.place.hash, made.place.epoch)
+    return {"name": made.name, **_position_fields(made.place), "quads": made.quads, "bytes": made.stored_bytes}
+
+
+def store_positions(masters: Sequence[MasterClient]) -> tuple[list[StorePosition], list[str]]:
+    """Where the data centre's stores stand, the farthest first, and why others do not say it."""
+    found: list[StorePosition] = []
+    silent: list[str] = []
+    for worker in list_workers(masters):
+        with HttpTransport(worker.url, ANSWER_TIMEOUT_S) as transport:
+            try:
+                marker = read_marker(SourceWorker(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport))
+            except TxLogError as fault:
+                silent.append(str(fault))
+            else:
+                found.append(StorePosition(worker, to_manifest_position(marker.position)))
+    return sorted(found, key=lambda store: -store.position.index), silent
+
+
+def _is_usable_by(master: MasterClient, duty: str, place: ManifestPosition, *, done: bool = False) -> bool:
+    """Whether this master can go back to there; ``done``: a verified backup stands there."""
+    report = master.complete_duty if done else master.check_duty_position
+    try:
+        report(duty, place.index, place.hash, place.epoch)
+    except OffTheLog:
+        return False
+    return True
+
+
+def _split_backups(targets: Sequence[TargetConfig], cluster: str) -> Iterator[BackupManifest]:
+    """The backups that splits hold, the farthest of each target first. Only the first target has to be there."""
+    for at, target in enumerate(targets):
+        try:
+            listed = newest_backups(open_target(target), cluster)
+        except TxLogError:
+            if at == 0:
+                raise
+            continue
+        for each in listed:
+            if each.manifest and each.held and each.manifest.why == "split":
+                yield each.manifest
+
+
+def _position_fields(place: ManifestPosition) -> dict[str, Any]:
+    return {"index": place.index, "hash": place.hash}

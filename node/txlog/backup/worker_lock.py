@@ -1,0 +1,60 @@
+"""The appliers' lock inside a worker, for whoever else has to change it."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Protocol
+
+from txlog.backup.pinned_snapshot import POLL_S, read_system_graphs
+from txlog.model.errors import Unavailable
+from txlog.workers.adapter import TAKEOVER_S, Adapter, SystemGraphs, Transport
+
+
+class LockableWorker(Protocol):
+    """A worker: :class:`~txlog.backup.pinned_snapshot.SourceWorker`, or what is loaded into."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def adapter(self) -> Adapter: ...
+
+    @property
+    def transport(self) -> Transport: ...
+
+
+class WorkerLock:
+    """The appliers' lock of a worker, also from one that is gone for :data:`~txlog.workers.adapter.TAKEOVER_S`."""
+
+    def __init__(self, into: LockableWorker, until: float, takeover_s: float | None = None) -> None:
+        self._worker, self._until = into, until
+        self._takeover_s = TAKEOVER_S if takeover_s is None else takeover_s
+        self._last_system: SystemGraphs | None = None
+        self._unchanged_since = 0.0
+
+    def claim(self) -> int:
+        """A token; it counts when a request that confirms it has succeeded."""
+        adapter, transport = self._worker.adapter, self._worker.transport
+        while True:
+            token = random.randrange(adapter.token_limit)
+            system = read_system_graphs(adapter, transport)
+            if not system.claims:
+                if transport.send(adapter.claim(token)).ok:
+                    return token
+            elif self._is_dead(system):
+                found = system.markers[0] if system.markers else None
+                if transport.send(adapter.take_over(found, token)).ok:
+                    return token
+            self.raise_if_timed_out()
+            time.sleep(POLL_S)
+
+    def raise_if_timed_out(self) -> None:
+        if time.monotonic() > self._until:
+            raise Unavailable("Locked", f"another applier has the lock of {self._worker.name}; end it, or try again")
+
+    def _is_dead(self, system: SystemGraphs) -> bool:
+        now = time.monotonic()
+        if system != self._last_system:
+            self._last_system, self._unchanged_since = system, now
+        return now - self._unchanged_since > self._takeover_s and len(system.markers) < 2

@@ -1,0 +1,140 @@
+"""A worker of the cluster made anew, whatever it holds: from a backup, or from another worker, which keeps serving.
+
+Everything that can be said against where it comes from is said first. Then its pipeline is asked to stand still, the
+masters are told, so that no read goes there, and one request empties the worker and marks it as loading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+
+from txlog.backup.backup_errors import BackupFault, NoSuchBackup, OtherEngine
+from txlog.backup.backup_manifest import BackupManifest
+from txlog.backup.catalogue import newest_backups
+from txlog.backup.chain_check import ChainCheck
+from txlog.backup.dataset_load import ExpectedContent, RestoreTarget, finish_load, load_batches, start_load
+from txlog.backup.part_codec import coalesce, refuse_blank_nodes
+from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot, pause_worker, read_system_graphs, resume_worker
+from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
+from txlog.backup.read_lease import hold_lease
+from txlog.backup.restoration import RestoreResult, check_restorable, load_backup
+from txlog.backup.target import BackupTarget
+from txlog.backup.verification import check_backup, read_manifest
+from txlog.client import MasterClient, WorkerReport
+from txlog.model.entry import Position
+from txlog.model.errors import TxLogError
+from txlog.model.hashes import NO_HASH
+from txlog.workers.digest import Digester
+
+
+def rebuild_from_backup(
+    target: BackupTarget,
+    into: RestoreTarget,
+    masters: Sequence[MasterClient],
+    cluster: str,
+    on_chain: ChainCheck,
+    *,
+    name: str | None = None,
+    told: ProgressCallback = no_progress,
+    onward: int | None = None,
+) -> tuple[BackupManifest, RestoreResult]:
+    """From this backup, or from the newest that is sound and on the chain (:class:`NoSuchBackup` names what was wrong
+    with each). ``masters``: of the worker's data centre; none for a store that no pipeline knows. ``onward``: its
+    pipeline is asked to bring it to this index only; that hold is the caller's to lift."""
+    fence = _next_fence(into)
+    against = []
+    for each in [name] if name is not None else [listed.name for listed in newest_backups(target, cluster)]:
+        try:
+            manifest = read_manifest(target, each)
+            check_restorable(manifest, into, cluster, on_chain)
+            with ExitStack() as lease:
+                lease.enter_context(hold_lease(target, each))
+                check_backup(target, each, told)
+                kept = lease.pop_all()
+        except (BackupFault, NoSuchBackup) as fault:
+            if name is not None:
+                raise
+            against.append(f"{fault.name}: {fault}")
+            continue
+        with kept:
+            out = out_of_rotation(into, masters, told, onward) if masters else None
+            return manifest, load_backup(target, manifest, into, emptying=True, fence=fence, told=told, beginning=out)
+    said = "; ".join(against) or "there is none of this cluster"
+    raise NoSuchBackup(f"no backup on {target.location} can be restored ({said}); copy a live worker")
+
+
+def rebuild_from_worker(
+    source: SourceWorker,
+    into: RestoreTarget,
+    masters: Sequence[MasterClient],
+    on_chain: ChainCheck,
+    *,
+    told: ProgressCallback = no_progress,
+    onward: int | None = None,
+) -> RestoreResult:
+    """From another worker, as it is at one position. It goes on serving and applying while it is read. ``onward``: as
+    for :func:`rebuild_from_backup`."""
+    if source.adapter.engine != into.adapter.engine:
+        raise OtherEngine(f"{source.name} is {source.adapter.engine}, {into.name} is {into.adapter.engine}")
+    fence = _next_fence(into)
+    total = source.adapter.parse_size(source.transport.send(source.adapter.size()))
+    with open_snapshot(source, told=lambda said: told(BackupProgress("holding", 0, None, said))) as (marker, chunks):
+        on_chain(marker.position)
+        with out_of_rotation(into, masters, told, onward) if masters else nullcontext():
+            loading = start_load(into, marker.position, emptying=True)
+        made = Digester()
+        pieces = refuse_blank_nodes(coalesce(chunks), source.name)
+        size = load_batches(into, loading, _feed_digester(pieces, made), total, told)
+        found = made.digest()
+        expected = ExpectedContent(marker.position, found.quads, f"{found.total:032x}")
+        return RestoreResult(finish_load(into, loading, expected, fence, told), found.quads, size)
+
+
+def _feed_digester(pieces: Iterator[bytes], made: Digester) -> Iterator[bytes]:
+    for piece in pieces:
+        made.feed(piece)
+        yield piece
+
+
+def _next_fence(into: RestoreTarget) -> int:
+    """Above what any applier of the old content may still expect."""
+    return 1 + max((marker.fence for marker in read_system_graphs(into.adapter, into.transport).markers), default=0)
+
+
+@contextmanager
+def out_of_rotation(
+    into: RestoreTarget, masters: Sequence[MasterClient], told: ProgressCallback, onward: int | None = None
+) -> Iterator[None]:
+    """Its pipeline stands still and no read goes there, until the worker says itself that it is being loaded.
+    ``onward``: then it is held at this index instead."""
+    told(BackupProgress("emptying", 0, None, into.name))
+    pause_worker(masters, into.name, 0)
+    try:
+        for master in masters:
+            with suppress(TxLogError):
+                master.report_worker(into.name, WorkerReport(None, "Refused", "Loading: it is being rebuilt"))
+        yield
+        if onward is not None:
+            pause_worker(masters, into.name, onward)
+    except BaseException:
+        resume_worker(masters, into.name)
+        raise
+    if onward is None:
+        resume_worker(masters, into.name)
+
+
+def rebuild_empty(
+    into: RestoreTarget,
+    masters: Sequence[MasterClient],
+    *,
+    told: ProgressCallback = no_progress,
+    onward: int | None = None,
+) -> RestoreResult:
+    """With nothing, at the log's beginning: its pipeline carries out the whole log again. Only while the log is kept
+    from its first entry on. ``onward``: as for :func:`rebuild_from_backup`."""
+    fence = _next_fence(into)
+    start = Position(0, 0, NO_HASH)
+    with out_of_rotation(into, masters, told, onward):
+        loading = start_load(into, start, emptying=True)
+    return RestoreResult(finish_load(into, loading, ExpectedContent(start, 0, f"{0:032x}"), fence, told), 0, 0)

@@ -1,0 +1,70 @@
+"""Whom a client believes to be a master: who has a certificate of an authority in the file that ``TXLOG_CA_FILE``
+names. Without it the system's authorities count.
+
+The environment and not an argument, for the reasons of
+:mod:`txlog.client.credentials`.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+from txlog.model.errors import BadInput
+
+CA_FILE: Final = "TXLOG_CA_FILE"
+
+
+class CaTrust:
+    """``file``: certificates as PEM; None: the system's. The file is read again when it has changed."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._fingerprint: tuple[int, int, int] | None = None
+        self._context: ssl.SSLContext | None = None
+        self._cached: ssl.SSLContext | None = None
+
+    @classmethod
+    def from_environment(cls) -> CaTrust:
+        """One for each file: to read authorities takes longer than a request."""
+        named = os.environ.get(CA_FILE)
+        file = Path(named) if named else None
+        return _trust_by_file.setdefault(file, cls(file))
+
+    def context(self) -> ssl.SSLContext:
+        """For a new connection. :class:`BadInput` when the file cannot be read or holds no certificates."""
+        if self._file is None:
+            self._context = self._context or ssl.create_default_context()
+            return self._context
+        try:
+            found = self._file.stat()
+            mark = (found.st_mtime_ns, found.st_ino, found.st_size)
+            if self._context is None or mark != self._fingerprint:
+                self._context, self._fingerprint = ssl.create_default_context(cafile=str(self._file)), mark
+        except ssl.SSLError as wrong:
+            raise BadInput(f"{CA_FILE}={self._file}: expected certificates as PEM ({wrong.reason or wrong})") from None
+        except OSError as wrong:
+            raise BadInput(f"{CA_FILE}={self._file}: {wrong.strerror}") from None
+        return self._context
+
+    def cached_context(self) -> ssl.SSLContext:
+        """Always the same one, for who keeps it: it learns of new authorities with the next call, and forgets none."""
+        if self._cached is None:
+            self._cached = ssl.create_default_context(cafile=str(self._file) if self._file is not None else None)
+        elif self._file is not None:
+            self._cached.load_verify_locations(cafile=str(self._file))
+        return self._cached
+
+
+_trust_by_file: dict[Path | None, CaTrust] = {}
+
+
+def describe_tls_error(failed: Exception) -> str | None:
+    """What to do about a connection that failed for its TLS, for people; None when that is not why."""
+    if isinstance(failed, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({failed.verify_message}); {CA_FILE} names the file of whom to trust"
+    if isinstance(failed, ssl.SSLError) and failed.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "it does not speak TLS there; ask with http://"
+    return None

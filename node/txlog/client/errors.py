@@ -1,0 +1,106 @@
+"""A master's error body as the exception it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.message import Message
+
+import msgspec
+
+from txlog.model import errors
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import (
+    BadInput,
+    LogAhead,
+    LogDiverged,
+    LogGone,
+    LogNeedsRestore,
+    PeerFault,
+    Refused,
+    TxLogError,
+    Unavailable,
+)
+
+
+class MasterUnreachable(Unavailable):
+    """Nothing answered: no connection, no answer in time, or the connection broke. ``sent`` is False when the
+    request surely never reached the master, so that even a write may be repeated elsewhere."""
+
+    def __init__(self, url: str, why: str, *, sent: bool) -> None:
+        super().__init__("Unreachable", f"{url}: {why}")
+        self.url = url
+        self.sent = sent
+
+
+class _ErrorBody(msgspec.Struct):
+    error: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+_LOG_REASONS: dict[str, type[Refused]] = {c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore, LogGone)}
+_BY_STATUS: dict[int, type[TxLogError]] = {
+    c.status: c
+    for c in (
+        BadInput,
+        errors.NotFound,
+        errors.TooLarge,
+        errors.Unsupported,
+        errors.NotAcceptable,
+        errors.Unauthorized,
+        errors.Forbidden,
+        Refused,
+    )
+}
+_BY_NAME: dict[str, type[TxLogError]] = {
+    c.__name__: c
+    for c in (
+        *_LOG_REASONS.values(),
+        *_BY_STATUS.values(),
+        errors.Conflict,
+        errors.ChangePending,
+        errors.OffTheLog,
+        errors.KeyNotTaken,
+        errors.KeyTaken,
+        errors.SystemGraphNamed,
+        errors.JournalFull,
+        errors.JournalDamaged,
+        errors.JournalBroken,
+        errors.WorkerFault,
+    )
+}
+"""Errors that are made of their message alone."""
+
+
+_BY_REASON: dict[str, type[TxLogError]] = {c.reason: c for c in (errors.KeyNotTaken, errors.KeyTaken)}
+
+
+def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:
+    """The exception for an answer of 400 or more. The doors of RDF4J and SPARQL say errors as a line of text, with
+    the reason in ``TxLog-Error``. A body that is no error of ours (a proxy's page) becomes the nearest class of its
+    status, with its first 200 bytes as the message."""
+    retry_after, reason = headers.get("Retry-After"), headers.get("TxLog-Error") or ""
+    try:
+        told = msgspec.json.decode(body, type=_ErrorBody)
+    except MALFORMED:
+        told = _ErrorBody(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
+    message = told.message or f"{url} answered {status}"
+    if told.reason in _LOG_REASONS:
+        return _LOG_REASONS[told.reason](message)
+    if told.reason in _BY_REASON:
+        return _BY_REASON[told.reason](message)
+    if told.error in _BY_NAME:
+        return _BY_NAME[told.error](message)
+    if told.error == "NotDeterministic":
+        return BadInput(message)  # the construct is named in the message; its own field does not travel
+    if told.error == "PeerFault":
+        return PeerFault(url, told.reason or "Refused", message)
+    if status == Unavailable.status:
+        return Unavailable(told.reason or "Unavailable", message, _parse_retry_after(retry_after))
+    if status in _BY_STATUS:
+        return _BY_STATUS[status](message)
+    return TxLogError(f"{url} answered {status}: {message}")
+
+
+def _parse_retry_after(retry_after: str | None) -> int:
+    return int(retry_after) if retry_after and retry_after.isdecimal() else 1

@@ -1,0 +1,89 @@
+"""One write on its way through several masters."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from txlog.client.errors import MasterUnreachable
+from txlog.client.master_client import MasterClient
+from txlog.client.responses import WriteResult
+from txlog.model.durability import Durability
+from txlog.model.errors import Conflict, KeyNotTaken, KeyTaken, Unavailable
+
+
+class RetryPolicy(NamedTuple):
+    """A write is tried at most ``tries`` times in all, and not once more when ``seconds`` are over. The masters keep a
+    key for ``keyRetention`` (a day by default): ``seconds`` stays well below it."""
+
+    tries: int = 8
+    seconds: float = 60.0
+
+
+DEFAULT_RETRY_POLICY = RetryPolicy()
+
+
+class RetryingWrite:
+    """A body, and the ``key`` that makes it one transaction however often it is sent. One that is not given is drawn,
+    and dropped where a master says that this body can have none, if it surely is nowhere yet."""
+
+    def __init__(
+        self, body: bytes, media: str, graphs: Sequence[str], key: str | None, durability: Durability | None
+    ) -> None:
+        self._body, self._media, self._graphs, self._durability = body, media, graphs, durability
+        self._key_generated = key is None
+        self.key: str | None = secrets.token_hex(16) if key is None else key
+        self.outcome_unknown = False
+        """It was sent, and nobody said what became of it."""
+
+    def send_to(self, client: MasterClient, repository: str, wait_s: float) -> WriteResult:
+        """Send it there. :class:`Unavailable` when that master has not taken it, or does not say."""
+        try:
+            written = self._send(client, repository, wait_s)
+        except KeyNotTaken:
+            if not self._key_generated or self.outcome_unknown:
+                raise
+            self.key = None
+            written = self._send(client, repository, wait_s)
+        except KeyTaken as taken:
+            if not self._key_generated:
+                raise
+            written = self._resolve(client, taken.txid, wait_s)  # nobody else has this key: an earlier try was taken
+        if written.txid is None and self.key is not None:
+            self.outcome_unknown = True
+            raise Unavailable("Unknown", f"{client.url} does not know yet whether it has taken it")
+        return written
+
+    def may_retry(self, failed: Unavailable) -> bool:
+        """Whether it may be sent to another master after that."""
+        return self.key is not None or (isinstance(failed, MasterUnreachable) and not failed.sent)
+
+    def final_error(self, last: Unavailable) -> Unavailable:
+        """What to raise when there are no tries left: ``last``, or that nobody knows."""
+        if not self.outcome_unknown:
+            return last
+        url = last.url if isinstance(last, MasterUnreachable) else "the masters"
+        why = f"{last}; it may have been taken: send it again with the key {self.key}, and it takes effect once"
+        return MasterUnreachable(url, why, sent=True)
+
+    def _send(self, client: MasterClient, repository: str, wait_s: float) -> WriteResult:
+        try:
+            return client.write(
+                repository,
+                self._body,
+                self._media,
+                graphs=self._graphs,
+                key=self.key,
+                durability=self._durability,
+                wait_s=wait_s,
+            )
+        except MasterUnreachable as lost:
+            self.outcome_unknown = self.outcome_unknown or lost.sent
+            raise
+
+    def _resolve(self, client: MasterClient, txid: str, wait_s: float) -> WriteResult:
+        told = client.transaction(txid, wait_s, self._durability)
+        if told.state in ("blocked", "skipped"):
+            raise Conflict(f"workers refused {txid}, which is {told.state}: {told.workers}")
+        return WriteResult(told.txid, told.position, told.durability)

@@ -1,0 +1,297 @@
+"""What one process is told at its start: the files that a supervisor writes from the manifests.
+
+JSON, validated on reading; an unknown field is an error, so that a misspelt one is never ignored. Durations are
+in milliseconds unless the name ends in ``_s``, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from txlog.config.units import Engine
+from txlog.model.durability import Durability
+from txlog.model.ids import NODE_ID
+
+
+class StrictModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PeerConfig(StrictModel):
+    """A master of the cluster, this one included; the list's order is the precedence, the same everywhere.
+    ``url`` is the address at which *this* process reaches it (a link proxy locally)."""
+
+    node: str = Field(pattern=NODE_ID.pattern)
+    data_center: str
+    url: str
+    weight: int = Field(default=1, ge=0, le=1000)
+
+
+class WorkerConfig(StrictModel):
+    """An RDF store of this data centre."""
+
+    name: str = Field(pattern=NODE_ID.pattern)
+    url: str
+    engine: Engine = "oxigraph"
+
+
+class LastSeenIncarnation(StrictModel):
+    """The last birth and start that the supervisor saw of this master (protocol section 1)."""
+
+    birth: int
+    start: int
+
+
+class Limits(StrictModel):
+    """Bounds on what is held in memory or taken from outside; each shows in the metrics when it is reached."""
+
+    body_bytes: int = Field(
+        default=16 << 20, ge=1024, description="one request body; as large as one transaction may be"
+    )
+    queue_transactions: int = Field(
+        default=2_000_000, ge=100, description="waiting for their order; 100 to 200 bytes each"
+    )
+    queue_bytes: int = Field(default=4 << 30, ge=1 << 20, description="payload waiting for its order, on disk")
+    batch_transactions: int = Field(
+        default=10_000, ge=1, description="transactions in one run of the journal and the wire"
+    )
+    frame_bytes: int = Field(
+        default=4 << 20, ge=1 << 16, description="payload in one message to a peer, one transaction may exceed it"
+    )
+    requests_in_flight: int = Field(default=4096, ge=1, description="write requests that wait for an answer")
+    evaluation_s: float = Field(
+        default=60.0, gt=0, description="one step of what the master evaluates itself, in a process of its own"
+    )
+    evaluation_bytes: int = Field(
+        default=1 << 30, ge=192 << 20, description="address space of such a process; there are up to six"
+    )
+
+
+class LoadConfig(StrictModel):
+    """What ``LOAD`` may fetch. ``sources``: URLs, one that ends in a slash with all that is below it; ``networks``:
+    where their names may lead besides addresses of the whole world."""
+
+    sources: list[str] = Field(min_length=1)
+    networks: list[str] = []
+    bytes_max: int = Field(default=16 << 20, ge=1)
+    timeout_ms: int = Field(default=30_000, ge=1)
+
+
+class NodeConfig(StrictModel):
+    """One master."""
+
+    node: str = Field(pattern=NODE_ID.pattern)
+    data_center: str
+    repository: str
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+    journal_folder: Path
+    segment_bytes: int = Field(default=64 << 20, ge=1 << 16)
+    journal_bytes_max: int | None = Field(default=None, description="refuse new work above it, as for a full disk")
+    log_keep_ms: int = Field(default=0, ge=0, description="entries younger than that are kept in any case, until ...")
+    log_bytes_max: int = Field(default=10 << 30, ge=1, description="... the journal is that large")
+    trim_interval_ms: int = Field(default=10_000, ge=50, description="between two looks at what may go")
+    peer_token_file: Path
+    users_file: Path | None = Field(
+        default=None, description="who may do what (docs/how-to/secure.md); without it everybody may do everything"
+    )
+    own_token_file: Path | None = Field(
+        default=None, description="with users: what TxLog's own processes show, which may do everything"
+    )
+    tls_folder: Path | None = Field(
+        default=None, description="tls.crt and tls.key: clients are spoken to with TLS; without it, plainly"
+    )
+    peer_tls_folder: Path | None = Field(
+        default=None,
+        description="tls.crt, tls.key and ca.crt: masters know each other by certificates; without it, by the token",
+    )
+    peer_port: int | None = Field(
+        default=None, ge=1, le=65535, description="with peer_tls_folder: where the other masters come, and nobody else"
+    )
+    peers: list[PeerConfig] = Field(min_length=1)
+    workers: list[WorkerConfig] = []
+    round_timeout_ms: int = Field(default=2000, ge=50)
+    idle_interval_ms: int = Field(default=1000, ge=10, validate_default=True)
+    max_peer_lag_ms: int = Field(default=60_000, ge=1000)
+    max_clock_skew_ms: int = Field(default=60_000, ge=0)
+    leave_timeout_ms: int = Field(
+        default=5000, ge=0, le=600_000, description="a stop waits so long for those that stay to hold what is here"
+    )
+    none_split_delay_ms: int = Field(default=10_000, ge=1000)
+    split_mode: Literal["Continue", "Majority"] = "Continue"
+    split_recovery: Literal["Simple", "Smart", "None"] = "Smart"
+    worker_repair: Literal["auto", "manual"] = "auto"
+    key_retention_ms: int = Field(default=24 * 3600 * 1000, ge=1000)
+    durability: Durability = Durability.APPLIED
+    write_timeout_s: float = Field(default=30.0, gt=0)
+    non_deterministic_updates: Literal["effects", "refuse"] = "effects"
+    mixed_engines: bool = False
+    updates_without_graph: Literal["default", "all"] = "default"
+    load: LoadConfig | None = Field(default=None, description="without it LOAD is refused")
+    clock_offset_ms: int = Field(
+        default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"
+    )
+    limits: Limits = Limits()
+    last_seen: LastSeenIncarnation | None = None
+    properties_file: Path | None = Field(
+        default=None,
+        description="the cluster.properties that this was made of: what changes while it runs is written back there, "
+        "and what holds of its settings is read there",
+    )
+    identity_file: Path | None = Field(
+        default=None,
+        description="written at each start: this node, its birth and its start. On Kubernetes it is the container's "
+        "termination message, so that its end proves later which process is gone",
+    )
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.peer_tls_folder is None) != (self.peer_port is None):
+            raise PydanticCustomError("expected", "peer_tls_folder and peer_port: expected both or none")
+        if self.peer_port == self.port:
+            raise PydanticCustomError("expected", "peer_port: expected another port than that of clients")
+        if self.tls_folder is not None and self.peer_tls_folder is None:
+            raise PydanticCustomError(
+                "expected", "tls_folder without peer_tls_folder: what clients send would go on to other masters plainly"
+            )
+        return self
+
+    @field_validator("split_mode")
+    @classmethod
+    def _check_vote_weights(cls, mode: str, info: ValidationInfo) -> str:
+        peers: list[PeerConfig] = info.data.get("peers", [])
+        total = sum(peer.weight for peer in peers)
+        heavy = next((peer for peer in peers if 2 * peer.weight >= total), None)
+        if mode == "Majority" and heavy is not None:
+            what = (
+                f"Majority, but {heavy.node} has {heavy.weight} of all {total} votes: without it nobody could go on; "
+                "give every master less than half"
+            )
+            raise PydanticCustomError("expected", "{what}", {"what": what})
+        return mode
+
+    @field_validator("idle_interval_ms")
+    @classmethod
+    def _check_idle_interval(cls, idle_ms: int, info: ValidationInfo) -> int:
+        timeout_ms = info.data.get("round_timeout_ms")
+        if timeout_ms is not None and idle_ms >= timeout_ms:
+            what = (
+                f"{idle_ms} is not below round_timeout_ms ({timeout_ms}): a peer with nothing to do would look silent"
+            )
+            raise PydanticCustomError("expected", "{what}", {"what": what})
+        return idle_ms
+
+
+SPARK_DRIVER_PORT = 7078
+SPARK_BLOCKS_PORT = 7079
+"""Where a driver and executors that are pods get pieces of data from each other."""
+
+
+class ExecutorsConfig(StrictModel):
+    """Executors as pods of Kubernetes, which the driver, itself a pod, makes and removes. Its own name and address are
+    in its environment (``POD_NAME``, ``POD_IP``), its rights those of its account."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,36}[a-z0-9])?$", description="what the names of the pods begin with"
+    )
+    namespace: str
+    selector: str = Field(min_length=1, description="labels of all executors of this data centre, as `a=b,c=d`")
+    image: str
+    pull_policy: str = "IfNotPresent"
+    template: Path = Field(description="the pod of an executor, as far as Spark does not say it itself")
+    count: int = Field(ge=1)
+    cores: int = Field(ge=1, description="tasks at once of each")
+    cpu: str
+    heap_mb: int = Field(ge=480, description="of the JVM; Spark takes no less")
+    overhead_mb: int = Field(ge=1, description="for everything else in the pod: Python's processes")
+    driver_port: int = Field(default=SPARK_DRIVER_PORT, ge=1024, le=65535, description="of the driver, for executors")
+    blocks_port: int = Field(default=SPARK_BLOCKS_PORT, ge=1024, le=65535, description="of each of them, for all")
+
+
+class PipelineConfig(StrictModel):
+    """The Spark application of one data centre."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
+    workers: list[WorkerConfig] = Field(min_length=1)
+    scratch_folder: Path
+    spark_master: str | None = Field(
+        default=None,
+        description="default: local[2 x workers + batch tasks,4]; with executors the API server that every pod knows",
+    )
+    executors: ExecutorsConfig | None = Field(default=None, description="unless given, the driver does it all itself")
+    driver_memory: str = "512m"
+    budget_s: float = Field(default=2.0, gt=0, description="how long one worker may hold a micro-batch")
+    poll_s: float = Field(default=5.0, gt=0, le=30, description="how long one doorbell request waits")
+    batch_from: int = Field(
+        default=500_000, ge=1, description="operations that a worker lacks when a batch brings them (decisions/0010)"
+    )
+    batch_tasks: int = Field(default=2, ge=1, description="of a batch at once, beside the stream's")
+    compare_s: float = Field(
+        default=5.0, ge=0, description="between two looks at how many quads each graph has; 0: none"
+    )
+    compare_sums_s: float = Field(
+        default=3600.0, ge=0, description="between two readings of all that the workers hold; 0: none"
+    )
+    compare_pieces_s: float = Field(
+        default=5.0, ge=0, description="between two looks at the fingerprint of a piece of a large store; 0: none"
+    )
+    compare_share: float = Field(
+        default=0.1, gt=0, le=1, description="the part of the time that a store may be at it at most"
+    )
+
+
+class FolderConfig(StrictModel):
+    """Backups go to a folder that is there: a disk, or a volume."""
+
+    folder: Path
+
+
+class S3Config(StrictModel):
+    """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder`` named as the environment
+    variables are (``AWS_ACCESS_KEY_ID``, …), as a mounted Secret has them; without such a folder the environment's."""
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str = "us-east-1"
+    credentials_folder: Path | None = None
+    timeout_s: float = Field(default=60.0, gt=0, description="for one object, at most a part's length")
+    connect_s: float = Field(default=5.0, gt=0)
+
+
+TargetConfig = FolderConfig | S3Config
+
+
+class BackupJobConfig(StrictModel):
+    """One backup of one data centre, by who performs a schedule or a duty. With a ``name`` it is done once, however
+    often it is asked for; ``at``: exactly this index. Those of splits are held until they are released."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1)
+    target: TargetConfig
+    why: Literal["manual", "schedule", "split"] = "schedule"
+    name: str | None = None
+    at: int | None = Field(default=None, ge=1)
+    wait_s: float = Field(default=60.0, gt=0, description="until a worker must stand there")
+    keep: int = Field(default=14, ge=1)
+    keep_days: int | None = Field(default=None, ge=1)
+
+
+class DutyJobConfig(StrictModel):
+    """Who performs the duties of one data centre. ``others``: targets of other data centres, for a worker that goes
+    back; ``elsewhere``: the masters of each, for a copy of a live worker; ``shown``: the folder for what a worker that
+    goes back had shown, by graph, and what came of it; ``repaired``: the folder for what repairs took out and put
+    in."""
+
+    data_center: str
+    masters: list[str] = Field(min_length=1)
+    target: TargetConfig
+    others: list[TargetConfig] = []
+    elsewhere: list[list[str]] = []
+    shown: Path | None = None
+    repaired: Path | None = None

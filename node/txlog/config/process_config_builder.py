@@ -1,0 +1,130 @@
+"""From a manifest to what its processes are told, wherever they run. Who starts them, ``txlog up`` or the operator,
+says the addresses and the folders; everything else is said here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from txlog.config.cluster import BackupTargetSpec, LoadSpec, PeerSpec, TxLogCluster
+from txlog.config.process_config import (
+    BackupJobConfig,
+    FolderConfig,
+    LoadConfig,
+    NodeConfig,
+    PeerConfig,
+    S3Config,
+    TargetConfig,
+    WorkerConfig,
+)
+
+SPLIT_RECOVERIES: dict[str, Literal["Simple", "Smart", "None"]] = {"Simple": "Simple", "Smart": "Smart", "None": "None"}
+WORKER_REPAIRS: dict[str, Literal["auto", "manual"]] = {"auto": "auto", "manual": "manual"}
+MASTER_STOP_MARGIN_S = 10.0
+"""Above its ``leaveTimeout``: for the answers that are on their way, the last sync, the end of Python."""
+
+
+def worker_names(cluster: TxLogCluster) -> list[str]:
+    """Of this data centre, in order."""
+    workers = cluster.spec.workers
+    count = len(workers.external) if workers.external else workers.replicas
+    return [f"{cluster.data_center}-worker-{index}" for index in range(1, count + 1)]
+
+
+def build_worker_configs(cluster: TxLogCluster, url_of: Callable[[int], str]) -> list[WorkerConfig]:
+    """``url_of``: the URL of the worker of that index (from 1) that TxLog runs."""
+    workers, names = cluster.spec.workers, worker_names(cluster)
+    if workers.external:
+        return [
+            WorkerConfig(name=name, url=each.url.rstrip("/"), engine=each.engine)
+            for name, each in zip(names, workers.external, strict=True)
+        ]
+    return [
+        WorkerConfig(name=name, url=url_of(index), engine=workers.engine) for index, name in enumerate(names, start=1)
+    ]
+
+
+def build_node_config(
+    cluster: TxLogCluster,
+    node: str,
+    *,
+    url_of: Callable[[PeerSpec, int], str],
+    port: int,
+    journal_folder: Path,
+    token_file: Path,
+    workers: Sequence[WorkerConfig],
+    **more: Any,
+) -> NodeConfig:
+    """``url_of``: where this master reaches the master of that data centre and index (from 1). ``more``: fields of
+    :class:`NodeConfig` that no manifest says."""
+    spec = cluster.spec
+    peers = [
+        PeerConfig(node=other, data_center=peer.name, url=url_of(peer, index), weight=peer.vote_weight)
+        for peer in spec.peers
+        for index, other in enumerate(peer.nodes, 1)
+    ]
+    return NodeConfig(
+        node=node,
+        data_center=cluster.data_center,
+        repository=cluster.repository,
+        port=port,
+        journal_folder=journal_folder,
+        journal_bytes_max=spec.masters.storage.size,
+        log_keep_ms=spec.log.keep,
+        log_bytes_max=spec.log.max_size,
+        peer_token_file=token_file,
+        peers=peers,
+        workers=list(workers),
+        round_timeout_ms=spec.round_timeout,
+        idle_interval_ms=spec.idle_interval,
+        max_peer_lag_ms=spec.max_peer_lag,
+        none_split_delay_ms=spec.none_split_delay,
+        max_clock_skew_ms=spec.max_clock_skew,
+        leave_timeout_ms=spec.leave_timeout,
+        worker_repair=WORKER_REPAIRS[spec.worker_repair],
+        split_mode=spec.split_mode,
+        split_recovery=SPLIT_RECOVERIES[spec.split_recovery],
+        durability=spec.durability.default,
+        write_timeout_s=spec.durability.write_timeout / 1000,
+        non_deterministic_updates=spec.non_deterministic_updates,
+        mixed_engines=spec.mixed_engines,
+        updates_without_graph=spec.updates_without_graph,
+        load=_build_load_config(spec.load),
+        **more,
+    )
+
+
+def _build_load_config(load: LoadSpec | None) -> LoadConfig | None:
+    if load is None:
+        return None
+    return LoadConfig(sources=load.sources, networks=load.networks, bytes_max=load.max_size, timeout_ms=load.timeout)
+
+
+def build_target_config(target: BackupTargetSpec, secret_folder: Callable[[str], Path]) -> TargetConfig:
+    """``secret_folder``: where the files of the Secret of that name are."""
+    if target.folder is not None:
+        return FolderConfig(folder=Path(target.folder.path))
+    s3 = target.s3
+    assert s3 is not None, "one of both, the model says"
+    return S3Config(
+        bucket=s3.bucket,
+        prefix=s3.prefix,
+        endpoint=s3.endpoint,
+        region=s3.region,
+        credentials_folder=secret_folder(s3.secret_ref.name) if s3.secret_ref else None,
+    )
+
+
+def build_backup_config(cluster: TxLogCluster, masters: Sequence[str], target: TargetConfig) -> BackupJobConfig:
+    """Scheduled backups of this data centre, for a manifest that has ``backup``."""
+    backup = cluster.spec.backup
+    assert backup is not None, "asked for backups of a manifest that has none"
+    return BackupJobConfig(
+        data_center=cluster.data_center,
+        masters=list(masters),
+        target=target,
+        keep=backup.keep,
+        keep_days=backup.keep_days,
+    )

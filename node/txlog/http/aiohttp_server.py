@@ -1,0 +1,56 @@
+"""aiohttp's server, except that it never repeats what a client sent.
+
+For a request that is no HTTP its own handler answers with the line that it cannot read and writes a stack trace with
+that line to the log: a token with one wrong byte would stand in both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from txlog.http.router import Request, Response, Router, text_response
+from txlog.telemetry.event_log import EventLog
+
+
+class _QuietRequestHandler(RequestHandler):
+    """One connection. ``log``: of the master."""
+
+    __slots__ = ("_event_log",)
+
+    def __init__(self, server: HttpServer, log: EventLog, **more: Any) -> None:
+        super().__init__(server, **more)
+        self._event_log = log
+
+    def handle_error(
+        self,
+        request: Request,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> Response:
+        """Kind and status alone; the connection ends."""
+        kind = type(exc).__name__ if exc is not None else "Error"
+        if not isinstance(exc, OSError):  # else the client has gone away
+            self._event_log.warning_rate_limited(
+                "NotHttp" if status < 500 else "InternalError", kind, status=status, error=kind
+            )
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer was under way")
+        what = "not a request as HTTP/1.1 has it" if status < 500 else "this master made a mistake with this request"
+        answer = text_response(f"{what} ({kind})\n", status)
+        answer.force_close()
+        return answer
+
+
+class HttpServer(web.Server):
+    """Of one door."""
+
+    def __init__(self, door: Router, log: EventLog, **more: Any) -> None:
+        super().__init__(door.handle, access_log=None, **more)
+        self._event_log = log
+
+    def __call__(self) -> RequestHandler:
+        return _QuietRequestHandler(self, self._event_log, loop=self._loop, **self._kwargs)

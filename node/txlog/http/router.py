@@ -1,0 +1,349 @@
+"""What all doors share of HTTP: routes, reading a body within its limit, errors as answers.
+
+No ``web.Application``: a table of exact paths comes first and one expression per pattern after it, and nothing stands
+between the parser and a handler but :meth:`Router.handle`, which turns errors into answers. Never a stack trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from io import BytesIO
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import ClientConnectionError, web
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_exceptions import HTTPException
+
+from txlog.auth import Role, is_cross_site, required_role
+from txlog.auth.authenticator import Authenticator
+from txlog.model.errors import (
+    BadInput,
+    Forbidden,
+    NotFound,
+    OneRepository,
+    PeerFault,
+    TooLarge,
+    TxLogError,
+    Unauthorized,
+    Unavailable,
+)
+from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.telemetry.event_log import EventLog
+
+Request = web.BaseRequest
+Response = web.StreamResponse
+Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+encode_json = msgspec.json.Encoder().encode
+
+API_VERSION = "1.1"
+"""Of what stands below ``/txlog``, as ``/txlog/openapi.json`` says it: the first number changes when something that
+clients rely on goes away."""
+API_HEADER = "TxLog-API-Version"
+LONG_BODY_BYTES = 1 << 20
+"""A body from here on comes in with pauses, while others are there."""
+BODY_YIELD_S = 0.002
+"""So long others have the loop and the processors after each piece of it that was taken from its socket."""
+_NO_PARAMETERS: Mapping[str, str] = {}
+_REASONS = {200: "OK", 202: "Accepted", 204: "No Content"}
+
+
+class Route(NamedTuple):
+    """``path`` may hold names in braces, each standing for one segment; ``{name*}`` at its end for all that follow."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+class RawResponse(web.StreamResponse):
+    """An answer whose bytes are ready: one write, no header map. For the paths that are hot."""
+
+    def __init__(self, status: int, headers: bytes, body: bytes = b"") -> None:
+        # The parent's fields are never used: what aiohttp calls of an answer stands below.
+        self._status_line = b"HTTP/1.1 %d %s\r\n" % (status, _REASONS[status].encode())
+        self._headers_bytes = headers
+        self._body_bytes = body
+        self._kept = False
+        self._code = status
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._kept
+
+    @property
+    def status(self) -> int:
+        return self._code
+
+    def as_status(self, status: int) -> RawResponse:
+        """The same answer under another status."""
+        return RawResponse(status, self._headers_bytes, self._body_bytes)
+
+    async def prepare(self, request: Request) -> Any:
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._kept = request.keep_alive
+        transport.write(self.encode(self._kept))
+
+    def encode(self, keep_alive: bool) -> bytes:
+        """All of it, as it goes over the wire."""
+        length = b"" if self._code == 204 else b"Content-Length: %d\r\n" % len(self._body_bytes)
+        return b"".join(
+            (
+                self._status_line,
+                self._headers_bytes,
+                length,
+                b"Date: %s\r\n" % rfc822_formatted_time().encode(),
+                b"\r\n" if keep_alive else b"Connection: close\r\n\r\n",
+                self._body_bytes,
+            )
+        )
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+class ConnectionUpgraded(RawResponse):
+    """The answer of a handler whose connection speaks another protocol now: there is nothing to write any more."""
+
+    def __init__(self) -> None:
+        super().__init__(204, b"")
+
+    async def prepare(self, request: Request) -> Any:
+        raise ConnectionResetError("the connection was taken over")
+
+
+def encode_response(answer: Response) -> bytes:
+    """The bytes of an answer that is whole, for a connection that stays open and has no request of aiohttp's."""
+    if isinstance(answer, RawResponse):
+        return answer.encode(True)
+    assert isinstance(answer, web.Response)
+    body = answer.body if isinstance(answer.body, bytes) else b""
+    headers = b"".join(b"%s: %s\r\n" % (name.encode(), text.encode()) for name, text in answer.headers.items())
+    status = b"HTTP/1.1 %d %s\r\n" % (answer.status, answer.reason.encode())
+    return b"%s%sContent-Length: %d\r\nDate: %s\r\n\r\n%s" % (
+        *(status, headers, len(body), rfc822_formatted_time().encode(), body),
+    )
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
+    return web.Response(
+        status=status, body=encode_json(value) + b"\n", content_type="application/json", headers=dict(headers)
+    )
+
+
+def bytes_response(body: bytes, content_type: str) -> Response:
+    return web.Response(body=body, content_type=content_type)
+
+
+def text_response(text: str, status: int = 200, headers: Mapping[str, str] = _NO_PARAMETERS) -> Response:
+    return web.Response(status=status, text=text, content_type="text/plain", charset="utf-8", headers=dict(headers))
+
+
+def error_response(error: TxLogError, *, plain: bool) -> Response:
+    """``plain``: RDF4J's way, a line of text; otherwise JSON ``{"error","reason","message"}``."""
+    headers: dict[str, str] = {}
+    reason = str(getattr(error, "reason", ""))
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = 'Basic realm="TxLog", charset="UTF-8"'
+    if isinstance(error, OneRepository):
+        headers["Allow"] = error.allow
+    if reason:
+        headers["TxLog-Error"] = reason
+    if plain:
+        return text_response(f"{error}\n", error.status, headers)
+    name = "Refused" if type(error).__name__.startswith("Log") else error.name
+    return json_response({"error": name, "reason": reason, "message": str(error)}, error.status, headers)
+
+
+class Router:
+    """The routes of every room, and what stands between the parser and their handlers. ``guard``: who asks each
+    request for whom it comes from; without one everybody may do everything. ``closed``: why there is nothing but these
+    routes just now, so that a client comes again or goes to another master; without it, what is not here is 404.
+    ``company`` is told of each request of clients but long ones."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        log: EventLog,
+        guard: Authenticator | None = None,
+        closed: Callable[[], Unavailable] | None = None,
+        company: InteractiveLoad | None = None,
+    ) -> None:
+        self.routes = tuple(routes)
+        self._log = log
+        self._authenticator = guard
+        self._unavailable = closed
+        self._interactive_load = company
+        self._exact_routes: dict[tuple[str, str], Handler] = {}
+        self._pattern_routes: list[tuple[re.Pattern[str], dict[str, Handler]]] = []
+        by_path: dict[str, dict[str, Handler]] = {}
+        for route in self.routes:
+            by_path.setdefault(route.path, {})[route.method] = _require_role(guard, route)
+        for path, handlers in by_path.items():
+            if "{" not in path:
+                for method, handler in handlers.items():
+                    self._exact_routes[method, path] = handler
+            named = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path))
+            pattern = re.compile(re.sub(r"\\\{(\w+)\\\*\\\}$", r"(?P<\1>.+)", named) + "$")
+            self._pattern_routes.append((pattern, handlers))
+
+    async def handle(self, request: Request) -> Response:
+        path = request.raw_path.partition("?")[0]
+        if self._interactive_load is not None and not _is_admin_path(path) and not _has_long_body(request):
+            self._interactive_load.note_request()
+        answer = await self._respond(request, path)
+        # One that is streamed has said it itself; one whose bytes are ready has no map of headers.
+        if _is_admin_path(path) and not answer.prepared and not isinstance(answer, RawResponse):
+            answer.headers[API_HEADER] = API_VERSION
+        return answer
+
+    async def _respond(self, request: Request, path: str) -> Response:
+        try:
+            _reject_cross_site(request)
+            handler = self._exact_routes.get((request.method, path))
+            if handler is not None:
+                return await handler(request, _NO_PARAMETERS)
+            return await self._dispatch_by_pattern(request, path)
+        except TxLogError as error:
+            return error_response(error, plain=not _is_admin_path(path))
+        except (web.RequestPayloadError, HttpProcessingError) as broken:
+            return error_response(
+                BadInput(f"the request's body cannot be read: {broken}"), plain=not _is_admin_path(path)
+            )
+        except (ConnectionError, ClientConnectionError) as gone:
+            raise ConnectionResetError("the client is gone") from gone
+        except HTTPException:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - a mistake of ours in one request ends that request only
+            self._log.error("InternalError", method=request.method, path=path[:200], error=repr(wrong)[:1000])
+            mistake = TxLogError("this master made a mistake with this request; its log says which")
+            return error_response(mistake, plain=not _is_admin_path(path))
+
+    async def _dispatch_by_pattern(self, request: Request, path: str) -> Response:
+        allowed: list[str] = []
+        for pattern, handlers in self._pattern_routes:
+            found = pattern.match(path)
+            if found is None:
+                continue
+            handler = handlers.get(request.method)
+            if handler is None and request.method == "HEAD":
+                handler = handlers.get("GET")
+            if handler is not None:
+                return await handler(request, {name: unquote(text) for name, text in found.groupdict().items()})
+            allowed += handlers
+        if self._authenticator is not None:  # what is here and what is not, strangers need not know
+            await self._authenticator.authorize(_authorization_header(request), Role.READER)
+        if allowed:
+            answer = text_response(f"{request.method} is not possible here; use {', '.join(sorted(allowed))}\n", 405)
+            answer.headers["Allow"] = ", ".join(sorted(allowed))
+            return answer
+        if self._unavailable is not None:
+            raise self._unavailable()
+        raise NotFound(f"there is nothing at {path[:200]}")
+
+
+def _reject_cross_site(request: Request) -> None:
+    headers = request.headers
+    site = headers.get("Sec-Fetch-Site")
+    if is_cross_site(request.method, headers.get("Host"), headers.get("Origin"), site):
+        raise Forbidden("a page of another web site made a browser send this; nothing of it was carried out")
+
+
+def _authorization_header(request: Request) -> str | None:
+    """``Authorization``, or, of who comes through a proxy that keeps that one for itself (Kubernetes' API server), the
+    same in a header of ours."""
+    shown = request.headers.get("Authorization")
+    return shown if shown is not None else request.headers.get("TxLog-Authorization")
+
+
+def _require_role(guard: Authenticator | None, route: Route) -> Handler:
+    """The route's handler, behind the guard where it needs one."""
+    role, handler = required_role(route.method, route.path), route.handler
+    if guard is None or role is None:
+        return handler
+
+    async def admitted(request: Request, names: Mapping[str, str]) -> Response:
+        await guard.authorize(_authorization_header(request), role)
+        return await handler(request, names)
+
+    return admitted
+
+
+def _has_long_body(request: Request) -> bool:
+    length = request.content_length
+    return "Transfer-Encoding" in request.headers if length is None else length >= LONG_BODY_BYTES
+
+
+def _is_admin_path(path: str) -> bool:
+    return path.startswith("/txlog/")
+
+
+async def send_continue(request: Request) -> None:
+    """Say that the body may come, to a client that asked (``Expect: 100-continue``)."""
+    if "Expect" in request.headers and request.headers["Expect"].lower() == "100-continue":
+        transport = request.transport
+        if transport is not None and not request.content.is_eof():
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def read_body(request: Request, bytes_max: int, company: InteractiveLoad | None = None) -> bytes:
+    """The whole body. :class:`TooLarge` as soon as it is known to be above ``bytes_max``; what a compressed body
+    unpacks to counts, too. A long one gives way to ``company``."""
+    length = request.content_length
+    if length is not None and length > bytes_max:
+        raise _too_large(bytes_max)
+    await send_continue(request)
+    content = request.content
+    body = await content.readany()
+    if content.is_eof():
+        if len(body) > bytes_max:
+            raise _too_large(bytes_max)
+        return body
+    whole = BytesIO()  # grows without being copied: to join megabytes at the end would hold up everybody
+    size = whole.write(body)
+    while piece := await content.readany():
+        size += whole.write(piece)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        if company is not None and size >= LONG_BODY_BYTES:
+            await company.throttle(BODY_YIELD_S)
+    return whole.getvalue()
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"a request body may have {bytes_max} bytes; send it in pieces, each is one transaction")
+
+
+def int_parameter(query: Mapping[str, str], name: str, default: int, least: int = 0, most: int = 1 << 62) -> int:
+    """A whole number among the parameters; :class:`BadInput` names it."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdecimal() or len(text) > 19 or not least <= int(text) <= most:
+        raise BadInput(f"{name}={text[:40]}: a whole number from {least} to {most}")
+    return int(text)
+
+
+def seconds_parameter(text: str | None, name: str, default: float, most: float) -> float:
+    """A duration in seconds; above ``most`` it counts as ``most``."""
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise BadInput(f"{name}={text[:40]}: seconds, such as 5 or 0.5")
+    return min(float(text), most)
+
+
+def peer_fault_status(fault: PeerFault) -> int:
+    return 401 if fault.reason == "WrongToken" else fault.status

@@ -1,0 +1,110 @@
+"""Writes that go past the kernel's page cache, to a device that is told to be quick about little.
+
+A group commit is a write and a flush. Through the page cache the write is a copy, a search for what is dirty, and a
+wait for it; straight to the device it is one request (docs/decisions/0012-past-the-page-cache.md). What is written must
+begin and end at blocks, so the block a record begins in is written again, as it is: the page cache does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+from typing import Final
+
+BLOCK_BYTES: Final = 4096
+BUFFER_BYTES: Final = 2 << 20
+"""Written at once. Memory that was never used costs nothing, and each piece of a large write costs a wait for the
+processor beside that for the disk."""
+ZERO_CHECK_BYTES: Final = 256 << 10
+"""What lies behind the end is read so far at once: mostly it is all zeros."""
+_ZEROS: Final = bytes(ZERO_CHECK_BYTES)
+_O_DIRECT: Final[int] = getattr(os, "O_DIRECT", 0)
+
+
+class DirectWriter:
+    """Of an open file that nobody else writes to meanwhile. ``fd`` reads it, through the page cache. ``zeros``: so many
+    bytes from its beginning on are known to be zeros, and are not read to find that out."""
+
+    def __init__(self, fd: int, direct_fd: int, zeros: int = 0) -> None:
+        self._fd = fd
+        self._direct_fd = direct_fd
+        self._buffer = memoryview(mmap.mmap(-1, BUFFER_BYTES))
+        """At a page's border, as the device wants it."""
+        self._block_at = 0
+        self._block = b""
+        """The last block that was written, and where it stands."""
+        self._zeros_from, self._zeros_to = 0, zeros
+        """Between these there are zeros."""
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        """All of ``data``; it is with the device, and durable when that is told to flush."""
+        if not data:
+            return
+        end = offset + len(data)
+        first, stop = offset - offset % BLOCK_BYTES, end + -end % BLOCK_BYTES
+        buffer, filled, at = self._buffer, 0, first
+        for part in (self._read_existing(first, offset), data, self._read_existing(end, stop)):
+            view, taken = memoryview(part), 0
+            while taken < len(view):
+                if filled == BUFFER_BYTES:
+                    self._write(at, filled)
+                    at, filled = at + filled, 0
+                count = min(BUFFER_BYTES - filled, len(view) - taken)
+                buffer[filled : filled + count] = view[taken : taken + count]
+                filled, taken = filled + count, taken + count
+        self._write(at, filled)
+        self._block_at, self._block = stop - BLOCK_BYTES, bytes(buffer[filled - BLOCK_BYTES : filled])
+        if first < self._zeros_to and stop > self._zeros_from:
+            self._zeros_from = stop
+
+    def _read_existing(self, begin: int, end: int) -> bytes:
+        """What stands in a part of one block."""
+        if begin == end:
+            return b""
+        if self._block and self._block_at <= begin and end <= self._block_at + BLOCK_BYTES:
+            return self._block[begin - self._block_at : end - self._block_at]
+        if not (self._zeros_from <= begin and end <= self._zeros_to):
+            there = os.pread(self._fd, end - begin, begin)
+            if len(there) < end - begin:
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            if not _is_zeros(there):
+                return there
+            found = os.pread(self._fd, ZERO_CHECK_BYTES, begin)
+            if not _is_zeros(found):
+                return there
+            self._zeros_from, self._zeros_to = begin, begin + len(found)
+        return bytes(end - begin)
+
+    def _write(self, offset: int, count: int) -> None:
+        """What stands in the buffer, whole blocks."""
+        done = 0
+        while done < count:
+            wrote = os.pwritev(self._direct_fd, [self._buffer[done:count]], offset + done)
+            if wrote < BLOCK_BYTES:  # asked again, the system says why: as a rule the disk is full
+                os.pwritev(self._direct_fd, [self._buffer[done : done + BLOCK_BYTES]], offset + done)
+                raise OSError(errno.EIO, "the device took less than a block")
+            done += wrote - wrote % BLOCK_BYTES
+
+    def close(self) -> None:
+        os.close(self._direct_fd)
+
+
+def _is_zeros(data: bytes) -> bool:
+    """Compared, not stripped: that looks at each byte for itself, a millisecond for :data:`ZERO_CHECK_BYTES` of
+    them."""
+    return data == (_ZEROS if len(data) == ZERO_CHECK_BYTES else _ZEROS[: len(data)])
+
+
+def open_direct_writer(fd: int, zeros: bool = False) -> DirectWriter | None:
+    """For the file of ``fd``, which holds nothing but ``zeros``; None where the system, the file system or the file's
+    size has no such way."""
+    size = os.fstat(fd).st_size
+    if not _O_DIRECT or size % BLOCK_BYTES:
+        return None
+    with contextlib.suppress(OSError):
+        return DirectWriter(
+            fd, os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | _O_DIRECT | os.O_CLOEXEC), size if zeros else 0
+        )
+    return None

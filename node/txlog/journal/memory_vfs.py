@@ -1,0 +1,222 @@
+"""A disk in memory that can do what a real one does on a bad day; deterministic, for tests and the simulator.
+
+What was written but not synced is known, write by write. :meth:`MemoryVfs.crash` asks a *chooser* what became of each
+of it: ``choose(what, options) -> 0..options-1``; option 0 is always the mildest (the write survived).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from itertools import pairwise
+
+from txlog.journal.vfs import VfsFile
+
+SECTOR = 512
+"""A disk writes a sector whole or not at all."""
+
+CrashChooser = Callable[[str, int], int]
+WRITE_KEPT, WRITE_LOST, WRITE_TORN = 0, 1, 2
+
+OperationHook = Callable[[str, str], None]
+"""Called before each operation with its name (``create``, ``create_sparse``, ``pwrite``, ``fdatasync``, ``rename``,
+``remove``, ``sync_folder``) and the file's; may raise ``OSError`` (a failing disk) or :class:`SimulatedCrash` (the
+process ends there)."""
+
+
+class SimulatedCrash(BaseException):
+    """The simulated process ended at this operation. Not an ``Exception``: nothing in the product may catch it."""
+
+
+class _Inode:
+    """``data`` is what a reader sees; ``unsynced`` are the writes since the last sync, with what they covered."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.data = bytearray(size)
+        self.unsynced: list[tuple[int, bytes, bytes]] = []
+
+    def write(self, offset: int, new: bytes) -> None:
+        end = offset + len(new)
+        assert end <= len(self.data), "journal files never grow"
+        self.unsynced.append((offset, bytes(self.data[offset:end]), new))
+        self.data[offset:end] = new
+
+    def crash(self, name: str, choose: CrashChooser) -> None:
+        for offset, old, _ in reversed(self.unsynced):
+            self.data[offset : offset + len(old)] = old
+        for offset, _, new in self.unsynced:
+            self._survive(name, offset, new, choose)
+        self.unsynced.clear()
+
+    def _survive(self, name: str, offset: int, new: bytes, choose: CrashChooser) -> None:
+        fate = choose(f"write {name} {offset} {len(new)}", 3)
+        if fate == WRITE_KEPT:
+            self.data[offset : offset + len(new)] = new
+        elif fate == WRITE_TORN:
+            for start, stop in _sectors(offset, offset + len(new)):
+                if choose(f"sector {name} {start}", 2) == WRITE_KEPT:
+                    self.data[start:stop] = new[start - offset : stop - offset]
+
+
+def _sectors(start: int, stop: int) -> list[tuple[int, int]]:
+    cuts = [start, *range((start // SECTOR + 1) * SECTOR, stop, SECTOR), stop]
+    return list(pairwise(cuts))
+
+
+class MemoryFile:
+    def __init__(self, files: MemoryVfs, inode: _Inode) -> None:
+        self._files, self._inode = files, inode
+
+    def pread(self, offset: int, count: int) -> bytes:
+        return bytes(self._inode.data[offset : offset + count])
+
+    def pwrite(self, offset: int, data: bytes) -> None:
+        self._files.record_operation("pwrite", self._inode.name, f"{offset} {len(data)}")
+        self._inode.write(offset, bytes(data))
+
+    def fdatasync(self) -> None:
+        self._files.record_operation("fdatasync", self._inode.name)
+        self._inode.unsynced.clear()
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryVfs:
+    """See the module. ``capacity``: sum of the file sizes in bytes. ``hook``: a failing or ending disk.
+
+    ``operations`` is the text of everything that was done, for tests that expect it; it is kept only when
+    ``trace`` is true.
+    """
+
+    def __init__(self, capacity: int = 1 << 40, hook: OperationHook | None = None, *, trace: bool = False) -> None:
+        self.capacity = capacity
+        self.hook = hook
+        self.operations: list[str] = []
+        self._trace = trace
+        self._locked = False
+        self._names: dict[str, _Inode] = {}
+        self._durable: dict[str, _Inode] = {}
+        self._unsynced: list[Callable[[dict[str, _Inode]], object]] = []
+
+    def record_operation(self, operation: str, name: str, detail: str = "") -> None:
+        """Every operation passes here first: it may fail, or be the process's last."""
+        if self._trace:
+            self.operations.append(f"{operation} {name} {detail}".rstrip())
+        if self.hook is not None:
+            self.hook(operation, name)
+
+    # -- Files
+
+    def lock(self) -> None:
+        if self._locked:
+            raise BlockingIOError(errno.EAGAIN, "locked")
+        self._locked = True
+
+    def list(self) -> list[str]:
+        return sorted(self._names)
+
+    def create(self, name: str, size: int, *, gently: bool = False) -> None:
+        assert name not in self._names
+        self.record_operation("create", name, str(size))
+        if size > self.free_bytes():
+            raise OSError(errno.ENOSPC, "no space left in memory", name)
+        inode = _Inode(name, size)
+        self._change(lambda names: names.__setitem__(name, inode))
+        self.sync_folder()
+
+    def create_sparse(self, name: str, size: int) -> None:
+        assert name not in self._names
+        self.record_operation("reserve", name, str(size))
+        if size > self.free_bytes():
+            raise OSError(errno.ENOSPC, "no space left in memory", name)
+        inode = _Inode(name, size)
+        self._change(lambda names: names.__setitem__(name, inode))
+
+    def open(self, name: str) -> VfsFile:
+        return MemoryFile(self, self._inode(name))
+
+    def rename(self, old: str, new: str) -> None:
+        self.record_operation("rename", old, new)
+        self._inode(old).name = new
+        self._change(lambda names: names.__setitem__(new, names.pop(old)))
+
+    def remove(self, name: str) -> None:
+        self.record_operation("remove", name)
+        self._inode(name)
+        self._change(lambda names: names.pop(name))
+
+    def size(self, name: str) -> int:
+        return len(self._inode(name).data)
+
+    def free_bytes(self) -> int:
+        return self.capacity - sum(len(inode.data) for inode in self._names.values())
+
+    def sync_folder(self) -> None:
+        self.record_operation("sync_folder", ".")
+        self._unsynced.clear()
+        self._durable = dict(self._names)
+
+    def close(self) -> None:
+        self._locked = False
+
+    # -- a bad day
+
+    def crash(self, choose: CrashChooser) -> None:
+        """The power fails: of what was not synced, ``choose`` says what is left. Folder changes survive in order."""
+        survivors = choose("folder", len(self._unsynced) + 1) if self._unsynced else 0
+        names = dict(self._durable)
+        for change in self._unsynced[: len(self._unsynced) - survivors]:
+            change(names)
+        self._names, self._durable = names, dict(names)
+        self._unsynced.clear()
+        for name, inode in sorted(names.items()):
+            inode.name = name
+            inode.crash(name, choose)
+        self._locked = False
+
+    def kill(self) -> None:
+        """The process ends, the machine goes on: everything written is still there, synced or not."""
+        self._locked = False
+
+    def flip_bit(self, name: str, offset: int, bit: int) -> None:
+        """One bit of a file at rest turns."""
+        self._inode(name).data[offset] ^= 1 << bit
+
+    def truncate(self, name: str, size: int) -> None:
+        """The file loses its end."""
+        inode = self._inode(name)
+        inode.unsynced.clear()
+        del inode.data[size:]
+
+    def erase(self, name: str) -> None:
+        """The file is lost, name and all."""
+        self._names.pop(name)
+        self._durable.pop(name, None)
+
+    def dump(self) -> dict[str, bytes]:
+        """The files as a reader sees them."""
+        return {name: bytes(inode.data) for name, inode in sorted(self._names.items())}
+
+    @classmethod
+    def load(cls, files: dict[str, bytes]) -> MemoryVfs:
+        """A disk that holds these files, synced."""
+        made = cls()
+        for name, data in files.items():
+            inode = _Inode(name, 0)
+            inode.data += data
+            made._names[name] = inode
+        made._durable = dict(made._names)
+        return made
+
+    # -- inside
+
+    def _inode(self, name: str) -> _Inode:
+        if name not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        return self._names[name]
+
+    def _change(self, change: Callable[[dict[str, _Inode]], object]) -> None:
+        change(self._names)
+        self._unsynced.append(change)

@@ -1,0 +1,133 @@
+"""Where each held transaction stands: three numbers for a record, no object for an entry (about 16 bytes a record)."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from txlog.journal.record_bodies import encode_origin
+from txlog.journal.restamps import Restamps
+from txlog.model.entry import Item
+from txlog.model.ids import Origin
+
+
+class RecordLocation:
+    """Of the record that should hold a transaction: its first seq, segment number, offset in bytes."""
+
+    __slots__ = ("first_seq", "offset", "segment")
+
+    def __init__(self, first_seq: int, segment: int, offset: int) -> None:
+        self.first_seq = first_seq
+        self.segment = segment
+        self.offset = offset
+
+
+class OriginIndex:
+    """The records of one origin, sorted by first seq. ``last``: the last seq held, damaged or not. ``restamps``: the
+    ones given since, which stand in no Held record. ``keyed``: first seqs of the records in which one has a key.
+    ``trimmed``: nothing up to this seq is kept."""
+
+    __slots__ = (
+        "encoded_origin",
+        "first_seqs",
+        "keyed",
+        "last",
+        "offsets",
+        "origin",
+        "restamps",
+        "segments",
+        "slot",
+        "trimmed",
+    )
+
+    def __init__(self, origin: Origin, slot: int) -> None:
+        self.origin = origin
+        self.slot = slot
+        self.encoded_origin = encode_origin(origin)
+        self.last = 0
+        self.trimmed = 0
+        self.first_seqs = array("Q")
+        self.keyed = array("Q")
+        self.segments = array("I")
+        self.offsets = array("I")
+        self.restamps = Restamps()
+
+    def add(self, first_seq: int, segment: int, offset: int) -> None:
+        self.first_seqs.append(first_seq)
+        self.segments.append(segment)
+        self.offsets.append(offset >> 3)
+
+    def extend(self, firsts: array[int], segment: int, offsets: array[int], last: int) -> None:
+        """Records of one segment together, behind the last one. ``offsets`` in units of 8 bytes."""
+        self.first_seqs.extend(firsts)
+        self.segments.extend(array("I", [segment]) * len(firsts))
+        self.offsets.extend(offsets)
+        self.last = last
+
+    def replace_damaged(self, first_seq: int, segment: int, offset: int) -> None:
+        """A repaired record goes where the damaged one was."""
+        at = bisect_left(self.first_seqs, first_seq)
+        self.first_seqs.insert(at, first_seq)
+        self.segments.insert(at, segment)
+        self.offsets.insert(at, offset >> 3)
+
+    def index_keyed(self, first_seq: int) -> None:
+        """In the record that begins there one has a key."""
+        at = bisect_left(self.keyed, first_seq)
+        if at == len(self.keyed) or self.keyed[at] != first_seq:
+            self.keyed.insert(at, first_seq)
+
+    def trim(self, seq: int, segment: int) -> None:
+        """The transactions up to ``seq`` and the records below that segment are no more."""
+        self.trimmed = max(self.trimmed, seq)
+        self.last = max(self.last, seq)
+        self.restamps.forget_up_to(seq)
+        kept = [at for at, number in enumerate(self.segments) if number >= segment]
+        if len(kept) < len(self.segments):
+            self.first_seqs = array("Q", [self.first_seqs[at] for at in kept])
+            self.segments = array("I", [self.segments[at] for at in kept])
+            self.offsets = array("I", [self.offsets[at] for at in kept])
+        self.keyed = array("Q", [first for first in self.keyed if self._reaches_beyond(first, seq)])
+
+    def _reaches_beyond(self, first: int, seq: int) -> bool:
+        """Whether the record that begins at ``first`` may hold something beyond ``seq``."""
+        at = bisect_right(self.first_seqs, first)
+        return first > seq or at == len(self.first_seqs) or self.first_seqs[at] > seq + 1
+
+    def locate(self, seq: int) -> RecordLocation | None:
+        """The last record that begins at or below ``seq``; it holds ``seq`` unless that was lost."""
+        at = bisect_right(self.first_seqs, seq) - 1
+        return None if at < 0 else RecordLocation(self.first_seqs[at], self.segments[at], self.offsets[at] << 3)
+
+
+def apply_restamps(held: OriginIndex, seq: int, items: list[Item]) -> list[Item]:
+    """The items from ``seq`` on with the stamps that they have now."""
+    copied = items
+    for first, stamps in held.restamps.ranges(seq, seq + len(items)):
+        copied = list(items) if copied is items else copied
+        for at, stamp in enumerate(stamps, first - seq):
+            old = items[at]
+            copied[at] = Item(stamp, old.kind, old.key, old.payload)
+    return copied
+
+
+class JournalIndex:
+    """All origins. ``by_encoded_origin``: found by the bytes with which a Held record begins."""
+
+    def __init__(self) -> None:
+        self.by_encoded_origin: dict[bytes, OriginIndex] = {}
+        self._by_origin: dict[tuple[str, int], OriginIndex] = {}
+
+    def get(self, node: str, birth: int) -> OriginIndex | None:
+        return self._by_origin.get((node, birth))
+
+    def get_or_create(self, origin: Origin) -> OriginIndex:
+        """Made when it is new."""
+        found = self._by_origin.get(origin)
+        if found is None:
+            found = self._by_origin[origin] = OriginIndex(origin, len(self._by_origin))
+            self.by_encoded_origin[found.encoded_origin] = found
+        return found
+
+    def all(self) -> list[OriginIndex]:
+        return list(self._by_origin.values())

@@ -1,0 +1,186 @@
+"""Which payloads are on the disk before their records, and which records take them (why: docs/decisions/0021).
+
+Each is an offer, never a need: what does not fit, is not whole, or is not wanted is written with its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from txlog.journal import format as fmt
+from txlog.journal import record_bodies
+from txlog.journal.format import RecordBody
+from txlog.journal.origin_index import OriginIndex
+from txlog.journal.segment_pool import SegmentPool
+from txlog.journal.staged_payload import StagedPayload
+from txlog.journal.vfs import Vfs
+from txlog.journal.write_buffer import STATE_HEADER_GROWTH, WriteBuffer
+from txlog.model.entry import Run
+from txlog.model.hashes import HASH_BYTES
+from txlog.model.ids import Origin
+from txlog.model.records import Held, Record
+
+STAGED_MAX: Final = 8
+"""Written or in the writing; the oldest goes when there is another one."""
+HEADROOM_BYTES: Final = 4096
+"""Left in front of a payload beside what header and head take when it is begun: they may grow until they are there."""
+TRAILING_BYTES: Final = 2 << 20
+"""Behind it, for the records that follow."""
+
+
+class PayloadStaging:
+    """Those of a journal, by content hash, the oldest first. All of it belongs to the journal's owner; ``on_error`` is
+    told on the thread that writes."""
+
+    def __init__(self, files: Vfs, space: SegmentPool, buffer: WriteBuffer, on_error: Callable[[str], None]) -> None:
+        self._files = files
+        self._space = space
+        self._buffer = buffer
+        self._on_error = on_error
+        self._staged: dict[bytes, StagedPayload] = {}
+        self._removable: list[StagedPayload] = []
+
+    # -- from the first byte to the end
+
+    def begin(self, content: bytes, size: int, key: str) -> StagedPayload | None:
+        """A file for a payload with this content hash, of a transaction with this key. None when there is one, or no
+        room."""
+        space, buffer = self._space, self._buffer
+        if not size or content in self._staged:
+            return None
+        space.refresh()
+        vitals = buffer.state_header
+        slack = min(HEADROOM_BYTES, max(2 * fmt.SECTOR, space.segment_bytes // 8))
+        at = _payload_offset(2 * buffer.header_bytes, len(vitals.encoded), key, vitals.own.node, slack)
+        rest = fmt.seal_bytes(len(vitals.encoded)) + min(TRAILING_BYTES, space.segment_bytes // 8)
+        laid = StagedPayload(self._files, space.next_name(), content, at, size, rest, self._on_error)
+        if not space.can_open_segment(laid.file_bytes):
+            return None
+        space.claimed_bytes += laid.file_bytes
+        self._staged[content] = laid
+        if len(self._staged) > STAGED_MAX:
+            self.discard(next(iter(self._staged.values())))
+        return laid
+
+    def finish(self, laid: StagedPayload) -> None:
+        """It is finished, and may be used; or it is gone, as the disk was full."""
+        self._release_space(laid)
+        if laid.discarded:
+            self._forget(laid)
+        self._space.refresh()
+
+    def discard(self, laid: StagedPayload) -> None:
+        """It will not be wanted."""
+        self._release_space(laid)
+        self._forget(laid)
+
+    def pop_removable(self) -> list[StagedPayload]:
+        """Whose :meth:`StagedPayload.remove` is due."""
+        unwanted, self._removable = self._removable, []
+        return unwanted
+
+    def _release_space(self, laid: StagedPayload) -> None:
+        if laid.claims_space:
+            laid.claims_space = False
+            self._space.claimed_bytes -= laid.file_bytes
+
+    def _forget(self, laid: StagedPayload) -> None:
+        if self._staged.get(laid.content) is laid:
+            del self._staged[laid.content]
+            self._removable.append(laid)
+
+    # -- what there is
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether there is one, written or in the writing."""
+        return bool(self._staged)
+
+    @property
+    def claimed_bytes(self) -> int:
+        """Bytes of the disk that those in the writing take, as far as anybody knows."""
+        return sum(laid.file_bytes for laid in self._staged.values() if laid.claims_space)
+
+    def find_durable(self, content: bytes, size: int) -> StagedPayload | None:
+        """The one of this content, when all of it is durable."""
+        laid = self._staged.get(content)
+        return laid if laid is not None and laid.is_durable and not laid.discarded and laid.size == size else None
+
+    # -- records that take them
+
+    def split_out_staged(self, records: Sequence[Record]) -> list[Record]:
+        """The same, each payload that is on the disk in a record of its own."""
+        found: list[Record] = []
+        for record in records:
+            if isinstance(record, Held):
+                found += self._split_record(record)
+            else:
+                found.append(record)
+        return found
+
+    def _split_record(self, record: Held) -> list[Held]:
+        run, contents = record.run, record.contents
+        cuts = {0, len(run.items)}
+        for at, item in enumerate(run.items):
+            content = contents[HASH_BYTES * at : HASH_BYTES * (at + 1)]
+            if self.find_durable(content, len(item.payload)) is not None:
+                cuts.update((at, at + 1))
+        if len(cuts) <= 2:
+            return [record]
+        edges = sorted(cuts)
+        return [
+            Held(
+                Run(run.node, run.birth, run.first_seq + start, run.items[start:stop]),
+                contents[HASH_BYTES * start : HASH_BYTES * stop],
+            )
+            for start, stop in pairwise(edges)
+        ]
+
+    def match_records(self, work: Sequence[tuple[OriginIndex, RecordBody]]) -> dict[int, StagedPayload]:
+        """By the identity of the body, those whose payload need not be written: it is there, what stands in front of it
+        fits however much the records before it change, and what follows finds room in another segment. ``work`` is all
+        that is appended: only for ``Held`` is it known how much they change."""
+        found: dict[int, StagedPayload] = {}
+        segment_bytes = self._space.segment_bytes
+        self._space.refresh()
+        if not self._space.can_open_segment(segment_bytes):
+            return found
+        vitals, now = self._buffer.state_header, self._buffer.header_bytes
+        new: set[Origin] = set()
+        for held, body in work:
+            growth = STATE_HEADER_GROWTH * len(new)
+            if held.origin not in vitals.held:
+                new.add(held.origin)
+            laid = (
+                self.find_durable(record_bodies.single_content_hash(held.encoded_origin, body.front), len(body.tail))
+                if body.b == 1
+                else None
+            )
+            if laid is None or laid in found.values():
+                continue
+            header = 2 * (now + fmt.SECTOR * -(-growth // fmt.SECTOR))
+            frames = 2 * (fmt.HEAD_BYTES + len(vitals.encoded) + growth)
+            fits = laid.offset >= header + frames + len(body.front) and (laid.offset - len(body.front)) % 8 == 0
+            if fits and (not found or self._space.unclaimed_bytes >= (len(found) + 2) * segment_bytes):
+                found[id(body)] = laid
+        return found
+
+    def consume(self, laid: StagedPayload) -> None:
+        """Its file is a segment from here on."""
+        del self._staged[laid.content]
+
+
+def _payload_offset(header_bytes: int, vitals_bytes: int, key: str, node: str, slack: int) -> int:
+    """Where in its file the payload of one transaction goes: behind header, Seal and head of its record, with ``slack``
+    bytes to spare. ``header_bytes``: both copies. A record begins at a multiple of 8, so this is as far from one as
+    its front is long."""
+    front = _prologue_bytes(node, key)
+    return fmt.align_to_8(header_bytes + 2 * (fmt.HEAD_BYTES + vitals_bytes) + front + slack) + front % 8
+
+
+def _prologue_bytes(node: str, key: str) -> int:
+    """Of a Held record of one transaction (the package's docstring)."""
+    name = key.encode()
+    return fmt.align_to_8(1 + len(node.encode()) + 8) + 8 + 4 + 16 + 1 + (2 + len(name) if name else 0)

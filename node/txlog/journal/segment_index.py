@@ -1,0 +1,224 @@
+"""The index file of a sealed segment: what a start needs of its records, so that it need not read them.
+
+Beside ``segment-0000000001`` stands ``index-0000000001``. It is written when a segment follows and is never needed:
+missing, broken, of another segment or of another version it is passed over, and the segment is read. Little-endian::
+
+    0   magic "TXLOGIDX"
+    8   u32 crc32 of bytes 12..end
+    12  u32 version 1              where this and the magic stand never changes
+    16  u64 birth of the journal
+    24  u64 segment number
+    32  u64 number of the segment's first record, u64 of the one behind its last
+    48  16 bytes chain hash before the first record, 16 bytes behind the last
+    80  u64 length of the events
+    88  events (MessagePack), then the chain hashes of the log that they tell of, end to end
+
+*Events* are what the records did, in their order: a *block* is any number of ordinary ones together (``Held``,
+``Added``, ``Started``, ``Stable``, ``Ceiling``, ``Seal``), every other record stands there as it is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from txlog.journal import format as fmt
+from txlog.journal import record_bodies
+from txlog.journal.log_order import LogOrder
+from txlog.model.entry import Span
+from txlog.model.ids import Origin
+
+MAGIC: Final = b"TXLOGIDX"
+VERSION: Final = 1
+_HEAD = Struct("<8sIIQQQQ16s16sQ")
+_CRC_FROM: Final = 12
+
+assert _HEAD.size == 88
+
+
+class OriginRecords(msgspec.Struct, array_like=True):
+    """On disk. The Held records of one origin in a block: ``firsts`` (u64 each) and where they stand (``offsets``, u32
+    each, in units of 8 bytes); ``last``: the last seq of the last one; ``named``: first seqs of those with a key."""
+
+    node: str
+    birth: int
+    firsts: bytes
+    offsets: bytes
+    last: int
+    named: list[int]
+
+
+class KeyedRow(msgspec.Struct, array_like=True):
+    """On disk. A held transaction with a key."""
+
+    node: str
+    birth: int
+    seq: int
+    kind: int
+    key: str
+    stamp: int
+    content: bytes
+
+
+class IndexBlock(msgspec.Struct, array_like=True, tag=0):
+    """On disk. ``spans`` enter the log; their chain hashes stand behind the events."""
+
+    origins: list[OriginRecords]
+    spans: list[Span]
+    named: list[KeyedRow]
+
+
+class IndexedRecord(msgspec.Struct, array_like=True, tag=1):
+    """On disk. Any other record; ``offset`` is where it stands."""
+
+    kind: int
+    flags: int
+    a: int
+    b: int
+    offset: int
+    front: bytes
+
+
+class SegmentIdentity(NamedTuple):
+    """Which segment, in whose journal, between which records: the number of its first one and of the first behind it,
+    and the chain hash before each of the two."""
+
+    birth: int
+    segment: int
+    first: int
+    end: int
+    chain_before: bytes
+    chain_after: bytes
+
+
+class SegmentIndex(NamedTuple):
+    """``hashes``: those of the spans of all blocks, in order."""
+
+    identity: SegmentIdentity
+    events: list[IndexBlock | IndexedRecord]
+    hashes: memoryview
+
+
+_decode_events = msgspec.msgpack.Decoder(list[IndexBlock | IndexedRecord]).decode
+
+
+def index_name(segment: int) -> str:
+    """On disk."""
+    return fmt.segment_name(segment, "index")
+
+
+def encode_index(
+    identity: SegmentIdentity, events: list[IndexBlock | IndexedRecord], hashes: bytes | bytearray
+) -> bytes:
+    """The whole file."""
+    packed = msgspec.msgpack.encode(events)
+    one = identity
+    head = _HEAD.pack(
+        *(MAGIC, 0, VERSION, one.birth, one.segment, one.first, one.end, one.chain_before, one.chain_after),
+        len(packed),
+    )
+    crc = crc32(hashes, crc32(packed, crc32(head[_CRC_FROM:])))
+    return b"".join((MAGIC, crc.to_bytes(4, "little"), head[_CRC_FROM:], packed, hashes))
+
+
+def decode_index(data: bytes) -> SegmentIndex | None:
+    """The inverse; None for anything but a whole file of this version."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, crc, version, birth, segment, first, behind, before, chain, packed = _HEAD.unpack_from(data)
+    view = memoryview(data)
+    if magic != MAGIC or version != VERSION or crc32(view[_CRC_FROM:]) != crc:
+        return None
+    events_end = _HEAD.size + packed
+    events = _decode_events(view[_HEAD.size : events_end])
+    return SegmentIndex(SegmentIdentity(birth, segment, first, behind, before, chain), events, view[events_end:])
+
+
+class IndexRows:
+    """What is gathered of one origin's Held records."""
+
+    __slots__ = ("firsts", "last", "named", "offsets", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.firsts = array("Q")
+        self.offsets = array("I")
+        self.named: list[int] = []
+        self.last = 0
+
+
+class IndexBuilder:
+    """Records of one segment, in order, on their way to events. ``held``: the last seq of each origin before them."""
+
+    def __init__(self, held: dict[Origin, int]) -> None:
+        self.events: list[IndexBlock | IndexedRecord] = []
+        self.hashes = bytearray()
+        self._last = dict(held)
+        self._origins: dict[bytes, Origin] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows: dict[Origin, IndexRows] = {}
+        self._order = LogOrder()
+        self._named: list[KeyedRow] = []
+
+    def add(self, kind: int, flags: int, a: int, b: int, front: bytes, offset: int) -> bool:
+        """One record that is good. False for one that contradicts those before it."""
+        if kind == fmt.HELD and not flags & fmt.FLAG_REPAIR:
+            return self._add_held(flags, a, b, front, offset)
+        if kind == fmt.ADDED and not flags & fmt.FLAG_REPAIR:
+            added = record_bodies.decode_added(front)
+            self._order.add(added.spans, added.hashes)
+        elif kind not in (fmt.STARTED, fmt.STABLE, fmt.CEILING, fmt.SEAL):
+            self._end_block()
+            self.events.append(IndexedRecord(kind, flags, a, b, offset, front))
+            if kind == fmt.TRIMMED:
+                self._add_trimmed(front)
+        return True
+
+    def _add_held(self, flags: int, a: int, b: int, front: bytes, offset: int) -> bool:
+        named = front[: record_bodies.origin_length(front[0])]
+        origin = self._origins.get(named)
+        if origin is None:
+            origin = self._origins[named] = record_bodies.parse_origin(front)
+        if a != self._last.get(origin, 0) + 1:
+            return False
+        rows = self._rows.get(origin)
+        if rows is None:
+            rows = self._rows[origin] = IndexRows(origin)
+        rows.firsts.append(a)
+        rows.offsets.append(offset >> 3)
+        rows.last = self._last[origin] = a + b - 1
+        if flags & fmt.FLAG_KEYED:
+            rows.named.append(a)
+            columns = record_bodies.decode_held(front, b, flags)
+            for at, key in enumerate(columns.keys):
+                if key:
+                    row = (columns.kinds[at], key, columns.stamps[at], columns.content(at))
+                    self._named.append(KeyedRow(origin.node, origin.birth, a + at, *row))
+        return True
+
+    def _add_trimmed(self, front: bytes) -> None:
+        """A foot above what is held is another master's."""
+        for node, birth, seq in record_bodies.decode_trimmed(front).seqs:
+            origin = Origin(node, birth)
+            self._last[origin] = max(seq, self._last.get(origin, 0))
+
+    def _end_block(self) -> None:
+        if not (self._rows or self._order.spans):
+            return
+        origins = [
+            OriginRecords(*row.origin, row.firsts.tobytes(), row.offsets.tobytes(), row.last, row.named)
+            for row in self._rows.values()
+        ]
+        self.events.append(IndexBlock(origins, self._order.spans, self._named))
+        self.hashes += self._order.hashes
+        self._begin()
+
+    def finish(self) -> None:
+        """There are no more."""
+        self._end_block()

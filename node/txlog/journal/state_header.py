@@ -1,0 +1,248 @@
+"""What no damaged record may take with it: promises, the log's end, and how much is held (see the package's format)."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from txlog.model.entry import Span
+from txlog.model.hashes import HASH_BYTES, NO_HASH
+from txlog.model.ids import Origin
+from txlog.model.records import NO_ORDERS, Foot, Orders
+from txlog.model.view import NO_VIEW, Number, View
+
+_FIXED = Struct("<QQQQ16sQQQQQ")
+_NUMBER = Struct("<QQ")
+_U64 = Struct("<Q")
+_COUNT = Struct("<H")
+_ORDERS = Struct("<BBB")
+
+
+class StateHeader:
+    """The state between two records. Every change keeps :attr:`encoded` right, in place where the size allows it.
+
+    ``held``: the last seq held of each origin (contiguous from 1), the journal's own origin first. ``changes``: how
+    many accepted views have changed the log, the stable index or stamps.
+    """
+
+    def __init__(self, own: Origin) -> None:
+        self.start = self.ceiling = self.stable = self.log_end = 0
+        self.changes = 0
+        self.log_hash = NO_HASH
+        self.accepted: Number = NO_VIEW
+        self.installed: Number = NO_VIEW
+        self.promised: Number = NO_VIEW
+        self.left: Number = NO_VIEW
+        self.overrides = NO_ORDERS
+        self.held: dict[Origin, int] = {own: 0}
+        self._offsets: dict[Origin, int] = {}
+        self._buffer = bytearray()
+        self._encoded: bytes | None = None
+
+    @property
+    def own(self) -> Origin:
+        return next(iter(self.held))
+
+    # -- changes
+
+    def set_held(self, origin: Origin, last_seq: int) -> None:
+        known = origin in self.held
+        self.held[origin] = last_seq
+        place = self._offsets.get(origin) if known else None
+        if place is None:
+            self._rebuild()
+        else:
+            _U64.pack_into(self._buffer, place, last_seq)
+            self._encoded = None
+
+    def set_log(self, log_end: int, log_hash: bytes, stable: int) -> None:
+        self.log_end, self.log_hash, self.stable = log_end, log_hash, stable
+        self._refresh()
+
+    def set_start(self, start: int) -> None:
+        self.start = max(start, self.start)
+        self._refresh()
+
+    def set_stable(self, index: int) -> None:
+        self.stable = index
+        self._refresh()
+
+    def set_ceiling(self, stamp: int) -> None:
+        self.ceiling = max(stamp, self.ceiling)
+        self._refresh()
+
+    def set_accepted(self, view: View) -> None:
+        """It changes nothing else; :meth:`set_change` besides where it does."""
+        self.accepted, self.promised = view.number, max(view.number, self.promised)
+        self.overrides = self.overrides.left_by(view, False)
+        self._rebuild()
+
+    def set_change(self, view: View, cut: int, hashes: bytes) -> None:
+        """One more accepted view that cuts the log and lets it go on with these entries, or gives new stamps."""
+        if cut != self.log_end or hashes:
+            self.log_end = cut + len(hashes) // HASH_BYTES
+            self.log_hash = hashes[-HASH_BYTES:] or (view.base_hash if cut else NO_HASH)
+        self.stable = min(self.stable, cut)
+        self.changes += 1
+        self._refresh()
+
+    def set_log_start(self, foot: Foot) -> None:
+        """The log was trimmed, which counts as a change: nobody else can tell where. Above its end it is another
+        master's (a snapshot)."""
+        self.changes += 1
+        for node, birth, seq in foot.seqs:
+            if seq > self.held.get(Origin(node, birth), 0):
+                self.set_held(Origin(node, birth), seq)
+        if foot.index > self.log_end:
+            self.log_end, self.log_hash, self.stable = foot.index, foot.hash, foot.index
+        self._refresh()
+
+    def set_installed(self, number: Number, base_index: int) -> None:
+        self.installed, self.stable = number, base_index
+        self.overrides = Orders([], self.overrides.without)
+        self._rebuild()
+
+    def set_promised(self, number: Number) -> None:
+        self.promised = max(number, self.promised)
+        self._rebuild()
+
+    def set_left(self, number: Number) -> None:
+        self.left = number
+        self._rebuild()
+
+    def set_overrides(self, orders: Orders) -> None:
+        self.overrides = orders
+        self._rebuild()
+
+    # -- bytes
+
+    @property
+    def encoded(self) -> bytes:
+        if self._encoded is None:
+            if not self._buffer:
+                self._rebuild()
+            self._encoded = bytes(self._buffer)
+        return self._encoded
+
+    def _refresh(self) -> None:
+        if self._buffer:
+            self._buffer[: _FIXED.size] = self._fixed()
+        self._encoded = None
+
+    def _fixed(self) -> bytes:
+        return _FIXED.pack(
+            self.start,
+            self.ceiling,
+            self.stable,
+            self.log_end,
+            self.log_hash,
+            self.changes,
+            *self.accepted[:2],
+            *self.installed[:2],
+        )
+
+    def _rebuild(self) -> None:
+        parts = bytearray(self._fixed())
+        parts += _encode_text(self.accepted[2]) + _encode_text(self.installed[2])
+        parts += _encode_optional(self.accepted, self.promised) + _encode_optional(NO_VIEW, self.left)
+        parts += _COUNT.pack(len(self.held))
+        for origin, last in self.held.items():
+            parts += _encode_text(origin.node) + _U64.pack(origin.birth)
+            self._offsets[origin] = len(parts)
+            parts += _U64.pack(last)
+        parts += _encode_overrides(self.overrides)
+        parts += bytes(-len(parts) % 8)
+        self._buffer, self._encoded = parts, None
+
+    @classmethod
+    def parse(cls, data: bytes) -> StateHeader:
+        """The inverse of :attr:`encoded`; the bytes have passed their checksum."""
+        start, ceiling, stable, log_end, log_hash, changes, ae, ab, ie, ib = _FIXED.unpack_from(data)
+        accepted, at = _decode_text(data, _FIXED.size)
+        installed, at = _decode_text(data, at)
+        promised, at = _decode_optional_number(data, at, (ae, ab, accepted))
+        left, at = _decode_optional_number(data, at, NO_VIEW)
+        (count,) = _COUNT.unpack_from(data, at)
+        at += _COUNT.size
+        held: dict[Origin, int] = {}
+        for _ in range(count):
+            node, at = _decode_text(data, at)
+            birth, last = _U64.unpack_from(data, at)[0], _U64.unpack_from(data, at + 8)[0]
+            held[Origin(node, birth)] = last
+            at += 16
+        vitals = cls(next(iter(held)))
+        vitals.start, vitals.ceiling, vitals.stable = start, ceiling, stable
+        vitals.log_end, vitals.log_hash, vitals.changes = log_end, log_hash, changes
+        vitals.accepted, vitals.installed = (ae, ab, accepted), (ie, ib, installed)
+        vitals.promised, vitals.left = promised, left
+        vitals.held = held
+        vitals.overrides = _decode_overrides(data, at)
+        return vitals
+
+    def copy(self) -> StateHeader:
+        return StateHeader.parse(self.encoded)
+
+
+def missing_spans(before: StateHeader, after: StateHeader) -> list[Span]:
+    """What was held between two states."""
+    spans = []
+    for origin, last in after.held.items():
+        first = before.held.get(origin, 0) + 1
+        if last >= first:
+            spans.append(Span(origin.node, origin.birth, first, last - first + 1))
+    return spans
+
+
+def _encode_overrides(orders: Orders) -> bytes:
+    """Mostly there are none: nothing, as in a journal of before."""
+    if orders == NO_ORDERS:
+        return b""
+    parts = bytearray(_ORDERS.pack(1, len(orders.begin), len(orders.without)))
+    for node in orders.begin:
+        parts += _encode_text(node)
+    for node, birth, start in orders.without:
+        parts += _encode_text(node) + _NUMBER.pack(birth, start)
+    return bytes(parts)
+
+
+def _decode_overrides(data: bytes, at: int) -> Orders:
+    if at >= len(data) or not data[at]:
+        return NO_ORDERS
+    _, begin_count, without_count = _ORDERS.unpack_from(data, at)
+    at += _ORDERS.size
+    begin: list[str] = []
+    without: list[tuple[str, int, int]] = []
+    for _ in range(begin_count):
+        node, at = _decode_text(data, at)
+        begin.append(node)
+    for _ in range(without_count):
+        node, at = _decode_text(data, at)
+        birth, start = _NUMBER.unpack_from(data, at)
+        without.append((node, birth, start))
+        at += _NUMBER.size
+    return Orders(begin, without)
+
+
+def _encode_text(text: str) -> bytes:
+    data = text.encode()
+    return bytes((len(data),)) + data
+
+
+def _encode_optional(usual: Number, number: Number) -> bytes:
+    """A number that is mostly the usual one."""
+    return b"\0" if number == usual else b"\1" + _NUMBER.pack(*number[:2]) + _encode_text(number[2])
+
+
+def _decode_optional_number(data: bytes, at: int, usual: Number) -> tuple[Number, int]:
+    if not data[at]:
+        return usual, at + 1
+    epoch, ballot = _NUMBER.unpack_from(data, at + 1)
+    coordinator, at = _decode_text(data, at + 1 + _NUMBER.size)
+    return (epoch, ballot, coordinator), at
+
+
+def _decode_text(data: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + data[at]
+    return data[at + 1 : end].decode(), end
+
+
+assert HASH_BYTES == 16

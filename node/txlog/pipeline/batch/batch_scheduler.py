@@ -1,0 +1,141 @@
+"""In the running application: who looks for workers that a batch brings up to the log sooner than the stream.
+
+A thread of the driver. It asks a master how far the workers are, as everybody may; a worker that is far behind, or in
+which a batch broke off, gets a batch in the application's own Spark, one worker at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from txlog.apply import WorkerState
+from txlog.client import FailoverClient, WorkerStatus
+from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.model.errors import TxLogError
+from txlog.pipeline.batch.catch_up import CatchUp, CatchUpResult
+from txlog.pipeline.batch.cost_model import decide_batch, estimate_log
+from txlog.pipeline.batch.task_runner import SparkRunner, TaskRunner
+from txlog.pipeline.progress_reporter import ProgressReporter
+from txlog.pipeline.worker_lanes import WorkerMutex
+
+log = logging.getLogger(__name__)
+
+POLL_S = 2.0
+RETRY_S = (10.0, 300.0)
+"""First and longest wait before a worker whose batch failed gets another one."""
+MUTEX_TIMEOUT_S = 60.0
+"""For the lane that applies to the worker now: it gives way between two applications."""
+OPERATIONS_GUESS_MAX = 100
+"""Operations in one transaction that are thought possible before the log is asked."""
+
+
+class BatchScheduler:
+    """``engine``: made anew for each batch. One thread."""
+
+    def __init__(self, config: PipelineConfig, engine: Callable[[], TaskRunner], stop: threading.Event) -> None:
+        self._config, self._make_runner, self._stop = config, engine, stop
+        self._masters = FailoverClient(config.masters, 5.0)
+        self._reports: ProgressReporter | None = None
+        self._not_before: dict[str, tuple[float, float]] = {}
+        self._stream_until: dict[str, int] = {}
+        """Worker to the index up to which the stream is the better way, as was found out."""
+
+    def run(self) -> None:
+        """Until told to stop. Nothing that goes wrong here ends the application: the stream goes on."""
+        while True:
+            try:
+                self.schedule_batches()
+            except TxLogError as nobody:
+                log.debug("no plan: %s", nobody)
+            except Exception:  # a fault of ours; the stream does the work meanwhile
+                log.exception("planning")
+            if self._stop.wait(POLL_S):
+                break
+        self._masters.close()
+
+    def schedule_batches(self) -> list[tuple[str, CatchUpResult]]:
+        """Give a batch to each worker that should have one; what they came to."""
+        status = self._masters.status()
+        done: list[tuple[str, CatchUpResult]] = []
+        for worker in status.workers:
+            config = self._config_for(worker)
+            if config is not None and not self._stop.is_set() and self._is_due(worker, status.stable.index):
+                done.append((worker.name, self._run_batch(config, worker.name)))
+        return done
+
+    def _config_for(self, worker: WorkerStatus) -> PipelineConfig | None:
+        """With the store where the master says that it is: a worker may be added while the application runs. A master
+        that does not say it means one that was configured."""
+        if worker.url:
+            store = WorkerConfig.model_validate({"name": worker.name, "url": worker.url})
+            return self._config.model_copy(update={"workers": [store]})
+        return self._config if worker.name in [each.name for each in self._config.workers] else None
+
+    def _is_due(self, worker: WorkerStatus, stable: int) -> bool:
+        if worker.hold is not None or time.monotonic() < self._not_before.get(worker.name, (0.0, 0.0))[0]:
+            return False
+        if worker.state == WorkerState.LOADING:
+            return True  # it broke off: ours would not be looked at here
+        if worker.state != WorkerState.WORKING or not worker.reported_at:
+            return False
+        at = worker.position.index if worker.position is not None else 0
+        if (stable - at) * OPERATIONS_GUESS_MAX < self._config.batch_from or stable <= self._stream_until.get(
+            worker.name, 0
+        ):
+            return False
+        made = decide_batch(estimate_log(self._masters, at, stable), self._config.batch_from)
+        if made.batch:
+            log.info("%s is %s behind: %s", worker.name, f"{stable - at:,}", made.reason)
+        else:
+            self._stream_until[worker.name] = stable + self._config.batch_from // 4
+        return made.batch
+
+    def _run_batch(self, config: PipelineConfig, worker: str) -> CatchUpResult:
+        if self._reports is None:
+            self._reports = ProgressReporter(self._config.masters)
+        reports = self._reports
+        with _worker_mutex(config, worker, self._stop):
+            batch = CatchUp(
+                config,
+                worker,
+                self._make_runner,
+                lambda report: reports.send(worker, report),
+                tasks=self._config.batch_tasks,
+            )
+            ended = batch.run()
+        if ended.error is None:
+            self._not_before.pop(worker, None)
+            rate = ended.entries / max(ended.seconds, 0.001)
+            log.info("batch for %s: %s transactions in %.1f s, %.0f/s", worker, ended.entries, ended.seconds, rate)
+        else:
+            wait_s = min(RETRY_S[1], 2 * self._not_before.get(worker, (0.0, RETRY_S[0] / 2))[1])
+            self._not_before[worker] = (time.monotonic() + wait_s, wait_s)
+            log.warning("batch for %s: %s: %s", worker, ended.state, ended.error)
+        return ended
+
+
+@contextmanager
+def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) -> Iterator[None]:
+    """The turn of this worker on this machine; its lane gives way. On other machines the lock inside the worker does
+    the same, more slowly."""
+    turn = WorkerMutex(config.scratch_folder / "turns" / worker)
+    until = time.monotonic() + MUTEX_TIMEOUT_S
+    try:
+        with turn.reserve():
+            while not turn.try_acquire() and time.monotonic() < until and not stop.wait(0.05):
+                pass
+            yield
+            turn.release()
+    finally:
+        turn.close()  # whatever it has goes back with it
+
+
+def start_scheduler(spark: Any, config: PipelineConfig, stop: threading.Event) -> None:
+    """The planner of an application with this Spark session."""
+    planner = BatchScheduler(config, lambda: SparkRunner(spark.sparkContext, config.batch_tasks), stop)
+    threading.Thread(target=planner.run, name="txlog-planner", daemon=True).start()

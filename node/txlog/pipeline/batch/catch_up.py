@@ -1,0 +1,366 @@
+"""One worker from where it stands to an index of the log, by net effect: the driver's part."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from math import ceil
+from types import MappingProxyType
+from typing import NamedTuple
+
+from txlog.apply import WorkerState
+from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
+from txlog.client import FailoverClient, JsonMarker, WorkerReport
+from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.model.entry import NOT_FOR_WORKERS, LogEntry, Position
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
+from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
+from txlog.pipeline.batch.load_session import LoadSession, LoadStart, LoadTarget, inspect_worker
+from txlog.pipeline.batch.log_range_reader import PAGE_BYTES
+from txlog.pipeline.batch.task_messages import LoadJob, LoadSuperseded, LogRange, TaskFault
+from txlog.pipeline.batch.task_runner import TaskRunner
+from txlog.pipeline.worker_applier import to_worker_position
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import (
+    EMPTY_MARKER,
+    MarkerPosition,
+    StoreOperation,
+    Transport,
+    UnexpectedAnswer,
+    Unreachable,
+    WorkerDiverged,
+    WorkerRefused,
+)
+from txlog.workers.http_transport import HttpTransport
+
+BUCKET_OPERATIONS = 200_000
+BUCKET_BYTES = 40 << 20
+"""In one bucket, whose net effect one task holds in memory, whichever comes first: about 200 MB of the task's where
+every quad is on its own, two copies of the bytes where all are adds."""
+BUCKETS_MAX = 2000
+RANGE_ENTRIES_MIN = 5_000
+RANGES = 16
+"""A range is what a task reads without looking up; many, so that tasks come out even."""
+IN_ORDER_MAX = 20_000
+"""Entries between two segments that are carried out in order under the mark; before more of them, the load ends, and
+the worker goes on as a worker. Also what a segment must have to be worth a job."""
+LOCK_WAIT_S = 60.0
+"""For whoever applies to the worker at this moment."""
+REPORT_INTERVAL_S = 2.0
+REQUEST_TIMEOUT_S = 120.0
+
+ReportCallback = Callable[[WorkerReport], None]
+
+
+class CatchUpResult(NamedTuple):
+    """``state``: as in a report. ``marker``: where the worker stands, None while it is being loaded or not known."""
+
+    state: WorkerState
+    marker: MarkerPosition | None
+    error: str | None = None
+    adds: int = 0
+    deletes: int = 0
+    entries: int = 0
+    seconds: float = 0.0
+    stages: Mapping[str, float] = MappingProxyType({})
+    """Seconds by stage: ``inspect_worker`` at worker and log, ``mark`` (with waiting for the lock), ``spark`` (what was
+    left of its start), ``read``, ``load``, ``in order``, ``end``."""
+
+
+class CatchUp:
+    """One batch for one worker. :meth:`run` never raises for a fault of the worker or of the log."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        worker: str,
+        engine: TaskRunner | Callable[[], TaskRunner],
+        tell: ReportCallback,
+        *,
+        tasks: int = 2,
+        transport: Callable[[str], Transport] | None = None,
+        takeover_s: float | None = None,
+        wait_s: float = LOCK_WAIT_S,
+        in_order_max: int = IN_ORDER_MAX,
+    ) -> None:
+        (found,) = [w for w in config.workers if w.name == worker]
+        self._worker: WorkerConfig = found
+        self._masters_urls = tuple(config.masters)
+        self._masters = FailoverClient(config.masters, 15.0)
+        self._runner, self._report_callback, self._tasks = engine, tell, tasks
+        self._wait_s, self._in_order_max = wait_s, in_order_max
+        make = transport or (lambda url: HttpTransport(url, REQUEST_TIMEOUT_S))
+        self._transports = [make(found.url), make(found.url)]
+        self._target = LoadTarget(found.name, ADAPTERS[found.engine], self._transports[0])
+        self._session = LoadSession(self._target, self._transports[1], *(() if takeover_s is None else (takeover_s,)))
+        self._repeats_load = False
+        self._loaded = [0, 0]
+        self._stages: dict[str, float] = {}
+        self._phase = ""
+
+    def run(self, upto: int | None = None) -> CatchUpResult:
+        """To index ``upto`` (default: the masters' stable index), or as far as a batch is worth it. A load that broke
+        off is repeated to its own end, whatever ``upto`` says."""
+        began = time.monotonic()
+        state = WorkerState.WORKING
+        error: str | None = None
+        at: MarkerPosition | None = None
+        since = 0
+        try:
+            with self._timed_stage("look"):
+                start = inspect_worker(self._target)
+            since = start.since.position.index
+            at = self._execute(start, upto)
+        except Unreachable as gone:
+            state, error = WorkerState.UNREACHABLE, str(gone)
+        except (WorkerDiverged, LogDiverged) as off:
+            state, error = WorkerState.DIVERGED, str(off)
+        except LogNeedsRestore as gap:
+            state, error = WorkerState.NEEDS_RESTORE, str(gap)
+        except LogAhead as ahead:
+            state, error = WorkerState.AHEAD, str(ahead)
+        except WorkerRefused as refused:
+            state, error = WorkerState.REFUSED, str(refused)
+        except _TaskFailed as broken:
+            state, error = WorkerState(broken.fault.state), broken.fault.text
+        except (LoadSuperseded, UnexpectedAnswer) as lost:
+            state, error = WorkerState.LOADING, str(lost)
+        except TxLogError as nobody:
+            state, error = WorkerState.WORKING, f"no log from any master: {nobody}"
+        finally:
+            self._close()
+        if state is not WorkerState.LOADING or at is not None:
+            self._report_callback(WorkerReport(None if at is None else to_worker_position(at), state, error))
+        entries = at.position.index - since if at is not None else 0
+        return CatchUpResult(
+            state, at, error, self._loaded[0], self._loaded[1], entries, time.monotonic() - began, self._stages
+        )
+
+    def _close(self) -> None:
+        self._masters.close()
+        with suppress(Unreachable):
+            self._session.abandon()
+        for transport in self._transports:
+            if isinstance(transport, HttpTransport):
+                transport.close()
+
+    # -- the whole way
+
+    def _execute(self, start: LoadStart, upto: int | None) -> MarkerPosition:
+        since = start.since.position
+        with self._timed_stage("look"):
+            if start.interrupted is not None:
+                end = start.interrupted.position
+                self._check_on_log(end)
+            else:
+                status = self._masters.status()
+                stable = status.stable.position
+                end = stable if upto is None or upto >= stable.index else self._position_at(upto)
+            if since.index:
+                self._check_on_log(since)
+            if end.index <= since.index and start.interrupted is None:
+                return start.since
+            self._repeats_load = start.interrupted is not None
+            guessed = estimate_log(self._masters, since.index, end.index)
+        with self._timed_stage("mark"):
+            self._report_loading(start.since, "waiting for the worker")
+            self._session.begin(start, end, self._wait_s)
+        over = threading.Event()
+        teller = threading.Thread(target=self._report_loop, args=(over,), daemon=True)
+        teller.start()
+        try:
+            return self._load_segments(end, guessed)
+        finally:
+            over.set()
+            teller.join(REPORT_INTERVAL_S)
+
+    def _load_segments(self, end: Position, guessed: LogEstimate) -> MarkerPosition:
+        """Runs of quads as jobs, what lies between them in order."""
+        cuts: list[int] | None = None
+        while True:
+            at = self._session.loading.since
+            assert at is not None
+            if at.position.index >= end.index:
+                return self._finish(at.position)
+            if cuts is None:
+                # Nobody knows yet where the updates are. This job finds out, and loads what lies before the first.
+                stop, cuts = self._run_job(at, end, guessed)
+            else:
+                following = [cut for cut in cuts if cut > at.position.index]
+                if (following[0] if following else end.index) - at.position.index <= self._in_order_max:
+                    gap = self._sequential_end(following, end.index)
+                    if gap - at.position.index > self._in_order_max:
+                        return self._finish(at.position)
+                    with self._timed_stage("in order"):
+                        went = self._apply_in_order(at, gap)
+                    if not went:
+                        return self._finish(self._current_position())
+                    continue
+                stop, _ = self._run_job(at, self._position_at(following[0] - 1) if following else end, guessed)
+            self._advance_mark(stop)
+
+    def _sequential_end(self, cuts: Sequence[int], end: int) -> int:
+        """The last update before a segment that is worth a job, or the end."""
+        for cut, following in pairwise([*cuts, end]):
+            if following - cut > self._in_order_max:
+                return cut
+        return end
+
+    def _run_job(self, at: MarkerPosition, end: Position, guessed: LogEstimate) -> tuple[Position, list[int]]:
+        """A segment by tasks: up to ``end``, or to what lies before the first update. Where that is, and all updates
+        up to ``end``."""
+        buckets = bucket_count(guessed, end.index - at.position.index, self._tasks)
+        job = LoadJob(
+            self._masters_urls,
+            self._worker.name,
+            self._worker.url,
+            self._worker.engine,
+            self._session.loading,
+            buckets,
+            at == EMPTY_MARKER,
+            self._repeats_load,
+        )
+        with self._timed_stage("look"):
+            ranges = self._split_ranges(at.position, end)
+        with self._timed_stage("spark"):
+            engine = self._runner() if callable(self._runner) else self._runner
+        self._phase = f"carrying out {end.index - at.position.index:,} transactions in {buckets} pieces"
+        began = time.time()
+        try:
+            found = engine.run(job, ranges)
+        except Exception as failed:  # whatever ends Spark's job, the load is repeated
+            text = (str(failed).splitlines() or [type(failed).__name__])[0]
+            raise _TaskFailed(
+                TaskFault(WorkerState.LOADING, f"the tasks broke off, and will be repeated: {text[:500]}")
+            ) from failed
+        loading = min(each.began for each in found)
+        self._add_time("read", loading - began)
+        self._add_time("load", time.time() - loading)
+        self._session.raise_if_lost()
+        for each in found:
+            self._loaded[0] += each.adds
+            self._loaded[1] += each.deletes
+        faults = [each.fault for each in found if each.fault is not None]
+        if faults:
+            raise _TaskFailed(faults[0])
+        cuts = sorted({cut for each in found for cut in each.update_indexes})
+        return (self._position_at(cuts[0] - 1) if cuts else end), cuts
+
+    def _advance_mark(self, to: Position) -> None:
+        """The segment is in the worker: the load would begin behind it, were it to break off now."""
+        since = self._session.loading.since
+        assert since is not None
+        if to.index > since.position.index:
+            refused = self._session.advance([], since._replace(position=to))
+            if refused is not None:
+                raise UnexpectedAnswer("moving the mark", refused)
+
+    def _apply_in_order(self, at: MarkerPosition, upto: int) -> bool:
+        """Transactions one after another, each with its move of the mark. False when the worker refuses one: it
+        stands before it, and whoever applies to it finds out which."""
+        place = at.position
+        while place.index < upto:
+            after = place.hash if place.index else None
+            entries = self._masters.log_page(place.index, after, upto, PAGE_BYTES).log_entries()
+            if not entries:
+                raise LogAhead(f"no master has the log up to index {upto} yet")
+            for batch in _split_batches(entries):
+                last = batch[-1]
+                done = [each for each in batch if not each.noop and each.kind not in NOT_FOR_WORKERS]
+                operations = [StoreOperation(each.kind, each.payload) for each in done]
+                place = Position(at.position.epoch, last.index, last.hash)
+                refused = self._session.advance(operations, at._replace(position=place))
+                if refused is not None:
+                    return False
+        return True
+
+    def _current_position(self) -> Position:
+        since = self._session.loading.since
+        assert since is not None
+        return since.position
+
+    def _finish(self, at: Position) -> MarkerPosition:
+        since = self._session.loading.since
+        assert since is not None
+        epoch = max(at.epoch, since.position.epoch)
+        marker = MarkerPosition(Position(epoch, at.index, at.hash), since.fence + 1)
+        if at.index == 0:
+            marker = marker._replace(position=EMPTY_MARKER.position)
+        with self._timed_stage("end"):
+            self._session.end(marker)
+        return marker
+
+    # -- the log
+
+    def _position_at(self, index: int) -> Position:
+        return self._masters.log_page(index, None, index).after
+
+    def _check_on_log(self, position: Position) -> None:
+        """:class:`LogDiverged`, :class:`LogAhead` or :class:`LogNeedsRestore` when it is not on the log."""
+        if position.index:
+            self._masters.log_page(position.index, position.hash, position.index)
+
+    def _split_ranges(self, after: Position, end: Position) -> list[LogRange]:
+        count = max(1, min(RANGES, (end.index - after.index) // RANGE_ENTRIES_MIN))
+        size = (end.index - after.index) / count
+        inner = [self._position_at(after.index + round(size * number)) for number in range(1, count)]
+        places = [after, *inner, end]
+        return [LogRange(*two) for two in pairwise(places)]
+
+    # -- what is told
+
+    @contextmanager
+    def _timed_stage(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._add_time(name, time.monotonic() - began)
+
+    def _add_time(self, name: str, seconds: float) -> None:
+        self._stages[name] = self._stages.get(name, 0.0) + seconds
+
+    def _report_loop(self, over: threading.Event) -> None:
+        while True:
+            loading = self._session.loading
+            if loading.since is not None:
+                self._report_loading(loading.since, self._phase)
+            if over.wait(REPORT_INTERVAL_S):
+                return
+
+    def _report_loading(self, since: MarkerPosition, what: str) -> None:
+        end = self._session.loading.position.index
+        way = f"from {since.position.index:,} to {end:,}: " if end else ""
+        place: JsonMarker | None = None if since == EMPTY_MARKER else to_worker_position(since)
+        self._report_callback(WorkerReport(place, WorkerState.LOADING, f"catching up in a batch {way}{what}"))
+
+
+def bucket_count(guessed: LogEstimate, entries: int, tasks: int) -> int:
+    """How many buckets ``entries`` of the log are dealt to: small enough for the memory of a task, and as many for
+    each task."""
+    operations, size = guessed.operations_in(entries), guessed.size * entries
+    wanted = max(operations / BUCKET_OPERATIONS, size / BUCKET_BYTES, 1.0)
+    return tasks * ceil(min(BUCKETS_MAX, wanted) / tasks)
+
+
+class _TaskFailed(Exception):
+    """A task could not do its part."""
+
+    def __init__(self, fault: TaskFault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+def _split_batches(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
+    batches: list[list[LogEntry]] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.payload)
+        if not batches or size > MERGE_BYTES or len(batches[-1]) >= MERGE_TRANSACTIONS:
+            batches.append([])
+            size = len(entry.payload)
+        batches[-1].append(entry)
+    return batches

@@ -1,0 +1,70 @@
+"""Stream or batch? By the number of operations that are missing, guessed from samples of the log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.client import FailoverClient
+from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+
+SAMPLES = 8
+SAMPLE_BYTES = 64 << 10
+OPERATIONS_BETWEEN_UPDATES_MIN = 50_000
+"""Between two updates, on average: below it a job costs more than it saves (docs/decisions/0010)."""
+
+
+class LogEstimate(NamedTuple):
+    """Of a stretch of the log. ``operations``: quads added or deleted for each entry, on average. ``updates``: the
+    share of entries that are SPARQL updates. ``size``: bytes of quads in each entry, on average."""
+
+    entries: int
+    operations: float
+    updates: float
+    size: float = 0.0
+
+    def operations_in(self, entries: int) -> float:
+        return entries * self.operations
+
+    @property
+    def total(self) -> int:
+        """Operations in all of it."""
+        return round(self.operations_in(self.entries))
+
+
+class BatchDecision(NamedTuple):
+    """``reason`` is for people."""
+
+    batch: bool
+    reason: str
+
+
+def decide_batch(guessed: LogEstimate, batch_from: int) -> BatchDecision:
+    """Pure. A batch takes the worker from its readers until it is there, and pays for starting tasks, so it has to be
+    much faster: from ``batch_from`` operations on, and where the runs between updates are long enough to be jobs."""
+    told = f"about {guessed.total:,} operations"
+    if guessed.total < batch_from:
+        return BatchDecision(False, f"{told}, a batch is for {batch_from:,} and more")
+    if guessed.updates * guessed.entries > 1 and guessed.operations / guessed.updates < OPERATIONS_BETWEEN_UPDATES_MIN:
+        return BatchDecision(
+            False, f"{told}, an update after each {1 / guessed.updates:,.0f} transactions cuts them short"
+        )
+    return BatchDecision(True, f"{told}: a batch")
+
+
+def estimate_log(masters: FailoverClient, after: int, end: int) -> LogEstimate:
+    """From samples at even distances; some milliseconds of a master."""
+    entries = operations = updates = size = 0
+    samples = min(SAMPLES, end - after)
+    for number in range(samples):
+        at = after + (end - after) * number // samples
+        for entry in masters.log_page(at, None, end, SAMPLE_BYTES).entries:
+            entries += 1
+            if entry.noop:
+                continue
+            if entry.kind == KIND_QUADS:
+                operations += entry.payload.count(b"\n")
+                size += len(entry.payload)
+            elif entry.kind == KIND_UPDATE:
+                updates += 1
+    seen = max(1, entries)
+    return LogEstimate(end - after, operations / seen, updates / seen, size / seen)

@@ -1,7 +1,0 @@
-"""Spark's Python daemon for a batch of its own. What the stream needs it does not load: that is 0.4 s of processor
-before the first task."""
-
-from txlog.pipeline.daemon import BATCH, main
-
-if __name__ == "__main__":
-    main((BATCH,))

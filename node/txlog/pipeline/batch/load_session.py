@@ -1,0 +1,207 @@
+"""The driver's side of a worker that is being loaded: the mark inside it, the lock, and the signs of life."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from txlog.backup.worker_lock import WorkerLock
+from txlog.model.entry import Position
+from txlog.pipeline.batch.task_messages import LoadSuperseded
+from txlog.workers.adapter import (
+    EMPTY_MARKER,
+    TAKEOVER_S,
+    Adapter,
+    ApplyResult,
+    LoadMarker,
+    LockAction,
+    MarkerPosition,
+    StoreOperation,
+    SystemGraphs,
+    Transport,
+    UnexpectedAnswer,
+    Unreachable,
+    WorkerDiverged,
+    WorkerRefused,
+    WorkerResponse,
+)
+
+HEARTBEAT_S = 6.0
+"""Between two signs of life: several fit into the time after which a silent owner is taken for dead."""
+
+
+class LoadTarget(NamedTuple):
+    """The worker, for one thread at a time."""
+
+    name: str
+    adapter: Adapter
+    transport: Transport
+
+
+class LoadStart(NamedTuple):
+    """Where a load begins. ``interrupted``: one that broke off lies there, and has to be repeated to its end."""
+
+    since: MarkerPosition
+    interrupted: LoadMarker | None
+
+
+def inspect_worker(target: LoadTarget) -> LoadStart:
+    """Where the worker stands; raises what stands against loading it."""
+    system = target.adapter.parse_system_graphs(target.transport.send(target.adapter.read_system()))
+    for loading in system.loading:
+        if loading.since is None:
+            raise WorkerRefused("Loading", f"a data set is being restored into {target.name}; wait, or begin it again")
+        return LoadStart(loading.since, loading)
+    if len(system.markers) > 1:
+        raise WorkerDiverged(f"{target.name} holds {len(system.markers)} markers: rebuild it (txlog worker rebuild)")
+    if not system.markers:
+        if not target.adapter.parse_is_empty(target.transport.send(target.adapter.is_empty())):
+            raise WorkerRefused("ForeignStore", f"{target.name} holds data that TxLog did not write; give it no batch")
+        return LoadStart(EMPTY_MARKER, None)
+    if system.markers[0].unordered:
+        raise WorkerRefused("Unordered", f"{target.name} has executed in another order than the log's: no batch")
+    return LoadStart(system.markers[0], None)
+
+
+class LoadSession:
+    """A worker that this process loads, from :meth:`begin` until :meth:`end` or until it is lost.
+
+    Signs of life are renewed by a thread of their own, over a connection of their own: a load keeps the other one busy
+    for long."""
+
+    def __init__(self, target: LoadTarget, beating: Transport, takeover_s: float = TAKEOVER_S) -> None:
+        self._target = target
+        self._heartbeat_transport = beating
+        self._takeover_s = takeover_s
+        self._token: int | None = None
+        self._unconfirmed_token: int | None = None
+        self._request_lock = threading.Lock()
+        self._ended = threading.Event()
+        self.lost: str | None = None
+        self.loading = LoadMarker(EMPTY_MARKER.position, 0)
+
+    def begin(self, start: LoadStart, end: Position, wait_s: float) -> LoadMarker:
+        """The mark in the place of the marker, or of the mark of a load that broke off. Waits ``wait_s`` for whoever
+        applies to it now; a silent one is taken for dead. :class:`LoadSuperseded` when the worker has moved."""
+        adapter = self._target.adapter
+        lock = WorkerLock(self._target, time.monotonic() + wait_s, self._takeover_s)
+        while True:
+            token = lock.claim()
+            loading = LoadMarker(end, secrets.randbits(62), start.since)
+            expected = start.interrupted or (None if start.since == EMPTY_MARKER else start.since)
+            request = adapter.apply([], expected, loading, lock=LockAction.CONFIRM, token=token)
+            answer = self._target.transport.send(request)
+            verdict = adapter.parse_apply_result(answer)
+            if verdict is ApplyResult.APPLIED:
+                break
+            if verdict is ApplyResult.MOVED and self._fence_raised(start, token):
+                start = start._replace(since=start.since._replace(fence=start.since.fence + 1))
+                continue
+            self._target.transport.send(adapter.release_claim(token))
+            if verdict is ApplyResult.REFUSED:
+                raise UnexpectedAnswer("beginning to load", answer)
+            if verdict is ApplyResult.MOVED:
+                raise LoadSuperseded(f"{self._target.name} has moved meanwhile; look at it again")
+            lock.raise_if_timed_out()
+            time.sleep(random.uniform(0.001, 0.01))
+        self._token, self.loading = token, loading
+        threading.Thread(target=self._send_heartbeats, name=f"txlog-beat {self._target.name}", daemon=True).start()
+        return loading
+
+    def _fence_raised(self, start: LoadStart, token: int) -> bool:
+        """Whether it is only that taking the lock from a dead applier has raised the fence."""
+        system = self._read_system()
+        raised = start.since._replace(fence=start.since.fence + 1)
+        if start.interrupted is not None or system.markers != (raised,):
+            return False
+        self._target.transport.send(self._target.adapter.release_claim(token))
+        return True
+
+    def advance(self, operations: Sequence[StoreOperation], since: MarkerPosition) -> WorkerResponse | None:
+        """What cannot be reduced to quads, together with the mark that begins behind it. None: done; else the
+        worker's refusal, which changed nothing."""
+        return self._apply(operations, self.loading._replace(since=since))
+
+    def end(self, marker: MarkerPosition) -> None:
+        """The worker is a worker again, and stands there."""
+        refused = self._apply([], marker)
+        if refused is not None:
+            raise UnexpectedAnswer("setting the position", refused)
+
+    def _apply(self, operations: Sequence[StoreOperation], new: MarkerPosition | LoadMarker) -> WorkerResponse | None:
+        adapter, transport = self._target.adapter, self._target.transport
+        release = isinstance(new, MarkerPosition)
+        with self._request_lock:
+            self.raise_if_lost()
+            assert self._token is not None, "begun"
+            request = adapter.apply(
+                operations, self.loading, new, lock=LockAction.KEEP, token=self._token, release=release
+            )
+            try:
+                answer = transport.send(request)
+            except Unreachable:
+                if not self._was_applied(new):
+                    raise
+            else:
+                verdict = adapter.parse_apply_result(answer)
+                if verdict is ApplyResult.REFUSED:
+                    return answer
+                if verdict is not ApplyResult.APPLIED and not self._was_applied(new):
+                    self.lost = f"{self._target.name} is no longer being loaded by this batch: {answer.text[:300]}"
+                    raise LoadSuperseded(self.lost)
+            if isinstance(new, LoadMarker):
+                self.loading = new
+            else:
+                self._ended.set()
+        return None
+
+    def _was_applied(self, new: MarkerPosition | LoadMarker) -> bool:
+        adapter = self._target.adapter
+        ask = adapter.is_loading(new) if isinstance(new, LoadMarker) else adapter.is_at(new)
+        return adapter.parse_is_at(self._target.transport.send(ask))
+
+    def raise_if_lost(self) -> None:
+        if self.lost is not None:
+            raise LoadSuperseded(self.lost)
+
+    def abandon(self) -> None:
+        """No more signs of life, and the lock goes, so that the next one need not wait until we pass for dead. The
+        mark stays. Nothing to do after :meth:`end`, or when it was lost."""
+        if not self._ended.is_set():
+            self._ended.set()
+            with self._request_lock:
+                if self._token is not None and self.lost is None:
+                    self._target.transport.send(self._target.adapter.release_claim(self._token))
+
+    def _send_heartbeats(self) -> None:
+        while not self._ended.wait(HEARTBEAT_S):
+            with self._request_lock:
+                if self._ended.is_set():
+                    return
+                assert self._token is not None, "begun"
+                new = random.randrange(self._target.adapter.token_limit)
+                try:
+                    if self._unconfirmed_token is not None:
+                        claims = self._target.adapter.parse_system_graphs(
+                            self._heartbeat_transport.send(self._target.adapter.read_system())
+                        )
+                        if claims.claims == self._target.adapter.claims_for_token(self._unconfirmed_token):
+                            self._token = self._unconfirmed_token
+                    self._unconfirmed_token = new
+                    answer = self._heartbeat_transport.send(self._target.adapter.renew(self._token, new))
+                except Unreachable:
+                    continue  # whoever loads meets it, too; whether the lock is new is asked next time
+                self._unconfirmed_token = None
+                if answer.ok:
+                    self._token = new
+                else:
+                    self.lost = f"the lock of {self._target.name} was taken over: this batch was silent for too long"
+                    return
+
+    def _read_system(self) -> SystemGraphs:
+        adapter = self._target.adapter
+        return adapter.parse_system_graphs(self._target.transport.send(adapter.read_system()))

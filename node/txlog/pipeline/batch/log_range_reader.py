@@ -1,0 +1,105 @@
+"""A range of the log, read where it is needed: pages from a master to pieces for each bucket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from txlog.apply import WorkerState
+from txlog.client import FailoverClient
+from txlog.model.entry import KIND_UPDATE, NOT_FOR_WORKERS, Position
+from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
+from txlog.pipeline.batch.net_effect import split_into_buckets
+from txlog.pipeline.batch.task_messages import BucketPiece, LoadJob, LogRange, TaskFault, UpdateIndexes
+from txlog.wire.log_page import LogPage
+
+PAGE_BYTES = 4 << 20
+"""Of the log at a time; a task has three of them in memory: one on its way, one at work, one in pieces."""
+MASTER_TIMEOUT_S = 15.0
+"""A page of that size from a busy master."""
+NO_PAGE_TIMEOUT_S = 30.0
+"""How long no master may give a page before the whole job gives up; nothing has been loaded then."""
+
+BucketMessage = tuple[int, BucketPiece | UpdateIndexes | TaskFault]
+"""To which bucket, and what."""
+
+
+def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | None = None) -> Iterator[BucketMessage]:
+    """Pieces of all ``ranges``. An update ends the pieces, since no quad behind it may be loaded with those before it;
+    where they are is told to the buckets (:class:`UpdateIndexes`). So is whatever makes reading impossible."""
+    # Tasks begin at different masters, so that none of them gives out the whole log alone.
+    mine = sum(each.entries for each in ranges)
+    turn = ranges[0].after.index // max(1, mine) % len(job.masters)
+    urls = job.masters[turn:] + job.masters[:turn]
+    source = masters or FailoverClient(urls, MASTER_TIMEOUT_S)
+    cuts: list[int] = []
+    try:
+        for each in ranges:
+            yield from _read_range(job, each, source, cuts)
+    except (LogDiverged, LogAhead, LogNeedsRestore) as off:
+        state = {LogDiverged: WorkerState.DIVERGED, LogAhead: WorkerState.AHEAD}.get(
+            type(off), WorkerState.NEEDS_RESTORE
+        )
+        yield from ((bucket, TaskFault(state, str(off))) for bucket in range(job.buckets))
+    except TxLogError as nobody:
+        told = TaskFault(WorkerState.LOADING, f"no log from any master: {nobody}")
+        yield from ((bucket, told) for bucket in range(job.buckets))
+    if cuts:
+        yield 0, UpdateIndexes(tuple(cuts))
+        yield from ((bucket, UpdateIndexes((cuts[0],))) for bucket in range(1, job.buckets))
+
+
+def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: list[int]) -> Iterator[BucketMessage]:
+    with ThreadPoolExecutor(1) as ahead:  # the next page is on its way while this one is taken apart
+        at = wanted.after
+        coming: Future[LogPage] | None = ahead.submit(_fetch_page, source, at, wanted.end)
+        while coming is not None:
+            entries = coming.result().entries
+            at = Position(0, entries[-1].index, entries[-1].hash)
+            coming = ahead.submit(_fetch_page, source, at, wanted.end) if at.index < wanted.end.index else None
+            payloads: list[bytes] = []
+            for entry in entries:
+                if entry.noop or entry.kind in NOT_FOR_WORKERS:
+                    if job.repeats_load and entry.noop == "skip" and entry.kind not in NOT_FOR_WORKERS:
+                        # Whoever began this load may have read it before it was skipped, and have loaded it.
+                        raise LogDiverged(
+                            f"the transaction {entry.txid} at index {entry.index} was skipped, and a load that broke "
+                            "off may have executed it: rebuild this worker (txlog worker rebuild)"
+                        )
+                elif entry.kind == KIND_UPDATE:
+                    cuts.append(entry.index)
+                elif not cuts:
+                    payloads.append(entry.payload)
+            yield from split_into_buckets(entries[0].index, payloads, job.buckets)
+    if at.hash != wanted.end.hash:
+        raise LogDiverged(f"at index {at.index} this log's hash is {at.hash.hex()}, not {wanted.end.hash.hex()}")
+
+
+def _fetch_page(source: FailoverClient, after: Position, end: Position) -> LogPage:
+    """At least one entry, of a master that is as far."""
+
+    def ask() -> LogPage | None:
+        page = source.log_page(after.index, after.hash if after.index else None, end.index, PAGE_BYTES)
+        return page if page.entries else None
+
+    return with_retries(ask, f"no master has the log from index {after.index} to {end.index} yet")
+
+
+def with_retries(ask: Callable[[], LogPage | None], what: str, seconds: float = NO_PAGE_TIMEOUT_S) -> LogPage:
+    """The first page that there is; masters come and go."""
+    until, pause_s = time.monotonic() + seconds, 0.1
+    while True:
+        try:
+            page = ask()
+            if page is not None:
+                return page
+            missing: TxLogError = LogAhead(what)
+        except (LogDiverged, LogNeedsRestore):
+            raise
+        except TxLogError as not_now:
+            missing = not_now
+        if time.monotonic() > until:
+            raise missing
+        time.sleep(pause_s)
+        pause_s = min(1.0, pause_s * 2)

@@ -1,0 +1,118 @@
+"""The net effect of payloads of quads, in two steps: of a stretch of the log, then of all stretches of one bucket.
+
+What became of a quad: it is there, it is not, or it is not but came and went, so that its graph is there where an
+engine keeps empty graphs (:mod:`txlog.workers.update_batching` says why that must not be lost). Whatever is done to
+each of millions of quads is done by Python's own sets and dictionaries, not by lines of this file, where that can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from txlog.model.quads import split_graph
+from txlog.pipeline.batch.task_messages import BucketPiece
+from txlog.workers.canonical_literals import canonical_lines
+
+ADD_BYTE = 65
+BLOCK_BYTES = 1 << 20
+"""About so much of N-Quads in one piece of what is to be loaded."""
+
+
+def split_into_buckets(first: int, payloads: Sequence[bytes], buckets: int) -> list[tuple[int, BucketPiece]]:
+    """The net effect of consecutive payloads of kind QUADS, by bucket. ``first``: the first one's index."""
+    # What is one quad to a store has to be one here, too, however its literal was written.
+    joined = canonical_lines(b"".join(payloads))
+    if not joined:
+        return []
+    lines = joined.split(b"\n")
+    lines.pop()  # behind the last newline
+    quads = [line[2:] for line in lines]
+    # A line of N-Quads holds no newline, so this is the beginning of an operation.
+    if not (joined.startswith(b"D ") or b"\nD " in joined):
+        return [(at, BucketPiece(first, adds)) for at, adds in enumerate(_partition(quads, buckets)) if adds]
+    came = [line[0] == ADD_BYTE for line in lines]
+    last = dict(zip(quads, came, strict=True))
+    ever = {quad for quad, add in zip(quads, came, strict=True) if add}
+    off = [quad for quad, add in last.items() if not add]
+    dealt = zip(
+        _partition([quad for quad, add in last.items() if add], buckets),
+        _partition([quad for quad in off if quad not in ever], buckets),
+        _partition([quad for quad in off if quad in ever], buckets),
+        strict=True,
+    )
+    return [(at, BucketPiece(first, *three)) for at, three in enumerate(dealt) if any(three)]
+
+
+def _partition(quads: Sequence[bytes], buckets: int) -> list[bytes]:
+    """To each bucket its lines, each with a newline."""
+    found: list[list[bytes]] = [[] for _ in range(buckets)]
+    for quad in quads:
+        found[crc32(quad) % buckets].append(quad)
+    return [_join_lines(its) for its in found]
+
+
+def _join_lines(quads: Sequence[bytes]) -> bytes:
+    return b"\n".join(quads) + b"\n" if quads else b""
+
+
+def _split_lines(joined: bytes) -> list[bytes]:
+    lines = joined.split(b"\n")
+    lines.pop()
+    return lines
+
+
+class NetEffect(NamedTuple):
+    """``adds``: N-Quads, whole lines, one or many in each. ``deletes``: lines without newline. ``kept_graphs``: graphs
+    in brackets that are there afterwards whatever they hold."""
+
+    adds: list[bytes]
+    deletes: list[bytes]
+    kept_graphs: list[bytes]
+
+
+def merge_pieces(found: Iterable[BucketPiece]) -> NetEffect:
+    """Of all pieces of one bucket, in whatever order they come."""
+    ordered = sorted(found, key=lambda piece: piece.first)
+    if not any(piece.deletes or piece.transient for piece in ordered):
+        # The same quad twice does no harm: a store is a set.
+        return NetEffect([piece.adds for piece in ordered], [], [])
+    there: set[bytes] = set()
+    gone: set[bytes] = set()
+    never: set[bytes] = set()
+    for piece in ordered:  # each quad is in one of its three parts
+        if piece.deletes:
+            off = set(_split_lines(piece.deletes))
+            went = off & there
+            there -= went
+            gone |= went
+            never |= off - gone
+        if piece.transient:
+            went = set(_split_lines(piece.transient))
+            there -= went
+            gone |= went
+            never -= went
+        if piece.adds:
+            adds = _split_lines(piece.adds)
+            there.update(adds)
+            gone.difference_update(adds)
+            never.difference_update(adds)
+    return NetEffect(_blocks(list(there)), [*never, *gone], _named_graphs(gone))
+
+
+def _blocks(quads: Sequence[bytes]) -> list[bytes]:
+    if not quads:
+        return []
+    each = max(1, BLOCK_BYTES // max(map(len, quads)))
+    return [_join_lines(quads[at : at + each]) for at in range(0, len(quads), each)]
+
+
+def _named_graphs(quads: Collection[bytes]) -> list[bytes]:
+    """Those that are named, in brackets."""
+    graphs: set[bytes] = set()
+    for quad in quads:
+        # The last term is the graph, or an object; only where no graph of that name is known yet it has to be asked.
+        if quad[quad.rfind(b" ", 0, -2) + 1 : -2] not in graphs:
+            graphs.add(split_graph(quad)[1])
+    return sorted(graphs - {b""})

@@ -1,0 +1,483 @@
+"""Do the workers of this data centre hold the same? Looked at in the background, one query each, at one index.
+
+Every look is exact by itself (counts and marker come from one moment of the store); a short hold makes the moments meet
+at one index while writes go on. The masters keep the looks, compare and judge (:mod:`txlog.divergence`).
+Fingerprints of pieces are compared here: they are an alarm, upon which looks follow
+(docs/decisions/0030-fingerprints-are-an-alarm.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final, NamedTuple, TypeVar
+
+from txlog.client import MasterClient, WorkerStatus
+from txlog.config.process_config import PipelineConfig
+from txlog.model.errors import TxLogError, Unavailable
+from txlog.model.look import Look, look_of
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import (
+    Adapter,
+    MarkerPosition,
+    RangeFingerprint,
+    SystemGraphs,
+    UnexpectedAnswer,
+    WorkerResponse,
+)
+from txlog.workers.digest import Digester
+from txlog.workers.http_transport import HttpTransport
+
+log = logging.getLogger(__name__)
+
+MASTER_TIMEOUT_S: Final = 2.0
+ALIGN_TIMEOUT_S: Final = 2.0
+"""How long workers may take to come to one index; who does not is compared the next time."""
+ALIGN_LOCK_TIMEOUT_S: Final = 10.0
+"""Two meetings and their queries, and room for a busy machine."""
+POLL_S: Final = 0.02
+PAUSE_RENEW_S: Final = 1.0
+"""After so long a hold is put again: masters forget it after five seconds."""
+QUERY_START_S: Final = (0.1, 2.0)
+"""How long a hold outlives the sending of the queries, at first and at most: a store fixes a query's moment when it
+begins with it, and nobody is told when that was. It doubles when that was too short. Ended earlier by all answers."""
+ATTEMPTS: Final = 3
+"""So often a piece is looked at, or all is read, that met at no index; then what is next has its turn."""
+COUNT_ATTEMPTS: Final = 2
+"""The same for counts. The second time stores are held longer; without it what is found in ten seconds would take
+fifteen."""
+MISALIGNED_WARN_EVERY: Final = 5
+"""Looks one after another that met at no index until that is said."""
+DUTY_CYCLE_SAMPLES: Final = 5
+"""Looks, the last ones."""
+READ_START_TIMEOUT_S: Final = 4.0
+"""So long stores are held until all of them have begun to be read; who has not by then is read at another index."""
+COUNT_TIMEOUT_S: Final = 120.0
+READ_TIMEOUT_S: Final = 120.0
+"""For the next bytes of an answer: a store that is stopped holds up all comparing for so long."""
+PIECE_QUADS: Final = 100_000
+"""Quads of which a fingerprint is asked at once: about 0.6 s of a store's processor."""
+FALSE_ALARM_BACKOFF_S: Final = (60.0, 3600.0)
+"""How long fingerprints are not looked at when sums have not confirmed one, at first and at most; doubled each time."""
+PAUSE_S_MAX: Final = 20.0
+"""Between two pieces of a data set that is read slowly: below the time after which stores give a reader up."""
+
+
+T = TypeVar("T")
+
+
+class ScannedWorker(NamedTuple):
+    """A worker to look at. ``is_diverged``: that it does is known."""
+
+    name: str
+    url: str
+    adapter: Adapter
+    is_diverged: bool
+
+
+def start_divergence_scan(config: PipelineConfig, stop: threading.Event) -> None:
+    """In threads of their own, until ``stop``: counts often, fingerprints of a piece as often, sums seldom."""
+    meeting = threading.Lock()
+    if config.compare_s > 0:
+        threading.Thread(
+            target=_scan_loop, args=(config, "counts", stop, meeting), name="txlog-counts", daemon=True
+        ).start()
+    if config.compare_sums_s > 0:
+        threading.Thread(
+            target=_scan_loop, args=(config, "sums", stop, meeting), name="txlog-sums", daemon=True
+        ).start()
+    if config.compare_pieces_s > 0:
+        threading.Thread(
+            target=_scan_loop, args=(config, "pieces", stop, meeting), name="txlog-pieces", daemon=True
+        ).start()
+
+
+def _scan_loop(config: PipelineConfig, kind: str, stop: threading.Event, meeting: threading.Lock) -> None:
+    least = {"counts": config.compare_s, "sums": config.compare_sums_s, "pieces": config.compare_pieces_s}[kind]
+    pacings = defaultdict[int, DutyCycle](lambda: DutyCycle(least, config.compare_share))
+    pause = least
+    with DivergenceScanner(config, meeting) as comparing:
+        while not stop.wait(pause):
+            began, piece = time.monotonic(), comparing.piece_offset
+            try:
+                if kind == "pieces":
+                    busy = comparing.compare_pieces(stop)
+                else:
+                    busy = comparing.compare_counts() if kind == "counts" else comparing.compare_sums(stop)
+            except (TxLogError, OSError) as wrong:
+                log.info("workers are not compared by %s this time: %s", kind, wrong)
+                busy = time.monotonic() - began
+            pause = pacings[piece].pause_after(busy)
+
+
+class DutyCycle:
+    """Pauses between looks, so that looking takes ``share`` of a store's time at most, and ``least`` seconds at least.
+
+    Whatever else the machine does adds to what a look takes, a store that was just filled most of all: the least of the
+    last few is what it costs. One alone says nothing yet."""
+
+    def __init__(self, least: float, share: float) -> None:
+        self._min_pause_s, self._share = least, share
+        self._durations: deque[float] = deque(maxlen=DUTY_CYCLE_SAMPLES)
+
+    def pause_after(self, busy: float) -> float:
+        """``busy``: the seconds that the last look took."""
+        self._durations.append(busy)
+        costs = min(self._durations) if len(self._durations) > 1 else 0.0
+        return max(self._min_pause_s, costs / self._share - costs)
+
+
+class DivergenceScanner:
+    """The workers of one data centre. One thread. ``meeting``: of all that compare them, since a worker has one hold
+    for them: whoever is done first would lift it for the others."""
+
+    def __init__(self, config: PipelineConfig, meeting: threading.Lock) -> None:
+        self._config = config
+        self._align_lock = meeting
+        self._masters = [MasterClient(url, MASTER_TIMEOUT_S, connect_s=MASTER_TIMEOUT_S / 2) for url in config.masters]
+        self._query_start_s = QUERY_START_S[0]
+        self._misaligned = 0
+        self._sums_misaligned = False
+        """The last sums were not of all stores at one index."""
+        self._piece_scan = PieceScan()
+
+    def __enter__(self) -> DivergenceScanner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for master in self._masters:
+            master.close()
+
+    def compare_counts(self) -> float:
+        """One look at each worker, and another at once when they met at no index. Returns the seconds that the slowest
+        store was at it."""
+        busy = 0.0
+        for _ in range(COUNT_ATTEMPTS):
+            looks, took = self._query_workers(self._comparable_workers(), _count_quads)
+            busy += took
+            # All at once: of two that differ nobody can say which is wrong before the third is heard of.
+            for name, look in looks:
+                self._report(name, look)
+            positions = len({look.place for _, look in looks})
+            self._adapt_query_start(positions)
+            if positions < 2:
+                break
+        return busy
+
+    def _query_workers(
+        self, places: Sequence[ScannedWorker], ask: Callable[[ScannedWorker, HttpTransport], T | None]
+    ) -> tuple[list[tuple[str, T]], float]:
+        """What each answered, by name, asked at one index, and the seconds that the slowest was at it."""
+        if not places:
+            return [], 0.0
+
+        def timed(place: ScannedWorker, transport: HttpTransport) -> tuple[T | None, float]:
+            began = time.monotonic()
+            return ask(place, transport), time.monotonic() - began
+
+        with ExitStack() as closing, ThreadPoolExecutor(len(places)) as pool:
+            transports = [
+                closing.enter_context(HttpTransport(place.url, COUNT_TIMEOUT_S, connect_s=1.0)) for place in places
+            ]
+            with self._paused_at_same_index([place.name for place in places]):
+                asked = [pool.submit(timed, *pair) for pair in zip(places, transports, strict=True)]
+                wait(asked, self._query_start_s)
+            busy, found = 0.0, list[tuple[str, T]]()
+            for place, answer in zip(places, asked, strict=True):
+                try:
+                    told, seconds = answer.result()
+                except (TxLogError, OSError) as wrong:  # it is reported by who applies to it
+                    log.info("%s is not looked at: %s", place.name, wrong)
+                    continue
+                busy = max(busy, seconds)
+                if told is not None:
+                    found.append((place.name, told))
+        return found, busy
+
+    @property
+    def piece_offset(self) -> int:
+        """How many quads lie before the next piece. The further in, the more a store has to pass over."""
+        return self._piece_scan.next_offset
+
+    def compare_pieces(self, stop: threading.Event) -> float:
+        """One look at the fingerprints of the next piece. Where they differ, all is read at once: by sums it is told
+        which graphs, and who is right. Returns the seconds that the slowest store was at it."""
+        if self._piece_scan.is_suspended:
+            return 0.0
+        first = self.piece_offset
+
+        def ask(place: ScannedWorker, transport: HttpTransport) -> tuple[MarkerPosition, RangeFingerprint] | None:
+            request = place.adapter.fingerprint_range(first, PIECE_QUADS)
+            assert request is not None
+            piece = place.adapter.parse_fingerprint_range(transport.send(request))
+            marker = _single_marker(piece.system)
+            return None if marker is None else (marker, piece)
+
+        places = [
+            place
+            for place in self._comparable_workers()
+            if not place.is_diverged and place.adapter.fingerprint_range(0, 1) is not None
+        ]
+        found, busy = self._query_workers(places, ask)
+        self._adapt_query_start(len({marker.position for _, (marker, _) in found}))
+        differing = self._piece_scan.find_differing(first, found)
+        if differing:
+            log.info("the pieces behind %d quads differ in %s: all is read", first, ", ".join(differing))
+            self._piece_scan.record_confirmation(
+                self._confirm_by_sums(stop, {name: marker.fence for name, (marker, _) in found})
+            )
+        return busy
+
+    def _confirm_by_sums(self, stop: threading.Event, fences: Mapping[str, int]) -> bool:
+        """Whether stores differ, as sums have it, or one was repaired since it had this fence. Where sums met at no
+        index they say nothing: once more then."""
+        for _ in range(ATTEMPTS):
+            self.compare_sums(stop, share=1.0)
+            places = self._comparable_workers()
+            if any(place.is_diverged for place in places):
+                return True
+            now = {place.name: _read_marker(place) for place in places if place.name in fences}
+            if any(marker is None or marker.fence != fences[name] for name, marker in now.items()):
+                return True
+            if not self._sums_misaligned:
+                return False
+            log.info("all was read, but not at one index, which says nothing")
+        return False
+
+    def _adapt_query_start(self, positions: int) -> None:
+        if positions < 2:
+            self._query_start_s, self._misaligned = max(QUERY_START_S[0], self._query_start_s * 0.9), 0
+            return
+        self._query_start_s, self._misaligned = min(QUERY_START_S[1], self._query_start_s * 2), self._misaligned + 1
+        if self._misaligned % MISALIGNED_WARN_EVERY == 0:
+            log.warning(
+                "the workers met at no index in %d looks; held for %.1f s now", self._misaligned, self._query_start_s
+            )
+
+    def compare_sums(self, stop: threading.Event, share: float | None = None) -> float:
+        """All of each worker read, slowly, as of one moment. ``share``: of the time, unless the configured one. Returns
+        the seconds for which the stores were asked."""
+        places = self._comparable_workers()
+        if not places:
+            return 0.0
+        names = [place.name for place in places]
+        begun = [threading.Event() for _ in places]
+        share = share or self._config.compare_share
+        with ThreadPoolExecutor(len(places)) as pool:
+            with self._paused_at_same_index(names) as held_at:
+                reads = [
+                    pool.submit(_digest_worker, place, share, stop, event)
+                    for place, event in zip(places, begun, strict=True)
+                ]
+                until = time.monotonic() + READ_START_TIMEOUT_S
+                for event in begun:
+                    while not event.wait(PAUSE_RENEW_S) and time.monotonic() < until:
+                        if held_at is not None:
+                            self._pause(names, held_at)
+            looks: list[Look] = []
+            for place, read in zip(places, reads, strict=True):
+                try:
+                    look = read.result()
+                except (TxLogError, OSError) as wrong:
+                    log.info("%s is not summed up: %s", place.name, wrong)
+                    continue
+                if look is not None:
+                    looks.append(look)
+                    self._report(place.name, look)
+            self._sums_misaligned = len(looks) < len(places) or len({look.place for look in looks}) > 1
+        return 0.0  # reading has kept to its share
+
+    def _comparable_workers(self) -> list[ScannedWorker]:
+        found = []
+        for worker in self._list_workers():
+            engine = worker.engine or "oxigraph"
+            adapter = ADAPTERS.get(engine)
+            if adapter is None or not adapter.capabilities.digest or not worker.url:
+                continue
+            if worker.state == "Working" and worker.position is not None and not worker.position.unordered:
+                found.append(ScannedWorker(worker.name, worker.url, adapter, worker.divergence is not None))
+        return found
+
+    def _list_workers(self) -> list[WorkerStatus]:
+        last: TxLogError | None = None
+        for master in self._masters:
+            try:
+                return master.workers()
+            except TxLogError as error:
+                last = error
+        raise Unavailable("NoMaster", f"no master of {self._config.data_center} answers: {last}")
+
+    @contextmanager
+    def _paused_at_same_index(self, names: Sequence[str]) -> Iterator[int | None]:
+        """As many of them as possible at one index meanwhile, which is that of the hold; None: nobody has to be held.
+        One alone has nobody to meet. Another comparison is waited for, but not one whose store has stopped
+        answering."""
+        mine = self._align_lock.acquire(timeout=ALIGN_LOCK_TIMEOUT_S)
+        index: int | None = None
+        try:
+            if len(names) > 1 and self._needs_pause(names):
+                until = time.monotonic() + ALIGN_TIMEOUT_S
+                index = max(self._worker_indexes(names).values())
+                self._pause(names, index)
+                while time.monotonic() < until:
+                    at = self._worker_indexes(names)
+                    if max(at.values()) > index:  # it passed before it heard of the hold
+                        index = max(at.values())
+                        self._pause(names, index)
+                    elif min(at.values()) == index:
+                        break
+                    time.sleep(POLL_S)
+            yield index
+        finally:
+            for master in self._masters:
+                for name in names:
+                    with suppress(TxLogError):
+                        master.resume_worker(name, why="look")
+            if mine:
+                self._align_lock.release()
+
+    def _needs_pause(self, names: Sequence[str]) -> bool:
+        """Whether anything has to be held: workers of a log that stands still stand at its end anyway."""
+        ends = set()
+        for master in self._masters:
+            with suppress(TxLogError):
+                ends.add(master.status().stable.index)
+        return set(self._worker_indexes(names).values()) != ends
+
+    def _worker_indexes(self, names: Sequence[str]) -> dict[str, int]:
+        found = {w.name: w.position.index for w in self._list_workers() if w.name in names and w.position is not None}
+        if not found:
+            raise Unavailable("NoWorker", "no worker stands anywhere any more")
+        return found
+
+    def _pause(self, names: Sequence[str], index: int) -> None:
+        for master in self._masters:
+            with suppress(TxLogError):
+                for name in names:
+                    master.pause_worker(name, index, why="look")
+
+    def _report(self, name: str, look: Look) -> None:
+        for master in self._masters:
+            try:
+                master.report_digests(name, look)
+            except TxLogError as wrong:
+                log.info("%s is not told of %s: %s", master.url, name, wrong)
+
+
+class PieceScan:
+    """Which piece is looked at next, and what was seen of each."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self._attempts = 0
+        self._fingerprints: dict[tuple[str, int], tuple[MarkerPosition, str]] = {}
+        self._backoff_s = FALSE_ALARM_BACKOFF_S[0]
+        self._resume_at = 0.0
+
+    @property
+    def is_suspended(self) -> bool:
+        """No pieces are to be looked at now."""
+        return time.monotonic() < self._resume_at
+
+    def find_differing(
+        self, first: int, found: Sequence[tuple[str, tuple[MarkerPosition, RangeFingerprint]]]
+    ) -> list[str]:
+        """Of the workers in ``found`` those that hold something else than another at the same position, or than they
+        did before at the same marker."""
+        differing = set()
+        at: dict[object, dict[str, str]] = {}
+        for name, (marker, piece) in found:
+            before = self._fingerprints.get((name, first))
+            if before is not None and before[0] == marker and before[1] != piece.fingerprint:
+                differing.add(name)
+            self._fingerprints[name, first] = marker, piece.fingerprint
+            at.setdefault(marker.position, {})[name] = piece.fingerprint
+        for there in at.values():
+            if len(set(there.values())) > 1:
+                differing.update(there)
+        self._attempts += 1
+        if len(at) < 2 or differing or self._attempts >= ATTEMPTS:
+            most = max((piece.quads for _, (_, piece) in found), default=0)
+            self.next_offset, self._attempts = (0 if most < PIECE_QUADS else first + PIECE_QUADS), 0
+        return sorted(differing)
+
+    def record_confirmation(self, confirmed: bool) -> None:
+        """Whether sums have confirmed that. Where not, an order is not what it should be: all is not read for it again
+        and again."""
+        if confirmed:
+            self._backoff_s, self._resume_at = FALSE_ALARM_BACKOFF_S[0], 0.0
+            return
+        self._resume_at = time.monotonic() + self._backoff_s
+        log.info("sums do not confirm it: no pieces are looked at for %.0f s", self._backoff_s)
+        self._backoff_s = min(FALSE_ALARM_BACKOFF_S[1], self._backoff_s * 2)
+
+
+def _count_quads(place: ScannedWorker, transport: HttpTransport) -> Look | None:
+    counted = place.adapter.parse_counts(transport.send(place.adapter.counts()))
+    marker = _single_marker(counted.system)
+    if marker is None:
+        return None
+    at = marker.position
+    table = {name: (quads, None) for name, quads in counted.graphs.items()}
+    return look_of("counts", at.index, at.hash.hex(), marker.fence, table)
+
+
+def _single_marker(system: SystemGraphs) -> MarkerPosition | None:
+    """Where it stands; None when it holds no prefix of the log."""
+    if system.loading or len(system.markers) != 1 or system.markers[0].unordered:
+        return None
+    return system.markers[0]
+
+
+def _read_marker(place: ScannedWorker) -> MarkerPosition | None:
+    with HttpTransport(place.url, COUNT_TIMEOUT_S, connect_s=1.0) as transport:
+        return _single_marker(place.adapter.parse_system_graphs(transport.send(place.adapter.read_system())))
+
+
+def _digest_worker(place: ScannedWorker, share: float, stop: threading.Event, begun: threading.Event) -> Look | None:
+    """All that it holds, read as of one moment; ``begun`` when that is fixed, or will not be. None: it holds no prefix
+    of the log, went on before that, was repaired meanwhile (what was would be found once more), or ``stop``."""
+    try:
+        marker = _read_marker(place)
+        if marker is None:
+            return None
+        with (
+            HttpTransport(place.url, READ_TIMEOUT_S, connect_s=1.0) as transport,
+            _open_snapshot(place, transport) as chunks,
+        ):
+            if _read_marker(place) != marker:
+                return None
+            begun.set()
+            look = _digest_chunks(marker, chunks, share, stop)
+        now = _read_marker(place)
+        return look if now is not None and now.fence == marker.fence else None
+    finally:
+        begun.set()
+
+
+@contextmanager
+def _open_snapshot(place: ScannedWorker, transport: HttpTransport) -> Iterator[Iterator[bytes]]:
+    with transport.stream(place.adapter.snapshot()) as answer:
+        if answer.status != 200:
+            body = b"".join(answer.chunks)
+            raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
+        yield iter(place.adapter.clean_snapshot(answer.chunks))
+
+
+def _digest_chunks(marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event) -> Look | None:
+    made = Digester()
+    began = time.monotonic()
+    for chunk in chunks:
+        made.feed(chunk)
+        busy = time.monotonic() - began
+        if stop.wait(min(PAUSE_S_MAX, busy / share - busy)):
+            return None
+        began = time.monotonic()
+    at = marker.position
+    table: dict[str, tuple[int, int | None]] = {**made.digest().graphs}
+    return look_of("sums", at.index, at.hash.hex(), marker.fence, table)

@@ -1,0 +1,198 @@
+"""The source ``txlog_doorbell``: rings when the log has grown; one row ``(worker, upto, store)`` for each worker that
+the masters list: one may come or go while the application runs.
+
+The offset is only a doorbell: ``{"pos": stable index, "tick": n}``. Where a worker really is, stands in the worker.
+So a lost checkpoint, a replayed batch or two applications at once change nothing. ``tick`` rings without a new
+transaction: when the master says that a worker is behind, when the application starts, when an idle worker is gone or
+is not where it was (:mod:`txlog.pipeline.worker_liveness`), and every :data:`RECHECK_S`, whatever was missed.
+
+The reader lives in a Python process of the driver and is called by one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from txlog.client import Doorbell, FailoverClient, WorkerStatus
+from txlog.client.master_client import MasterClient
+from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.model.errors import TxLogError
+from txlog.pipeline.gc_tuning import freeze_gc
+from txlog.pipeline.progress_reporter import report_once
+from txlog.pipeline.worker_liveness import LivenessMonitor
+
+log = logging.getLogger(__name__)
+
+SCHEMA = "worker string, upto bigint, store string"
+CONFIG_OPTION = "config"
+"""The option of source and sink that carries the whole :class:`PipelineConfig` as JSON."""
+
+RECHECK_S = 30.0
+"""How long all may be idle before everybody is looked at again. A micro-batch costs about 0.1 s of CPU, so this is well
+under 1 % of a core."""
+
+DOORBELL_WAIT_S = 2.0
+"""How long one doorbell request waits at most while workers are watched, and so the watch's ring."""
+
+PROGRESS_POLL_S = 0.25
+"""The same while a worker that works is on its way: that it is there is heard with the next answer, and it is not
+watched before. While transactions come, each rings by itself, so this is for the last of them."""
+
+NO_MASTER_RETRY_S = 1.0
+"""The wait before the masters are asked again when none of them answered at once."""
+
+
+@dataclass
+class WorkerRange(InputPartition):  # type: ignore[misc]  # pyspark is not followed
+    """Bring this worker up to this index of the log, as far as it goes. ``store``: its :class:`WorkerConfig` as JSON;
+    empty for one of the application's configuration."""
+
+    worker: str
+    upto: int
+    store: str = ""
+
+
+class WakeupPoller:
+    """What the source knows between two rings: free of Spark, so that tests can ring it.
+
+    A master's tick counts by itself and starts anew with the master; the offset's tick is ours and grows whenever
+    a master's has changed."""
+
+    def __init__(
+        self,
+        masters: FailoverClient,
+        workers: Sequence[str],
+        poll_s: float,
+        watch: LivenessMonitor | None = None,
+        clock: Any = time.monotonic,
+    ) -> None:
+        self._masters = masters
+        self._workers = dict.fromkeys(workers, "")
+        self._watch = watch
+        self._polls = math.ceil(poll_s / DOORBELL_WAIT_S) if watch else 1
+        self._poll_s = poll_s / self._polls
+        self._clock = clock
+        self._ticks: dict[str, int] = {}
+        self._pauses: Mapping[str, int] = {}
+        self._recheck_at = clock()  # at once: every worker is looked at when the application starts
+        self._no_master = False
+        self._catching_up = False
+
+    def wait(self, pos: int, tick: int) -> tuple[int, int]:
+        """The next ``(pos, tick)``, after at most ``poll_s``; the same again when nothing happened. Never raises
+        for masters that cannot be reached: their logs wait, and so do we."""
+        for _ in range(self._polls):
+            due = self._recheck_at - self._clock()
+            piece = min(due, self._poll_s, PROGRESS_POLL_S) if self._catching_up else min(due, self._poll_s)
+            try:
+                url, bell = self._masters.call_first_available(
+                    lambda master: self._request_doorbell(master, pos, max(0.0, piece))  # noqa: B023 - asked now
+                )
+            except TxLogError as nobody:
+                if not self._no_master:
+                    log.warning("no master answers: %s", nobody)
+                self._no_master = True
+                time.sleep(NO_MASTER_RETRY_S)
+                return pos, tick
+            if self._no_master:
+                log.info("a master answers again")
+                self._no_master = False
+            if self._has_work(url, bell, pos):
+                self._recheck_at = self._clock() + RECHECK_S
+                return bell.stable.index, tick + 1
+        return pos, tick
+
+    def _has_work(self, url: str, bell: Doorbell, pos: int) -> bool:
+        """Whether there is something to do."""
+        self._pauses = {w.name: w.hold for w in bell.workers if w.hold is not None}
+        listed = {w.name: _store_config_json(w) for w in bell.workers}
+        changed, self._workers = listed.keys() != self._workers.keys(), listed
+        moved = self._ticks.get(url, 0) != bell.tick
+        self._ticks[url] = bell.tick
+        strayed = False
+        if self._watch is not None:
+            self._catching_up = self._watch.set_expected(bell.stable.index, bell.workers)
+            strayed = self._watch.take_alarm()
+        return bell.stable.index != pos or moved or strayed or changed or bool(self._clock() >= self._recheck_at)
+
+    def _request_doorbell(self, master: MasterClient, pos: int, timeout_s: float) -> tuple[str, Doorbell]:
+        return master.url, master.doorbell(pos, self._ticks.get(master.url, 0), timeout_s)
+
+    def ranges(self, upto: int) -> list[WorkerRange]:
+        """One for each worker, bounded by the holds that the last ring told of."""
+        return [
+            WorkerRange(name, min(upto, self._pauses.get(name, upto)), store) for name, store in self._workers.items()
+        ]
+
+
+def _store_config_json(worker: WorkerStatus) -> str:
+    """A master that does not say where it is means one that was configured."""
+    if not worker.url:
+        return ""
+    told = {"name": worker.name, "url": worker.url, "engine": worker.engine or "oxigraph"}
+    return WorkerConfig.model_validate(told).model_dump_json()
+
+
+class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        # made where they are used: their connections cannot be pickled
+        self._poller: WakeupPoller | None = None
+        self._watch: LivenessMonitor | None = None
+
+    @property
+    def poller(self) -> WakeupPoller:
+        if self._poller is None:
+            masters = FailoverClient(self._config.masters, timeout_s=2.0)
+            self._watch = LivenessMonitor(self._config.workers, partial(report_once, self._config.masters))
+            self._watch.start()
+            self._poller = WakeupPoller(
+                masters, [w.name for w in self._config.workers], self._config.poll_s, self._watch
+            )
+        return self._poller
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"pos": 0, "tick": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        pos, tick = self.poller.wait(start["pos"], start["tick"])
+        return {"pos": pos, "tick": tick}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self.poller.ranges(end["pos"])
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str]]:
+        assert isinstance(partition, WorkerRange)
+        freeze_gc()
+        yield partition.worker, partition.upto, partition.store
+
+
+class DoorbellSource(DataSource):  # type: ignore[misc]
+    """``spark.readStream.format("txlog_doorbell").option("config", <PipelineConfig as JSON>)``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "txlog_doorbell"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> DoorbellReader:  # noqa: N802
+        freeze_gc()
+        return DoorbellReader(PipelineConfig.model_validate_json(self.options[CONFIG_OPTION]))

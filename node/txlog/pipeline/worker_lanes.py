@@ -1,0 +1,237 @@
+"""On the executor: one lane for each worker, in which it is brought up to the log whatever the others do.
+
+A task rings the lanes of its rows and waits for them, but no longer than :data:`TASK_WAIT_S`: a worker that catches
+up, or hangs, goes on in its lane while the micro-batch ends and the next one serves the others.
+
+Spark hands tasks to its Python processes in turn, so several processes know a worker. Its *turn*, a locked file in
+the scratch folder, lets one of them at a time apply to it, since some stores do not keep overlapping updates apart.
+The file also holds the highest index asked for, so that a ring is not lost on a lane that is busy elsewhere. Neither
+is needed for exactly-once, which is the marker inside the worker: on several machines each has turns of its own.
+
+Lanes live as long as their process; this module must be importable (not pickled) for that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.pipeline.progress_reporter import ProgressReporter
+from txlog.pipeline.worker_applier import EMPTY_CACHE, ApplyRound, WorkerApplier, WorkerCache
+
+log = logging.getLogger(__name__)
+
+TASK_WAIT_S = 0.25
+"""How long a task waits for its lanes. Long enough that a usual transaction is applied and reported within its
+micro-batch; what a worker that is behind may add to the latency of the others."""
+
+BATCH_BACKLOG = 100_000
+"""Entries that a worker is behind when another machine may want to take it for a batch, ..."""
+YIELD_S = 0.1
+"""... for which the lock inside the worker is free so long after each application."""
+
+
+class ApplyRequest(NamedTuple):
+    """Bring ``worker`` up to ``upto``. ``store``: its :class:`WorkerConfig` as JSON; empty for a configured one."""
+
+    worker: str
+    upto: int
+    store: str = ""
+
+
+class Applier(Protocol):
+    """Brings one worker towards ``upto`` for about ``budget_s``; never raises for the worker's or a master's fault."""
+
+    def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound: ...
+
+
+class WorkerMutex:
+    """Who may apply to a worker on this machine, how far it was asked to go, and what the last one knew of it."""
+
+    _TARGET_BYTES = 20
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._reservation_fd = os.open(path.with_name(path.name + ".asked"), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def set_target(self, upto: int) -> None:
+        """The last word counts: a log that was founded anew begins again at 0."""
+        os.pwrite(self._fd, b"%0*d" % (self._TARGET_BYTES, upto), 0)
+
+    def read_target(self) -> int:
+        return int(os.pread(self._fd, self._TARGET_BYTES, 0) or b"0")
+
+    def try_acquire(self) -> bool:
+        """True when it is ours; False when another process has it. Given back also when the process dies."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    @contextmanager
+    def reserve(self) -> Iterator[None]:
+        """Meanwhile a lane gives way at its next chance, and takes no turn."""
+        fcntl.flock(self._reservation_fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._reservation_fd, fcntl.LOCK_UN)
+
+    def is_reserved(self) -> bool:
+        """Whether a batch wants the worker. Never for long: it is asked for by a lock that ends with its process."""
+        try:
+            fcntl.flock(self._reservation_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._reservation_fd, fcntl.LOCK_UN)
+        return False
+
+    def close(self) -> None:
+        os.close(self._fd)
+        os.close(self._reservation_fd)
+
+    def read_cache(self) -> WorkerCache:
+        """Only for who has the turn."""
+        told = os.pread(self._fd, 4096, self._TARGET_BYTES)
+        return msgspec.json.decode(told, type=WorkerCache) if told else EMPTY_CACHE
+
+    def write_cache(self, known: WorkerCache) -> None:
+        """Only for who has the turn."""
+        told = msgspec.json.encode(known)
+        os.pwrite(self._fd, told, self._TARGET_BYTES)
+        os.ftruncate(self._fd, self._TARGET_BYTES + len(told))
+
+
+class WorkerLane:
+    """One worker in this process. ``request`` and ``wait`` are for tasks; everything else happens in its own thread."""
+
+    def __init__(
+        self, worker: str, turn: WorkerMutex, apply: Applier, reports: ProgressReporter, budget_s: float
+    ) -> None:
+        self._worker = worker
+        self._mutex = turn
+        self._apply = apply
+        self._reports = reports
+        self._budget_s = budget_s
+        self._pauses_known = False
+        self._changed = threading.Condition()
+        self._requested = 0
+        self._served = 0
+        threading.Thread(target=self._run, name=f"txlog-lane {worker}", daemon=True).start()
+
+    def request(self, upto: int) -> int:
+        """Ask for ``upto``; the number to :meth:`wait` for."""
+        self._mutex.set_target(upto)
+        with self._changed:
+            self._requested += 1
+            self._changed.notify_all()
+            return self._requested
+
+    def wait(self, number: int, deadline: float) -> bool:
+        """Until this ring was answered or ``deadline`` (monotonic); whether it was answered."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._served >= number, max(0.0, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._requested > self._served)
+                number = self._requested
+            try:
+                self._apply_while_requested()
+            except Exception:  # a fault of ours must not end the lane for good; the next ring tries again
+                log.exception("worker %s", self._worker)
+            with self._changed:
+                self._served = number
+                self._changed.notify_all()
+
+    def _apply_while_requested(self) -> None:
+        while not self._mutex.is_reserved() and self._mutex.try_acquire():
+            try:
+                wanted, healthy = self._apply_to_target()
+            finally:
+                self._mutex.release()
+            if not healthy or self._mutex.read_target() <= wanted:
+                return  # asked for more just before the turn was given back, nobody else would do it
+
+    def _apply_to_target(self) -> tuple[int, bool]:
+        """Apply and report until the worker is where it is wanted, is held, or cannot go on. Returns what was
+        wanted at last and whether it could go on."""
+        before: int | None = None
+        while True:
+            wanted = self._mutex.read_target()
+            hold = self._reports.pause_index(self._worker)
+            # nothing is applied before the masters have told a new lane of their holds
+            limit = 0 if not self._pauses_known else wanted if hold is None else min(wanted, hold)
+            done = self._apply(limit, self._budget_s, self._mutex.read_cache())
+            self._mutex.write_cache(done.cache)
+            self._reports.send(self._worker, done.report)
+            if not done.healthy:
+                return wanted, False
+            hold = self._reports.pause_index(self._worker)
+            at = done.report.position.index if done.report.position else 0
+            # at == before: the master that gives the pages is not as far as the one that rang; it will ring
+            if at >= (wanted if hold is None else min(wanted, hold)) or at == before:
+                return wanted, True
+            before = at if self._pauses_known else None
+            self._pauses_known = True
+            if self._mutex.is_reserved():
+                return wanted, False
+            if wanted - at > BATCH_BACKLOG:
+                time.sleep(YIELD_S)
+
+
+class LaneSet:
+    """The lanes of one application in this process."""
+
+    def __init__(self, config: PipelineConfig, applier: Callable[[PipelineConfig, str], Applier]) -> None:
+        self._config = config
+        self._make_applier = applier
+        self._reports = ProgressReporter(config.masters)
+        self._lanes: dict[tuple[str, str], WorkerLane] = {}
+
+    def apply_workers(self, rows: Sequence[ApplyRequest], patience_s: float = TASK_WAIT_S) -> None:
+        """Ring for each and wait, at most ``patience_s`` for all of them."""
+        deadline = time.monotonic() + patience_s
+        rung = [(self._lane_for(row), row.upto) for row in rows]
+        numbers = [(lane, lane.request(upto)) for lane, upto in rung]
+        for lane, number in numbers:
+            lane.wait(number, deadline)
+
+    def _lane_for(self, ring: ApplyRequest) -> WorkerLane:
+        """One that came back at another place gets a lane of its own."""
+        key = (ring.worker, ring.store)
+        if key not in self._lanes:
+            config = self._config
+            if ring.store:
+                store = WorkerConfig.model_validate_json(ring.store)
+                config = config.model_copy(update={"workers": [store]})
+            turn = WorkerMutex(config.scratch_folder / "turns" / ring.worker)
+            apply = self._make_applier(config, ring.worker)
+            self._lanes[key] = WorkerLane(ring.worker, turn, apply, self._reports, config.budget_s)
+        return self._lanes[key]
+
+
+_lanes_by_config: dict[str, LaneSet] = {}
+
+
+def apply_workers(config_json: str, rows: Sequence[ApplyRequest]) -> None:
+    """What a task does: see :meth:`Lanes.apply_workers`. The lanes of a configuration are made once in each process."""
+    if config_json not in _lanes_by_config:
+        _lanes_by_config[config_json] = LaneSet(PipelineConfig.model_validate_json(config_json), WorkerApplier)
+    _lanes_by_config[config_json].apply_workers(rows)

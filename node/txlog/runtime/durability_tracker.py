@@ -1,0 +1,302 @@
+"""What a master can show of its log and its transactions, and who waits for it: durable facts only.
+
+:class:`~txlog.runtime.master_loop.MasterLoop` moves them, once in a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from txlog.model.durability import Durability
+from txlog.model.entry import Position
+from txlog.model.ids import Txid
+from txlog.model.view import View
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.core import Core
+from txlog.protocol.events import Marks
+from txlog.protocol.queue import ENDLESS
+from txlog.runtime.executor import Executor
+from txlog.runtime.watermark import Watermark
+
+
+class DurabilityWaiter(NamedTuple):
+    """A future to resolve once a transaction that another master (or an earlier start) began reaches a level."""
+
+    txid: Txid
+    level: Durability
+    future: asyncio.Future[bool]
+
+
+class ViewTransition(NamedTuple):
+    """A view was accepted. The log of ``old`` ended at ``end`` and was stable up to ``stable``; if it was cut, it is
+    the same up to ``common_index``."""
+
+    old: View
+    new: View
+    end: int
+    stable: int
+    common_index: int | None
+
+
+class DurabilityTracker:
+    """``accepted``, ``quorum``, ``synced``: over this master's own seqs. ``stable``, ``applied``, ``applied_all``:
+    over the log's index. All of them are durable facts. ``executable``: how far workers may execute: ``stable``, or the
+    log's end (``None``, while a member is silent).
+
+    When a view with another branch is accepted, the log is cut at once, and ``synced``, ``stable`` and what was known
+    of workers fall with it in the same call: from then on an index above the cut means nothing, until the base of that
+    view is installed and durable. ``truncation_count`` counts these moments; whoever awaits in between looks at it
+    again."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        stable_moved: Callable[[], None],
+        log_cut: Callable[[], None],
+        view_changed: Callable[[ViewTransition], None],
+    ) -> None:
+        self.executor = executor
+        self.accepted, self.quorum, self.synced = Watermark(), Watermark(), Watermark()
+        self.stable, self.applied, self.applied_all = Watermark(), Watermark(), Watermark()
+        self.executable = Watermark()
+        self.log_index = 0
+        self.truncation_count = 0
+        self.is_aborted = False
+        """Nobody may wait for anything any more: this process is about to end."""
+        self.on_stable_moved = stable_moved
+        self.on_log_truncated = log_cut
+        self.on_view_changed = view_changed
+        self._view = executor.core.views.accepted
+        self._foreign_waiters: list[DurabilityWaiter] = []
+        self._asyncio_loop = asyncio.get_running_loop()
+        self._watermarks = {
+            Durability.ACCEPTED: self.accepted,
+            Durability.QUORUM: self.quorum,
+            Durability.SYNCED: self.synced,
+            Durability.APPLIED: self.synced,
+            Durability.APPLIED_ALL: self.synced,
+        }
+
+    # What is known
+
+    @property
+    def core(self) -> Core:
+        return self.executor.core
+
+    @property
+    def log_state(self) -> Agreement | None:
+        return self.executor.core.agreement
+
+    def stable_position(self) -> Position:
+        """Where workers may execute to; released, so durable."""
+        return self.position_at(self.stable.value)
+
+    def executable_position(self) -> Position:
+        """Up to where pages and doorbells go."""
+        return self.position_at(self.executable.value)
+
+    def log_position(self) -> Position:
+        """The end of the log that may be shown; see :meth:`_valid_index`."""
+        agreement = self.log_state
+        return self.position_at(self._valid_index(agreement) if agreement is not None else 0)
+
+    @property
+    def persisted_end(self) -> int:
+        """Nothing has been executed anywhere in this view above this: the end of the log, were all that is held here
+        and waits for its order in it."""
+        agreement = self.log_state
+        return 0 if agreement is None else agreement.history.length + sum(len(queue) for queue in agreement.queues)
+
+    def position_at(self, index: int) -> Position:
+        """A place on the log; 0, or from its foot on."""
+        agreement = self.log_state
+        if agreement is None:
+            return Position(0, 0, bytes(16))
+        return Position(agreement.view.epoch, index, agreement.history.hash_at(index))
+
+    def _valid_index(self, agreement: Agreement) -> int:
+        """Up to where indexes mean anything. An accepted view cuts the log, and shows its base at the install only;
+        until the marks that say so are released, the log may already be shorter than they said before."""
+        if not agreement.installed:
+            return self.stable.value
+        return min(self.log_index, agreement.history.length)
+
+    def index_of(self, txid: Txid) -> int:
+        """The log index of a transaction as far as it is durable here, else 0."""
+        agreement = self.log_state
+        if agreement is None:
+            return 0
+        index = agreement.history.index_of(txid.origin, txid.seq)
+        return index if index <= self._valid_index(agreement) else 0
+
+    def is_trimmed(self, txid: Txid) -> bool:
+        """It stood where the log was trimmed: every worker of every data centre has passed it."""
+        agreement = self.log_state
+        return agreement is not None and agreement.history.is_trimmed(txid.origin, txid.seq)
+
+    def is_own(self, txid: Txid) -> bool:
+        agreement = self.log_state
+        return agreement is not None and agreement.own.origin == txid.origin
+
+    def level_of(self, txid: Txid) -> Durability | None:
+        """The highest level that this transaction is known to have reached; None when it is not known here."""
+        index = self.index_of(txid)
+        if (index and index <= self.applied_all.value) or self.is_trimmed(txid):
+            return Durability.APPLIED_ALL
+        if index and index <= self.applied.value:
+            return Durability.APPLIED
+        if index and index <= self.stable.value:
+            return Durability.SYNCED
+        if self.is_own(txid):
+            if txid.seq <= self.synced.value:
+                return Durability.SYNCED
+            if txid.seq <= self.quorum.value:
+                return Durability.QUORUM
+            return Durability.ACCEPTED if txid.seq <= self.accepted.value else None
+        if index or self._is_persisted(txid):
+            return Durability.ACCEPTED
+        return None
+
+    def _is_persisted(self, txid: Txid) -> bool:
+        agreement = self.log_state
+        queue = agreement.by_origin.get(txid.origin) if agreement is not None else None
+        return queue is not None and txid.seq <= queue.held
+
+    # Who waits
+
+    def wait_txid(self, txid: Txid, level: Durability) -> asyncio.Future[bool]:
+        """True as soon as the transaction, whoever's it is, has reached accepted, quorum or synced."""
+        future = self._asyncio_loop.create_future()
+        if self.is_own(txid):
+            self._watermarks[level].add_waiter(txid.seq, future)
+        elif self._foreign_reached(txid, level):
+            future.set_result(True)
+        else:
+            self._foreign_waiters.append(DurabilityWaiter(txid, level, future))
+        return future
+
+    def wait_in_stable_log(self, txid: Txid) -> asyncio.Future[bool]:
+        """True as soon as the transaction, whoever's it is, stands in the stable log."""
+        future = self._asyncio_loop.create_future()
+        if self._foreign_reached(txid, Durability.SYNCED):
+            future.set_result(True)
+        else:
+            self._foreign_waiters.append(DurabilityWaiter(txid, Durability.SYNCED, future))
+        return future
+
+    def _foreign_reached(self, txid: Txid, level: Durability) -> bool:
+        if level is Durability.ACCEPTED:
+            return self.level_of(txid) is not None
+        if self.is_trimmed(txid):
+            return True
+        index = self.index_of(txid)
+        return 0 < index <= self.stable.value
+
+    def wait_index(self, mark: Watermark, index: int) -> asyncio.Future[bool]:
+        """True as soon as ``mark`` (``stable``, ``applied``, ``applied_all``) is at ``index``."""
+        future = self._asyncio_loop.create_future()
+        mark.add_waiter(index, future)
+        return future
+
+    async def wait_for(self, future: asyncio.Future[bool], seconds: float) -> bool:
+        """The future's answer, or False when it is not there in time; the future is done afterwards either way, also
+        when the client goes away."""
+        if future.done():
+            return future.result()
+        if self.is_aborted:
+            future.cancel()
+            return False
+        timer = self._asyncio_loop.call_later(max(0.0, seconds), _resolve_false, future)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def abort_waiters(self) -> None:
+        """Whoever waits is told how far its transaction has come (202), and so is whoever would begin to wait."""
+        self.is_aborted = True
+        for mark in (self.accepted, self.quorum, self.synced, self.stable, self.applied, self.applied_all):
+            mark.abort_waiters()
+        self.executable.abort_waiters()
+        others, self._foreign_waiters = self._foreign_waiters, []
+        for one in others:
+            if not one.future.done():
+                one.future.set_result(False)
+
+    # What moves it
+
+    def _apply_released(self, marks: Marks | None, added: bool) -> None:
+        """What was released: marks, and whether the log grew."""
+        if marks is not None:
+            self.log_index = marks.log
+            if marks.accepted > self.accepted.value:
+                self.accepted.move_to(marks.accepted)
+            if marks.quorum > self.quorum.value:
+                self.quorum.move_to(marks.quorum)
+            if marks.stable > self.stable.value:  # it falls in _notice_cut only
+                self.stable.move_to(marks.stable)
+                self.on_stable_moved()
+            if marks.synced > self.synced.value:
+                self.synced.move_to(marks.synced)
+        self._move_executable()
+        if self._foreign_waiters and (marks is not None or added):
+            self._notify_foreign_waiters()
+
+    def _move_executable(self) -> None:
+        index, agreement = self.stable.value, self.log_state
+        if agreement is not None and agreement.view.strategy == "None" and self.core.executes_to_end:
+            index = max(index, self._valid_index(agreement))
+        if index != self.executable.value:
+            self.executable.move_to(index)
+
+    def _notify_foreign_waiters(self) -> None:
+        waiting, self._foreign_waiters = self._foreign_waiters, []
+        for one in waiting:
+            if one.future.done():
+                continue
+            if self._foreign_reached(one.txid, one.level):
+                one.future.set_result(True)
+            else:
+                self._foreign_waiters.append(one)
+
+    def _detect_view_change(self) -> None:
+        """To be called after everything that may have changed the view, before anything is read."""
+        view = self.core.views.accepted
+        if view is self._view:
+            return
+        old, self._view = self._view, view
+        end, stable, cuts = self.log_index, self.stable.value, self.truncation_count
+        self._detect_truncation()
+        agreement = self.log_state
+        if old is not None and view is not None and agreement is not None:
+            self.on_view_changed(
+                ViewTransition(old, view, end, stable, agreement.kept if self.truncation_count != cuts else None)
+            )
+
+    def _detect_truncation(self) -> None:
+        executor = self.executor
+        if executor.truncated_to == ENDLESS:
+            return
+        cut, executor.truncated_to = executor.truncated_to, ENDLESS
+        agreement = self.log_state
+        assert agreement is not None
+        if cut >= self.log_index:
+            return
+        self.truncation_count += 1
+        self.log_index = cut
+        own = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
+        if own < self.synced.value:
+            self.synced.move_to(own)
+        if cut < self.stable.value:
+            self.stable.move_to(cut)
+        if cut < self.executable.value:
+            self.executable.move_to(cut)
+        self.on_stable_moved()
+        self.on_log_truncated()
+
+
+def _resolve_false(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(False)

@@ -1,0 +1,231 @@
+"""Rule 28: what a damaged journal misses is fetched from other masters, checked, written again; then the master starts.
+
+A master whose journal has a bad record that is no torn tail does not vote: there is no core yet, so there is no post
+and no add. It asks the others for the order of the damaged part of its log and for the transactions that stood there,
+proves both against the chain hash that its journal still has, and writes them again. With nobody to fetch from it
+stays stopped; when everybody says that they do not hold what only they could have, it ends by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from txlog.model.entry import Item, Run, Span
+from txlog.model.errors import Fatal
+from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
+from txlog.model.ids import Origin
+from txlog.model.records import Added, Damage, Recovered
+from txlog.protocol.events import Now, Settings
+from txlog.wire import messages as wire
+from txlog.wire.messages import FetchOrder, FetchRuns, LogTruncatedBelow, Message, OrderReply, RunsReply
+
+_RETRY_MS = 300
+"""Between two questions: a peer that does not answer is followed by the next one."""
+
+
+class DamagedJournal(Protocol):
+    """What a repair needs of ``txlog.journal.Journal``."""
+
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
+    def provable_prefix(self, run: Run) -> int: ...
+
+
+@dataclass
+class RepairedRange:
+    """What stood in one damaged place: ``runs`` with their ``contents`` (as in ``Held``), then ``added``."""
+
+    runs: list[Run] = field(default_factory=list)
+    contents: list[bytes] = field(default_factory=list)
+    added: Added | None = None
+
+
+@dataclass
+class _MissingRange:
+    """One damaged place. ``order`` grows until it reaches ``damage.log_to``; ``items`` until nothing is missing."""
+
+    damage: Damage
+    order: list[Span] = field(default_factory=list)
+    items: dict[Origin, dict[int, Item]] = field(default_factory=dict)
+
+    @property
+    def ordered_to(self) -> int:
+        return self.damage.log_from - 1 + sum(span.count for span in self.order)
+
+    def next_missing(self) -> Span | None:
+        """The first transaction to ask for, with as many behind it as are missing too."""
+        for span in self.damage.spans:
+            have = self.items.get(Origin(span.node, span.birth), {})
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                if seq not in have:
+                    return Span(span.node, span.birth, seq, span.first_seq + span.count - seq)
+        return None
+
+
+class JournalRepair:
+    """One journal's repair. Drive it like the core: ``receive``, ``poll``, and send what they say. When
+    ``is_finished``, ``repaired`` lists what to write for each damage, in order."""
+
+    def __init__(self, settings: Settings, recovered: Recovered, journal: DamagedJournal) -> None:
+        assert recovered.damage
+        self.settings = settings
+        self.repaired: list[tuple[Damage, RepairedRange]] = []
+        self._recovered = recovered
+        self._journal = journal
+        self._missing_ranges = [_MissingRange(damage) for damage in recovered.damage]
+        self._peers = [m.node for m in settings.members if m.node != settings.node]
+        self._next_peer = 0
+        self._last_request_ms = -(1 << 60)
+        self._peers_without: set[str] = set()
+
+    @property
+    def is_finished(self) -> bool:
+        return not self._missing_ranges
+
+    @property
+    def damage_names(self) -> list[str]:
+        """For the status page: what is damaged and what is still missing."""
+        return [f"{w.damage.where}: records {w.damage.first} to {w.damage.last}" for w in self._missing_ranges]
+
+    def poll(self, now: Now) -> tuple[int, list[tuple[str, Message]]]:
+        """When to poll again, and whom to ask for what."""
+        self._complete_verified()
+        if self.is_finished:
+            return 1 << 60, []
+        if now.mono < self._last_request_ms + _RETRY_MS:
+            return self._last_request_ms + _RETRY_MS, []
+        self._last_request_ms = now.mono
+        if not self._peers:
+            raise Fatal("BeyondRepair", f"{self.damage_names}: this cluster has no other master to fetch it from")
+        peer = self._peers[self._next_peer % len(self._peers)]
+        self._next_peer += 1
+        return now.mono + _RETRY_MS, [(peer, self._next_request())]
+
+    def receive(self, peer: str, data: bytes, now: Now) -> None:
+        """An answer, or anything else, which a master that does not vote passes over."""
+        message = wire.decode(peer, data)
+        if not self._missing_ranges:
+            return
+        match message:
+            case OrderReply():
+                self._on_order(message)
+            case RunsReply():
+                self._on_runs(peer, message)
+            case LogTruncatedBelow():
+                self._on_below(peer, message)
+            case _:
+                return
+        self._last_request_ms = min(self._last_request_ms, now.mono - _RETRY_MS)
+        self._complete_verified()
+
+    def _next_request(self) -> Message:
+        wanted = self._missing_ranges[0]
+        if wanted.ordered_to < wanted.damage.log_to:
+            return FetchOrder(wanted.ordered_to, wanted.damage.log_to)
+        missing = wanted.next_missing()
+        assert missing is not None
+        return FetchRuns(missing)
+
+    def _on_order(self, message: OrderReply) -> None:
+        wanted = self._missing_ranges[0]
+        if message.after == wanted.ordered_to and message.spans:
+            wanted.order += message.spans
+
+    def _on_below(self, peer: str, message: LogTruncatedBelow) -> None:
+        """It does not keep that part of the log any more."""
+        self._peers_without.add(peer)
+        if self._peers_without >= set(self._peers):
+            wanted = self._missing_ranges[0]
+            raise Fatal(
+                "BeyondRepair",
+                f"{wanted.damage.where}: the others keep the log from {message.index} on, and this stood below; start"
+                " this master with an empty folder: it is sent a snapshot, and the log behind it",
+            )
+
+    def _on_runs(self, peer: str, message: RunsReply) -> None:
+        wanted = self._missing_ranges[0]
+        missing = wanted.next_missing()
+        if missing is None or (message.runs and not any(_contains_first(run, missing) for run in message.runs)):
+            return  # an answer to an earlier question says nothing of this one
+        fitting = [(run, self._journal.provable_prefix(run)) for run in message.runs]
+        if not any(count for _, count in fitting):
+            self._peers_without.add(peer)
+            if self._peers_without >= set(self._peers):
+                raise Fatal(
+                    "BeyondRepair",
+                    f"{wanted.damage.where}: no other master holds {missing.node} seq {missing.first_seq} as it stood"
+                    " here; it is lost with this disk; the log is held until it is replaced",
+                )
+            return
+        self._peers_without.clear()
+        for run, count in fitting:
+            have = wanted.items.setdefault(run.origin, {})
+            for offset, item in enumerate(run.items[:count]):
+                have[run.first_seq + offset] = item
+
+    # Check and hand over
+
+    def _complete_verified(self) -> None:
+        while self._missing_ranges:
+            wanted = self._missing_ranges[0]
+            if wanted.ordered_to < wanted.damage.log_to or wanted.next_missing() is not None:
+                return
+            hashes = self._verified_hashes(wanted)
+            if hashes is None:  # what came does not fit: ask again, the next peer first
+                wanted.order.clear()
+                wanted.items.clear()
+                return
+            self.repaired.append((wanted.damage, self._build_repaired(wanted, hashes)))
+            self._missing_ranges.pop(0)
+
+    def _verified_hashes(self, wanted: _MissingRange) -> bytes | None:
+        """The chain hashes of the damaged part of the log, if they end where the journal says; empty without one."""
+        damage = wanted.damage
+        if damage.log_from > damage.log_to:
+            return b""
+        value = self._hash_before(damage.log_from)
+        cells: list[bytes] = []
+        for span in wanted.order:
+            origin = Origin(span.node, span.birth)
+            tag = origin_tag(origin)
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                item = self._item(wanted, origin, seq)
+                if item is None:
+                    return None
+                value = chain_hash(value, item.stamp, tag, seq, content_hash(item.kind, item.key, item.payload))
+                cells.append(value)
+        return b"".join(cells) if value == damage.end_hash else None
+
+    def _hash_before(self, index: int) -> bytes:
+        if index > 1:
+            return self._recovered.hash_at(index - 1)
+        view = self._recovered.accepted
+        if view is None:
+            raise Fatal("BeyondRepair", "the founding record is lost with the beginning of this journal")
+        return chain_start(view.cluster_id)
+
+    def _item(self, wanted: _MissingRange, origin: Origin, seq: int) -> Item | None:
+        fetched = wanted.items.get(origin, {}).get(seq)
+        if fetched is not None:
+            return fetched
+        for _, mended in self.repaired:
+            for run in mended.runs:
+                if run.origin == origin and run.first_seq <= seq <= run.last_seq:
+                    return run.items[seq - run.first_seq]
+        return self._journal.read(origin.node, origin.birth, seq, 1, 1 << 30).items[0]
+
+    def _build_repaired(self, wanted: _MissingRange, hashes: bytes) -> RepairedRange:
+        mended = RepairedRange()
+        for span in wanted.damage.spans:
+            have = wanted.items[Origin(span.node, span.birth)]
+            items = [have[seq] for seq in range(span.first_seq, span.first_seq + span.count)]
+            mended.runs.append(Run(span.node, span.birth, span.first_seq, items))
+            mended.contents.append(b"".join(content_hash(i.kind, i.key, i.payload) for i in items))
+        if hashes:
+            mended.added = Added(wanted.damage.log_from, wanted.order, hashes, 0)
+        return mended
+
+
+def _contains_first(run: Run, span: Span) -> bool:
+    """Whether the first transaction of the span is in the run."""
+    return run.origin == (span.node, span.birth) and run.first_seq <= span.first_seq <= run.last_seq

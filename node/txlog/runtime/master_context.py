@@ -1,0 +1,53 @@
+"""What every door of one master is given."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from txlog.config.process_config import NodeConfig
+from txlog.runtime.interactive_load import InteractiveLoad
+from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.payload_transfer import PayloadTransfer
+from txlog.runtime.transaction_status import TransactionTracker
+from txlog.runtime.worker_registry import WorkerRegistry
+from txlog.telemetry.event_log import EventLog
+
+
+@dataclass
+class MasterContext:
+    """One master's shell. ``payload_transfer``: how large payloads reach the others; None: with their posts.
+    ``interactive_load``: to whom what is large gives way.
+
+    There is one only over a whole journal: a damaged one is mended before."""
+
+    config: NodeConfig
+    loop: MasterLoop
+    registry: WorkerRegistry
+    transactions: TransactionTracker
+    log: EventLog
+    payload_transfer: PayloadTransfer | None = None
+    interactive_load: InteractiveLoad = field(default_factory=InteractiveLoad)
+    is_closing: bool = False
+    started_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def state(self) -> str:
+        """The core's own word."""
+        return self.loop.core.state
+
+    @property
+    def masters(self) -> list[tuple[str, str]]:
+        """Node id and data centre of every master of the cluster, in order of precedence: as the log says, or the
+        manifests before."""
+        return [(m.node, m.data_center) for m in self.loop.core.views.configured]
+
+    @property
+    def other_nodes(self) -> list[str]:
+        """The node ids of the other masters."""
+        return [node for node, _ in self.masters if node != self.config.node]
+
+    @property
+    def is_ready(self) -> bool:
+        core = self.loop.core
+        return not self.is_closing and core.agreement is not None and core.founding.admitted

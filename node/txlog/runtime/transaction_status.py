@@ -1,0 +1,131 @@
+"""What became of a transaction, and waiting for it to reach a level (protocol section 5)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from txlog.model.durability import Durability
+from txlog.model.entry import Position
+from txlog.model.ids import Txid
+from txlog.runtime.master_loop import MasterLoop
+from txlog.runtime.worker_registry import WorkerRegistry
+
+BELOW_APPLIED = (Durability.ACCEPTED, Durability.QUORUM, Durability.SYNCED)
+LEVELS_ASCENDING = tuple(Durability)
+"""In growing order of promise."""
+
+
+class TransactionOutcome(NamedTuple):
+    """``state``: ``unknown``, a level, ``blocked`` (workers refuse it) or ``skipped``. ``position`` is there once it is
+    synced. ``noop``: the transaction that counts instead. ``workers``: the answers of those that refused it."""
+
+    txid: Txid
+    state: str
+    level: Durability | None
+    position: Position | None
+    noop: Txid | None
+    workers: dict[str, dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the API shows it."""
+        place = self.position
+        return {
+            "txid": str(self.txid),
+            "state": self.state,
+            "durability": self.level,
+            "position": None
+            if place is None
+            else {"epoch": place.epoch, "index": place.index, "hash": place.hash.hex()},
+            "noop": None if self.noop is None else str(self.noop),
+            "workers": self.workers,
+        }
+
+
+class TransactionTracker:
+    """Asks the core, the log and the registry; keeps nothing but the answers of workers to what was skipped."""
+
+    def __init__(self, loop: MasterLoop, registry: WorkerRegistry) -> None:
+        self._loop = loop
+        self._registry = registry
+        self.skipped_refusals: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def keep_refusals(self, txid: str) -> None:
+        """Keep what the workers answered to a transaction that is skipped: they go on and forget it."""
+        found = self._registry.refusals(txid)
+        if found:
+            if len(self.skipped_refusals) >= 1000:  # only the newest are worth the memory
+                self.skipped_refusals.pop(next(iter(self.skipped_refusals)))
+            self.skipped_refusals[txid] = {**self.skipped_refusals.get(txid, {}), **found}
+
+    def is_skipped(self, txid: Txid) -> bool:
+        agreement = self._loop.log_state
+        if agreement is None:
+            return False
+        index = agreement.skips.get(str(txid), 0)
+        return 0 < index <= self._loop.stable.value
+
+    def outcome(self, txid: Txid) -> TransactionOutcome:
+        """To be told to a client: what is told as applied is in what it reads here afterwards."""
+        loop = self._loop
+        level = loop.level_of(txid)
+        index = loop.index_of(txid)
+        stable = 0 < index <= loop.stable.value
+        name = str(txid)
+        agreement = loop.log_state
+        noop = agreement.noops.get(index) if agreement is not None and stable else None
+        workers = {**self.skipped_refusals.get(name, {}), **self._registry.refusals(name)}
+        state = "unknown" if level is None else level.value
+        if self.is_skipped(txid):
+            state = "skipped"
+            level = Durability.SYNCED if stable else level
+        elif level in (Durability.APPLIED, Durability.APPLIED_ALL):
+            self._registry.raise_min_read_index(index)
+        elif workers:
+            state = "blocked"
+        return TransactionOutcome(txid, state, level, loop.position_at(index) if stable else None, noop, workers)
+
+    async def wait_for_level(self, txid: Txid, level: Durability, seconds: float) -> bool:
+        """Wait until the transaction has reached ``level``. False when the time is over, or when it cannot come to
+        that: it is skipped, or the workers refuse it (:meth:`outcome` tells)."""
+        loop = self._loop
+        deadline = asyncio.get_running_loop().time() + seconds
+        first = level if level in BELOW_APPLIED else Durability.SYNCED
+        if not await loop.wait_for(loop.wait_txid(txid, first), seconds):
+            return False
+        if level in BELOW_APPLIED:
+            return True
+        mark = loop.applied if level is Durability.APPLIED else loop.applied_all
+        name = str(txid)
+        while not self._cannot_be_applied(txid, level):
+            if loop.is_trimmed(txid):
+                return True
+            left = deadline - asyncio.get_running_loop().time()
+            index = loop.index_of(txid)
+            if not index:  # its branch was given up; it comes again, somewhere else
+                if left <= 0 or not await loop.wait_for(loop.wait_in_stable_log(txid), left):
+                    return False
+                continue
+            future = loop.wait_index(mark, index)
+            if future.done():
+                return not self.is_skipped(txid)
+            self._registry.add_refusal_waiter(name, future)
+            try:
+                if left <= 0 or not await loop.wait_for(future, left):
+                    return False
+            finally:
+                future.cancel()
+                self._registry.remove_refusal_waiter(name, future)
+        return False
+
+    def _cannot_be_applied(self, txid: Txid, level: Durability) -> bool:
+        """Skipped; or refused by every worker here that could still execute it (``applied-all``: by any)."""
+        if self.is_skipped(txid):
+            return True
+        refusing = self._registry.refusing_workers(str(txid))
+        if not refusing:
+            return level is Durability.APPLIED_ALL and bool(self._registry.refusals(str(txid)))
+        if level is Durability.APPLIED_ALL:
+            return True
+        able = [w for w in self._registry.workers.values() if w.state in ("Working", "Ahead", "Unknown")]
+        return not able

@@ -1,0 +1,60 @@
+"""Which branch this master's log is, for whoever asks what a rejoin would do: ``GET /txlog/branch[?at=INDEX]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from txlog.http.router import Request, Response, Route, json_response
+from txlog.model.errors import BadInput, NotFound, Unavailable
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.views import format_view_number
+
+
+class BranchInfoHandler:
+    def __init__(self, site: MasterContext) -> None:
+        self._context = site
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/branch", self.get)]
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"node","dataCenter","clusterId","configured","prefers","splitMode","view","end","hash"}``. ``end``: of the
+        log, stable or not; ``hash`` and ``configured``: at ``at``, by default at the end. ``view`` has its
+        history, oldest first, and the strategy of each. 404 for an index above the log."""
+        site = self._context
+        loop, core = site.loop, site.loop.core
+        agreement, view = loop.log_state, core.views.accepted
+        if agreement is None or view is None:
+            raise Unavailable("NotFounded", f"{site.config.node} has no view yet; wait until it is founded")
+        end = loop.log_position().index
+        text = request.query.get("at", str(end))
+        if not (text.isascii() and text.isdecimal() and len(text) < 16):
+            raise BadInput(f"at={text[:40]!r}: expected an index of the log")
+        if int(text) > end:
+            raise NotFound(f"index {text} is above the log of {site.config.node}, which ends at {end}")
+        at = int(text)
+        if not agreement.history.keeps(at):
+            raise NotFound(
+                f"index {at} is below {agreement.history.start}, from which {site.config.node} keeps its log"
+            )
+        configured = agreement.configurations.place(at).members or core.settings.members
+        return json_response(
+            {
+                "node": site.config.node,
+                "dataCenter": site.config.data_center,
+                "clusterId": view.cluster_id.hex(),
+                "configured": [{"node": m.node, "weight": m.weight} for m in configured],
+                "prefers": core.settings.strategy,
+                "splitMode": "Majority" if core.views.majority else "Continue",
+                "view": {
+                    "number": format_view_number(view.number),
+                    "order": list(view.number),
+                    "members": [m.node for m in view.members],
+                    "strategy": view.strategy,
+                    "history": [format_view_number(number) for number in view.history],
+                    "strategies": view.strategies,
+                },
+                "end": end,
+                "hash": loop.position_at(at).hash.hex(),
+            }
+        )

@@ -1,0 +1,245 @@
+"""The configuration of the cluster: shown, changed by entries of the log, and followed by this process (rule 20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from txlog.config.cluster_properties import write_masters
+from txlog.config.units import format_duration, parse_duration
+from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
+from txlog.model.decoding import MALFORMED
+from txlog.model.durability import Durability
+from txlog.model.errors import BadInput, Conflict, Fatal, NotFound, Refused, Unavailable
+from txlog.runtime.master_context import MasterContext
+
+POLL_S: Final = 0.1
+"""Between two looks at the configuration in force; the core has no event for it, and it changes a few times a year."""
+BODY_MAX: Final = 16 << 10
+_ADD_EXAMPLE = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
+_ALTER_EXAMPLE = '{"weight": 2} or {"muted": true}'
+_OPTIONS_EXAMPLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h"}'
+RETENTION_MS_MIN: Final = 1000
+MODES: Final = ("Continue", "Majority")
+T = TypeVar("T")
+
+
+class _AddMaster(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    node: str
+    data_center: str
+    weight: int = 1
+    urls: list[str] = []
+
+
+class _ChangeMaster(msgspec.Struct, forbid_unknown_fields=True):
+    weight: int | None = None
+    muted: bool | None = None
+
+
+class _ClusterOptions(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    split_mode: str | None = None
+    key_retention: str | None = None
+
+
+class ConfigurationHandler:
+    """``follow(configuration)`` is told what came into effect; a ``cluster.properties`` file, too."""
+
+    def __init__(self, site: MasterContext, follow: Callable[[Configuration], None]) -> None:
+        self._context = site
+        self._on_change = follow
+        self._last_seen: Configuration | None = None
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/txlog/configuration", self.get),
+            Route("PATCH", "/txlog/configuration", self.patch),
+            Route("POST", "/txlog/peers", self.add),
+            Route("PATCH", "/txlog/peers/{node}", self.change),
+            Route("DELETE", "/txlog/peers/{node}", self.remove),
+        ]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"configuration": self._watch_configuration()}
+
+    async def _watch_configuration(self) -> None:
+        loop = self._context.loop
+        while True:
+            now = loop.core.configuration
+            if now is not None and now is not self._last_seen:
+                self._last_seen = now
+                self._context.log.info("Configuration", **_to_dict(now))
+                self._on_change(now)
+                await self._write_properties(now)
+            if loop.core.removed and loop.has_left:
+                node = self._context.config.node
+                what = f"{node} was taken out of the cluster for good, all that it had is in the log"
+                loop.end(Fatal("Removed", what))
+            await asyncio.sleep(POLL_S)
+
+    async def _write_properties(self, now: Configuration) -> None:
+        config = self._context.config
+        if config.properties_file is None:
+            return
+        told = (config.properties_file, config.node, config.repository, now)
+        try:
+            if await asyncio.to_thread(write_masters, *told):
+                self._context.log.info("PropertiesWritten", file=str(config.properties_file))
+        except (OSError, BadInput) as wrong:
+            self._context.log.error("PropertiesNotWritten", file=str(config.properties_file), message=str(wrong))
+
+    # What is in force
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """See :meth:`describe`; 409 before the cluster is founded."""
+        return json_response(self.describe())
+
+    def describe(self) -> dict[str, Any]:
+        """``{"version", "splitMode", "keyRetention", "masters": [{"node", "dataCenter", "weight", "role", "urls",
+        "inView"}], "removed": [NODE...], "pending": TXID|null}``: as this master's log says where it is stable."""
+        core = self._context.loop.core
+        view = core.views.accepted
+        found = _to_dict(self._current())
+        for one in found["masters"]:
+            one["inView"] = view is not None and view.member(one["node"]) is not None
+        pending = core.pending_change
+        return {**found, "pending": str(pending) if pending is not None else None}
+
+    def _current(self) -> Configuration:
+        now = self._context.loop.core.configuration
+        if now is None:
+            raise Conflict("the cluster is not founded yet, or this master has not joined it: nothing is in force here")
+        return now
+
+    # Changes
+
+    async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``splitMode`` and ``keyRetention`` of the whole cluster."""
+        told = await _decode_body(request, _ClusterOptions, _OPTIONS_EXAMPLE)
+        now = self._current()
+        majority, retention_ms = now.majority, now.key_retention_ms
+        if told.split_mode is not None:
+            if told.split_mode not in MODES:
+                raise BadInput(f"splitMode {told.split_mode[:20]!r}: one of {', '.join(MODES)}")
+            majority = told.split_mode == "Majority"
+        if told.key_retention is not None:
+            try:
+                retention_ms = parse_duration(told.key_retention)
+            except ValueError as wrong:
+                raise BadInput(f"keyRetention: {wrong}") from None
+            if retention_ms < RETENTION_MS_MIN:
+                raise BadInput(f"a keyRetention of {told.key_retention[:20]}: a second at least")
+        wanted = msgspec.structs.replace(now, majority=majority, key_retention_ms=retention_ms)
+        return await self._submit_change(wanted, "splitMode or keyRetention")
+
+    async def add(self, request: Request, _: Mapping[str, str]) -> Response:
+        """A new master: it is let in once its process runs, reaches the others and has caught up."""
+        told = await _decode_body(request, _AddMaster, _ADD_EXAMPLE)
+        return await self.add_master(Master(told.node, told.data_center, told.weight, MEMBER, told.urls))
+
+    async def add_master(self, new: Master) -> Response:
+        """See :meth:`add`."""
+        told, now = new, self._current()
+        if now.master(told.node) is not None:
+            raise Conflict(f"{told.node} is a master of this cluster already")
+        removed = [node for node in now.removed if node != told.node]
+        wanted = msgspec.structs.replace(now, masters=[*now.masters, new], removed=removed)
+        return await self._submit_change(wanted, f"add {told.node}")
+
+    async def change(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Another weight, or muted, or no longer."""
+        return await self.change_master(names["node"], await _decode_body(request, _ChangeMaster, _ALTER_EXAMPLE))
+
+    async def mute(self, node: str, muted: bool) -> Response:
+        """See :meth:`change`."""
+        return await self.change_master(node, _ChangeMaster(muted=muted))
+
+    async def change_master(self, node: str, told: _ChangeMaster) -> Response:
+        """See :meth:`change`."""
+        master = self._master(node)
+        if told.muted is not None:
+            if master.role == LEAVING:
+                raise Conflict(f"{master.node} is being taken out")
+            master = msgspec.structs.replace(master, role=MUTED if told.muted else MEMBER)
+        if told.weight is not None:
+            master = msgspec.structs.replace(master, weight=told.weight)
+        return await self._submit_change(self._replacing_master(master), f"alter {master.node}")
+
+    async def remove(self, request: Request, names: Mapping[str, str]) -> Response:
+        """Out for good. It takes no more work, brings in what it has, then ends by name (``Removed``). One that is not
+        in the view can do nothing of that: ``?lost=true`` says that it is gone, with what only it had."""
+        return await self.remove_master(names["node"], lost=request.query.get("lost", "false") == "true")
+
+    async def remove_master(self, node: str, *, lost: bool) -> Response:
+        """See :meth:`remove`."""
+        master = self._master(node)
+        now, view = self._current(), self._context.loop.core.views.accepted
+        in_view = view is not None and view.member(master.node) is not None
+        if not lost:
+            if not in_view:
+                raise Conflict(
+                    f"{master.node} is not in the view, so it cannot bring in what only it has; start it, or say "
+                    "that it is lost (lost=true, --lost)"
+                )
+            leaving = msgspec.structs.replace(master, role=LEAVING)
+            return await self._submit_change(self._replacing_master(leaving), f"remove {master.node}")
+        if in_view:
+            raise Conflict(f"{master.node} is in the view; without lost=true it brings in what it has first")
+        rest = [m for m in now.masters if m.node != master.node]
+        wanted = msgspec.structs.replace(now, masters=rest, removed=[*now.removed, master.node])
+        return await self._submit_change(wanted, f"{master.node} is lost")
+
+    def _master(self, node: str) -> Master:
+        now = self._current()
+        found = now.master(node)
+        if found is None:
+            there = ", ".join(m.node for m in now.masters)
+            raise NotFound(f"no master {node[:80]!r} in this cluster; there are {there}")
+        return found
+
+    def _replacing_master(self, master: Master) -> Configuration:
+        now = self._current()
+        masters = [master if m.node == master.node else m for m in now.masters]
+        return msgspec.structs.replace(now, masters=masters)
+
+    async def _submit_change(self, wanted: Configuration, why: str) -> Response:
+        """In effect when it answers 200; 202 while it waits for its place in the log. 409 ``ChangePending``: one at a
+        time."""
+        loop = self._context.loop
+        submission = loop.core.prepare_change(wanted, why)
+        write = loop.write([submission], Durability.SYNCED)
+        reached = await loop.wait_for(write.reached, self._context.config.write_timeout_s)
+        answer = write.answers[0] if write.answers else None
+        if isinstance(answer, Refused):
+            raise answer
+        if answer is None:
+            raise Unavailable("Starting", "this master did not take it in time; look at what is in force and ask again")
+        self._context.log.info("ConfigurationChanged", txid=str(answer.txid), why=why)
+        agreement = loop.core.agreement
+        if agreement is not None and answer.txid in agreement.configurations.noops.values():
+            raise Conflict("another change came first, or the view it was made in is no more: look, and ask again")
+        return json_response({"txid": str(answer.txid), **self.describe()}, 200 if reached else 202)
+
+
+def _to_dict(now: Configuration) -> dict[str, Any]:
+    return {
+        "version": now.version,
+        "splitMode": MODES[now.majority],
+        "keyRetention": format_duration(now.key_retention_ms),
+        "masters": [
+            {"node": m.node, "dataCenter": m.data_center, "weight": m.weight, "role": m.role, "urls": m.urls}
+            for m in now.masters
+        ],
+        "removed": list(now.removed),
+    }
+
+
+async def _decode_body(request: Request, form: type[T], example: str) -> T:
+    try:
+        return msgspec.json.decode(await read_body(request, BODY_MAX), type=form)
+    except MALFORMED as wrong:
+        raise BadInput(f"expected {example}: {wrong}") from None

@@ -1,0 +1,162 @@
+"""Passing over a transaction that workers refuse: by hand, and by the master on duty (pipeline, "Poison").
+
+Never on a guess: the master on duty is the first present in the configured order; it appends a skip only while every
+member is present, when every reachable worker of every data centre has itself answered no to this transaction, and when
+none that is out of reach was known to have executed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model.decoding import MALFORMED
+from txlog.model.durability import Durability
+from txlog.model.entry import KIND_SKIP
+from txlog.model.errors import BadInput, Conflict, NotFound, Refused
+from txlog.model.hashes import content_hash
+from txlog.model.ids import Txid, parse_txid
+from txlog.protocol.events import Submission
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.worker_registry import STALE_S, TOPIC, RegisteredWorker
+from txlog.wire import messages as wire
+
+NOTICE_INTERVAL_S = 1.0
+NOTICE_DELAY_S = 0.02
+"""A changed state is told so soon, several at once: a client may wait at another master for ``applied``."""
+NOTICE_TTL_S = 5.0
+"""What a data centre told is believed for so long when it comes to skipping."""
+
+
+class SkipHandler:
+    """``send(peer, message)`` is the way to the other masters."""
+
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
+        self._context = site
+        self._loop = site.loop
+        self._registry = site.registry
+        self._send = send
+        self._requested_skips: set[str] = set()
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/txlog/skip/{txid}", self.post)]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"workers-notices": self._send_notices()}
+
+    # Telling each other
+
+    def on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """A notice of another master."""
+        if topic == TOPIC:
+            self._registry.on_notice(body, peer)
+
+    async def _send_notices(self) -> None:
+        changed = self._registry.changed
+        while True:
+            changed.clear()
+            if self._registry.workers:
+                message = wire.encode(wire.Notice(TOPIC, self._registry.encode_notice()))
+                for peer in self._context.other_nodes:
+                    self._send(peer, message)
+            await self._skip_if_refused()
+            try:
+                await asyncio.wait_for(changed.wait(), NOTICE_INTERVAL_S)
+                await asyncio.sleep(NOTICE_DELAY_S)
+            except TimeoutError:
+                pass
+
+    # On duty
+
+    async def _skip_if_refused(self) -> None:
+        for worker in self._registry.workers.values():
+            if worker.state == "Blocked" and worker.txid:
+                self._context.transactions.keep_refusals(worker.txid)
+        name = self._refused_everywhere()
+        if name is None or name in self._requested_skips or not self._is_skip_coordinator():
+            return
+        try:
+            txid = parse_txid(name)
+        except BadInput:
+            return
+        if self._context.transactions.outcome(txid).level is None or self._context.transactions.is_skipped(txid):
+            return
+        self._requested_skips.add(name)
+        self._context.transactions.keep_refusals(name)
+        answers = self._registry.refusals(name)
+        reason = f"refused by every reachable worker: {', '.join(sorted(answers))}"
+        self._context.log.warning("Skipped", txid=name, workers=answers)
+        await self._append_skip(txid, reason, 0.0)
+
+    def _is_skip_coordinator(self) -> bool:
+        """The first of the configured order, and everybody is there (state Joined)."""
+        if self._context.state != "Joined" or self._context.is_closing:
+            return False
+        return self._context.masters[0][0] == self._context.config.node
+
+    def _refused_everywhere(self) -> str | None:
+        """The transaction that every reachable worker refuses, each with an answer of its own, and that no worker has
+        executed."""
+        now = time.time()
+        heard = {self._registry.data_center: now}
+        for data_center, at in self._registry.last_notice_from.values():
+            heard[data_center] = max(heard.get(data_center, 0.0), at)
+        if any(now - heard.get(data_center, 0.0) > NOTICE_TTL_S for _, data_center in self._context.masters):
+            return None  # silence is no answer
+        workers = [*self._registry.workers.values()]
+        workers += [w for dc in self._registry.remote_workers.values() for w in dc.values()]
+        reachable = [w for w in workers if not _is_unreachable(w, now)]
+        refused = {w.txid for w in reachable if w.state == "Blocked" and w.status is not None}
+        if len(refused) != 1 or any(w.state != "Blocked" or w.status is None for w in reachable):
+            return None
+        before = max(w.index for w in reachable)
+        if any(w.index > before for w in workers):
+            return None  # one that is out of reach has executed it: it has answered yes
+        return refused.pop()
+
+    # By hand
+
+    async def post(self, request: Request, names: Mapping[str, str]) -> Response:
+        txid = parse_txid(names["txid"])
+        body = await read_body(request, 4096)
+        reason = "by hand"
+        if body.strip():
+            try:
+                told = msgspec.json.decode(body, type=dict[str, Any])
+            except MALFORMED as wrong:
+                raise BadInput(f'{{"reason": "..."}}: {wrong}') from None
+            reason = str(told.get("reason") or reason)[:500]
+        if self._context.transactions.outcome(txid).level is None:
+            raise NotFound(f"{txid} is not known here; is it spelt right, is this the right cluster?")
+        if self._context.transactions.is_skipped(txid):
+            raise Conflict(f"{txid} is skipped already")
+        self._context.transactions.keep_refusals(str(txid))
+        skip = await self._append_skip(txid, reason, self._context.config.write_timeout_s)
+        self._context.log.warning("SkippedByHand", txid=str(txid), reason=reason)
+        return json_response(
+            {"txid": str(txid), "skip": str(skip), "state": self._context.transactions.outcome(txid).state}
+        )
+
+    async def _append_skip(self, txid: Txid, reason: str, seconds: float) -> Txid:
+        name, payload = str(txid), reason.encode()
+        submission = Submission(KIND_SKIP, name, payload, content_hash(KIND_SKIP, name, payload))
+        level = Durability.SYNCED if seconds else Durability.ACCEPTED
+        write = self._loop.write([submission], level)
+        await self._loop.wait_for(write.reached, seconds or 5.0)
+        answer = write.answers[0] if write.answers else None
+        if isinstance(answer, Refused):
+            if not seconds:
+                self._requested_skips.discard(name)
+                return txid
+            raise answer
+        return answer.txid if answer is not None else txid
+
+
+def _is_unreachable(worker: RegisteredWorker, now: float) -> bool:
+    return worker.state == "Unreachable" or (worker.reported_at > 0 and now - worker.reported_at > STALE_S)

@@ -1,0 +1,103 @@
+"""What this master saw of splits: ``GET /txlog/splits``, for ``txlog split-report``.
+
+A file beside the journal, for people: nothing is decided by it, and a crash may lose its last line. The agreement
+itself is in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from txlog.http.router import Request, Response, Route, json_response
+from txlog.model.view import View
+from txlog.runtime.durability_tracker import ViewTransition
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.views import format_view_number
+
+FILE = "splits.json"
+RECORDS_MAX = 400
+POLL_S = 0.2
+"""How exact the times of states are."""
+RECORDED_STATES = ("Suspected", "Isolated", "Rejoining", "Joined")
+
+
+class SplitHistory:
+    def __init__(self, site: MasterContext) -> None:
+        self._context = site
+        self._path = site.config.journal_folder / FILE
+        self._records = self._read()
+        self._state = ""
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/splits", self.get)]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"split-states": self._record_states()}
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"node", "dataCenter", "records"}``, oldest first: ``state`` (it changed) or ``view`` (accepted)."""
+        config = self._context.config
+        return json_response({"node": config.node, "dataCenter": config.data_center, "records": self._records})
+
+    def on_view_changed(self, change: ViewTransition) -> None:
+        """This master has accepted a view."""
+        old, new, kept = change.old, change.new, change.common_index
+        if not (old.silent or new.silent or kept is not None):
+            return  # a leave, a return: nobody was apart
+        told = {**_to_dict(new), "brought": self._merged_until(new)}
+        self._append_record({"view": told, "before": _to_dict(old), "end": change.end, "kept": kept})
+
+    def _merged_until(self, view: View) -> int | None:
+        """The index at which everything stands in the log that this view has brought together: what waits in its queue
+        at the accept has stamps below all that comes later. None when this log is trimmed beyond its base."""
+        agreement = self._context.loop.log_state
+        if agreement is None or not agreement.history.start <= view.base_index <= agreement.history.length:
+            return None
+        last = {(node, birth): seq for node, birth, seq in agreement.history.seqs_at(view.base_index)}
+        waiting = [
+            seq - last.get((node, birth), 0) for (node, birth), seq in zip(view.origins, view.known, strict=False)
+        ]
+        return view.base_index + sum(count for count in waiting if count > 0)
+
+    async def _record_states(self) -> None:
+        while True:
+            state = self._context.state
+            quiet = not self._records and state == "Joined"
+            if state != self._state and state in RECORDED_STATES and not quiet:
+                self._append_record({"state": state, "was": self._state})
+            self._state = state
+            await asyncio.sleep(POLL_S)
+
+    def _append_record(self, record: dict[str, Any]) -> None:
+        self._records = [*self._records, {"at": round(time.time(), 3), **record}][-RECORDS_MAX:]
+        new = self._path.with_name(FILE + ".new")
+        try:
+            new.write_text(json.dumps(self._records))
+            os.replace(new, self._path)
+        except OSError as wrong:  # a full disk says so elsewhere
+            self._context.log.warning_rate_limited("SplitsNotKept", "splits", error=str(wrong))
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            found = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return []
+        return found if isinstance(found, list) else []
+
+
+def _to_dict(view: View) -> dict[str, Any]:
+    return {
+        "number": format_view_number(view.number),
+        "members": [m.node for m in view.members],
+        "silent": view.silent,
+        "strategy": view.strategy,
+        "merged": view.merged,
+        "base": view.base_index,
+        "apartAt": view.apart_at if view.apart_at >= 0 else None,
+    }

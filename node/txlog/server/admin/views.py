@@ -1,0 +1,235 @@
+"""Who is in the view, who is out and why; whom everybody hears; proofs that a process is gone, and orders to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import BadInput, Conflict, NotFound
+from txlog.model.ids import Origin
+from txlog.model.view import NO_VIEW, Number
+from txlog.runtime.connectivity_matrix import TOPIC, ConnectivityMatrix, diagnose
+from txlog.runtime.master_context import MasterContext
+from txlog.wire import messages as wire
+
+NOTICE_INTERVAL_S = 1.0
+DEPARTURE_TEXTS = {
+    "left": "it was stopped in order; it comes back when its process starts",
+    "down": "its supervisor has proved that its process ended; it comes back when it starts",
+    "lost": "it came back without its journal, with a new birth; it catches up and is taken in",
+    "silent": "nobody reached it for its term; it may have gone on alone, and is rejoined when it answers",
+    "ordered": "the operator let it go; what only it had is missing until it comes back",
+    "unknown": "this master's process did not see it go; ask another master",
+}
+_BIRTH_PATTERN = re.compile(r"[0-9a-f]{16}")
+_MEMBERS_EXAMPLE = '{"members": ["node", ...]}, the masters that begin the cluster'
+_WITHOUT_EXAMPLE = '{"without": ["node", ...]}, members of the view that are gone for good'
+_DOWN_EXAMPLE = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
+
+
+class _DownReport(msgspec.Struct, forbid_unknown_fields=True):
+    birth: str
+    start: int
+
+
+class _BootstrapRequest(msgspec.Struct, forbid_unknown_fields=True):
+    members: list[str]
+
+
+class _ForceViewRequest(msgspec.Struct, forbid_unknown_fields=True):
+    without: list[str]
+
+
+class ViewHandler:
+    """``send(peer, message)`` is the way to the other masters."""
+
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
+        self._context = site
+        self._loop = site.loop
+        self._send = send
+        core = site.loop.core
+        self.connectivity = ConnectivityMatrix(site.config.node, self._nodes, core.start, core.around.heard_itself)
+
+    @property
+    def _nodes(self) -> list[str]:
+        return [node for node, _ in self._context.masters]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/txlog/members/{node}/down", self.report_down),
+            Route("POST", "/txlog/views", self.force_view),
+            Route("POST", "/txlog/found", self.bootstrap),
+        ]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"hears-notices": self._send_notices()}
+
+    def on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """A notice of another master."""
+        if topic == TOPIC:
+            self.connectivity.on_notice(body)
+
+    async def _send_notices(self) -> None:
+        while True:
+            self.connectivity.nodes = self._nodes
+            message = wire.encode(wire.Notice(TOPIC, self.connectivity.encode_notice()))
+            for peer in self._context.other_nodes:
+                self._send(peer, message)
+            await asyncio.sleep(NOTICE_INTERVAL_S)
+
+    # A proof
+
+    async def report_down(self, request: Request, names: Mapping[str, str]) -> Response:
+        """``POST /txlog/members/{node}/down``: that process of it is gone for certain; whoever says so has waited for
+        its end. Answers ``{"node", "inView"}``: whether it is still in this master's view, which changes soon after."""
+        node = names["node"]
+        if node not in self._nodes:
+            raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
+        try:
+            told = msgspec.json.decode(await read_body(request, 4096), type=_DownReport)
+        except MALFORMED as wrong:
+            raise BadInput(f"{_DOWN_EXAMPLE}: {wrong}") from None
+        if not _BIRTH_PATTERN.fullmatch(told.birth) or told.start < 1:
+            raise BadInput(f"birth {told.birth[:40]!r}, start {told.start}: expected {_DOWN_EXAMPLE}")
+        if node == self._context.config.node:
+            raise Conflict(f"{node} answers you itself: it is not down; ask another master")
+        birth = int(told.birth, 16)
+        core = self._loop.core
+        view = core.views.accepted
+        member = view.member(node) if view is not None else None
+        if member is not None and member.birth != birth:
+            raise Conflict(
+                f"{node} is in the view with birth {member.birth:016x}: a proof about birth {told.birth} is stale"
+            )
+        if member is not None:
+            self._loop.prove_down(node, birth, told.start)
+            self._context.log.info("ProvedDown", peer=node, birth=told.birth, start=told.start)
+        return json_response({"node": node, "inView": self.is_in_view(Origin(node, birth))})
+
+    # Orders
+
+    async def bootstrap(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``POST /txlog/found``, to the first of those it names: these begin the cluster, since not all that are
+        configured can answer; the others are let in when they come. 202: the order is durable, and the cluster is
+        founded soon after."""
+        try:
+            members = msgspec.json.decode(await read_body(request, 4096), type=_BootstrapRequest).members
+        except MALFORMED as wrong:
+            raise BadInput(f"expected {_MEMBERS_EXAMPLE}: {wrong}") from None
+        self._check_names(members, _MEMBERS_EXAMPLE)
+        self._loop.bootstrap(members)
+        await self._loop.wait_durable()
+        self._context.log.info("FoundingOrdered", members=members)
+        return json_response({"members": members}, 202)
+
+    def _check_names(self, nodes: list[str], form: str) -> None:
+        if not nodes or len(set(nodes)) != len(nodes):
+            raise BadInput(f"expected {form}, each once; got {nodes}")
+        for node in nodes:
+            if node not in self._nodes:
+                raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
+
+    async def force_view(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``POST /txlog/views``: the operator lets members go that nobody can prove down, or without whom there is no
+        majority. Answers ``{"view", "mayMiss"}``: the view that is left, and how far the transactions of each were
+        heard of, and are held. The order is durable then; the next view follows soon after, also when this master
+        ends before, or ``/txlog/status`` says why not."""
+        try:
+            without = msgspec.json.decode(await read_body(request, 4096), type=_ForceViewRequest).without
+        except MALFORMED as wrong:
+            raise BadInput(f"expected {_WITHOUT_EXAMPLE}: {wrong}") from None
+        self._check_names(without, _WITHOUT_EXAMPLE)
+        views = self._loop.core.views
+        left = format_view_number(views.number)
+        missing = [self._possibly_lost(node) for node in without]
+        self._loop.force_view(without)
+        await self._loop.wait_durable()
+        self._context.log.info("ViewForced", view=left, without=without, mayMiss=missing)
+        return json_response({"view": left, "mayMiss": missing}, 202)
+
+    def _possibly_lost(self, node: str) -> dict[str, Any]:
+        """Transactions that it began, as far as they were heard of, and held."""
+        core = self._loop.core
+        peer = next((p for p in core.peers if p.node == node), None)
+        queue = core.agreement.by_origin.get(peer.origin) if core.agreement is not None and peer is not None else None
+        heard = peer.claim.own_seq if peer is not None and peer.claim is not None else None
+        return {"node": node, "heardUpTo": heard, "heldUpTo": queue.held if queue is not None else None}
+
+    def is_in_view(self, origin: Origin) -> bool:
+        """Of the latest view, installed or not."""
+        view = self._loop.core.views.accepted
+        return view is not None and view.has(origin)
+
+    # What it shows
+
+    def describe(self) -> dict[str, Any]:
+        """For ``/txlog/status``: which view this is, how firm, and who is out of it."""
+        views = self._loop.core.views
+        ahead = views.ahead
+        return {
+            "number": format_view_number(views.number),
+            "installed": views.installed,
+            "stopped": views.stopped,
+            "promised": format_view_number(views.promised),
+            "ahead": format_view_number(ahead.number) if ahead is not None else None,
+            "changing": format_view_number(views.change.number) if views.change is not None else None,
+            "holding": views.holding,
+            "splitMode": "Majority" if views.majority else "Continue",
+            "splitRecovery": views.accepted.strategy if views.accepted is not None else None,
+            "splitBackupAt": views.backup_at if views.backup_at >= 0 else None,
+            "out": [
+                {"node": node, "why": why, "text": DEPARTURE_TEXTS[why]}
+                for node, why in self.departed_members().items()
+            ],
+        }
+
+    def departed_members(self) -> dict[str, str]:
+        """Configured masters that are not in the view, or are about to be let go, by node id: why."""
+        core = self._loop.core
+        view = core.views.accepted
+        if view is None:
+            return {}
+        found: dict[str, str] = {}
+        for node in self._nodes:
+            departure = core.views.going.get(node)
+            if view.member(node) is not None:
+                if departure is None:
+                    self._loop.departed.pop(node, None)
+                else:
+                    found[node] = departure.why
+                continue
+            why = self._loop.departed.get(node)
+            found[node] = "silent" if node in view.silent else why or "unknown"
+        return found
+
+    def describe_peer(self, node: str) -> dict[str, Any]:
+        """For ``/txlog/peers``: one peer's place, and how it is reached."""
+        core = self._loop.core
+        view = core.views.accepted
+        return {
+            "inView": view is not None and view.member(node) is not None,
+            "why": self.departed_members().get(node),
+            "heard": core.around.is_heard(node),
+            "bothWays": core.around.both_ways(node),
+            "reachable": node in core.around.reachable(),
+        }
+
+    def reachability(self) -> dict[str, Any]:
+        """For ``/txlog/peers``: the matrix, and what it means."""
+        rows = self.connectivity.rows()
+        return {
+            "hears": {node: sorted(row) if row is not None else None for node, row in rows.items()},
+            "findings": [finding.to_dict() for finding in diagnose(rows)],
+        }
+
+
+def format_view_number(number: Number) -> str | None:
+    """``epoch.ballot.coordinator``; None for no view."""
+    return None if number == NO_VIEW else ".".join(str(part) for part in number)

@@ -1,0 +1,154 @@
+"""Which worker of this data centre may be repaired by itself, what was done so, and when it is left to people.
+
+The rules are :mod:`txlog.divergence.repair_policy`; who repairs is whoever performs duties. What was done stands in a
+file beside the journal, so that a limit outlives a restart; a crash may lose its last line, which is one repair more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from txlog.divergence.detector import GRAPHS_NAMED_MAX
+from txlog.divergence.repair_policy import CompletedRepair, RepairFailure, RepairInputs, RepairStatus, repair_status
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.worker_registry import STALE_S, RegisteredWorker
+
+FILE: Final = "repairs.json"
+REPAIRS_KEPT: Final = 20
+"""Repairs of a worker that are remembered."""
+MESSAGE_CHARACTERS_MAX: Final = 500
+
+
+class _RepairHistory(msgspec.Struct):
+    """``given_up``: by worker, the fence at which it was left to people."""
+
+    repairs: dict[str, list[CompletedRepair]] = {}
+    given_up: dict[str, int] = {}
+
+
+class WorkerRepairs:
+    """``by_itself``: whether the setting allows it now. ``clock``: seconds since 1970."""
+
+    def __init__(
+        self, site: MasterContext, by_itself: Callable[[], bool], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._context = site
+        self._is_automatic = by_itself
+        self._clock = clock
+        self._path = site.config.journal_folder / FILE
+        self._history = self._read()
+        self._failures: dict[str, tuple[int, RepairFailure]] = {}  # with the fence of the finding
+        site.registry.refresh_repairs = self.refresh_states
+
+    def refresh_states(self) -> None:
+        """What becomes of each worker of this data centre."""
+        for worker in self._context.registry.workers.values():
+            worker.repair = self._repair_status(worker)
+            if worker.repair is not None and worker.repair.state == "GivenUp":
+                self._suspend(worker, worker.repair)
+
+    def next_due(self) -> RegisteredWorker | None:
+        """The first that may be repaired now."""
+        self.refresh_states()
+        workers = self._context.registry.workers.values()
+        return next((w for w in workers if w.repair is not None and w.repair.state == "Due"), None)
+
+    def record_done(self, name: str, fence: int, repair: CompletedRepair) -> None:
+        """``fence``: of the finding that was repaired. :class:`BadInput` for a marker that is not behind it."""
+        self._find_worker(name)
+        if not repair.graph_count:
+            self._add_failure(name, fence, f"nothing to copy: it holds what {repair.source} holds")
+            return
+        if repair.fence <= fence:
+            raise BadInput(f"fence {repair.fence}: expected one above {fence}, where it was found to differ")
+        mine = self._history.repairs.setdefault(name, [])
+        if mine and mine[-1].fence >= repair.fence:
+            return  # told again
+        mine.append(
+            msgspec.structs.replace(repair, graphs=repair.graphs[:GRAPHS_NAMED_MAX], at=round(self._clock(), 3))
+        )
+        del mine[:-REPAIRS_KEPT]
+        self._failures.pop(name, None)
+        self._write()
+        self._context.registry.changed.set()
+        self._context.log.info("WorkerRepaired", **msgspec.to_builtins(mine[-1]))
+
+    def record_failure(self, name: str, fence: int, message: str) -> None:
+        """It is tried again, later and later."""
+        self._find_worker(name)
+        self._add_failure(name, fence, message)
+
+    def _add_failure(self, name: str, fence: int, message: str) -> None:
+        before = self._failures.get(name)
+        count = before[1].count + 1 if before is not None and before[0] == fence else 1
+        self._failures[name] = (fence, RepairFailure(count, message[:MESSAGE_CHARACTERS_MAX], self._clock()))
+        self._context.log.warning("WorkerNotRepaired", worker=name, count=count, why=message[:MESSAGE_CHARACTERS_MAX])
+
+    def _repair_status(self, worker: RegisteredWorker) -> RepairStatus | None:
+        finding, name = worker.divergence, worker.name
+        failed = self._failures.get(name)
+        seen = RepairInputs(
+            finding,
+            self._history.repairs.get(name, ()),
+            failed[1] if failed is not None and finding is not None and failed[0] == finding.fence else None,
+            self._history.given_up.get(name),
+            worker.is_under_repair,
+            self._blocked_reason(worker) if finding is not None and finding.wrong else "",
+        )
+        return repair_status(seen, self._is_automatic(), self._clock())
+
+    def _blocked_reason(self, worker: RegisteredWorker) -> str:
+        """Why not now: a repair is for quiet times, and one worker of a data centre is out at a time."""
+        site, now = self._context, self._clock()
+        if site.state != "Joined":
+            return f"{site.config.node} is {site.state}"
+        if worker.hold is not None:  # by a backup, or a verification; a look holds for a moment only
+            return f"{worker.name} is held at {worker.hold}"
+        for each in site.registry.workers.values():
+            if each.state != "Working":
+                return f"{each.name} is {each.state}"
+            if each.is_unordered or site.registry.is_off_chain(each):
+                return f"{each.name} has executed another order than the log's"
+            if now - each.reported_at > STALE_S:
+                return f"nothing was heard of {each.name} for {STALE_S:g} s"
+            if each is not worker and each.is_under_repair and each.divergence is not None and each.divergence.wrong:
+                return f"{each.name} is being repaired"
+        return ""
+
+    def _suspend(self, worker: RegisteredWorker, why: RepairStatus) -> None:
+        finding = worker.divergence
+        if finding is None or self._history.given_up.get(worker.name) == finding.fence:
+            return
+        self._history.given_up[worker.name] = finding.fence
+        self._write()
+        self._context.log.error("WorkerLeftToPeople", worker=worker.name, why=why.why)
+
+    def _find_worker(self, name: str) -> RegisteredWorker:
+        worker = self._context.registry.workers.get(name)
+        if worker is None:
+            raise NotFound(f"no worker {name[:80]!r} in {self._context.config.data_center}")
+        return worker
+
+    def _read(self) -> _RepairHistory:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_RepairHistory)
+        except FileNotFoundError:
+            return _RepairHistory()
+        except (OSError, *MALFORMED) as wrong:
+            self._context.log.warning("RepairsNotRead", path=str(self._path), why=str(wrong))
+            return _RepairHistory()
+
+    def _write(self) -> None:
+        new = self._path.with_name(FILE + ".new")
+        try:
+            new.write_bytes(msgspec.json.encode(self._history))
+            os.replace(new, self._path)
+        except OSError as wrong:  # a full disk says so elsewhere
+            self._context.log.warning_rate_limited("RepairsNotKept", "repairs", error=str(wrong))

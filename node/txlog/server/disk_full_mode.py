@@ -1,0 +1,130 @@
+"""A master whose disk is full: it leaves, so that the others go on (rule 29), and waits until there is room.
+
+Who cannot store holds nothing that the others bring, and nothing is in the order that not everybody holds. While it
+waits there is no core: only people find an open door. When there is room again it starts as one that has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from txlog.auth.authenticator import Authenticator
+from txlog.auth.tls import NO_TLS, TlsConfig
+from txlog.config.process_config import NodeConfig
+from txlog.http.aiohttp_server import HttpServer
+from txlog.http.listener import Listener, listen
+from txlog.http.router import Request, Response, Route, Router, json_response, text_response
+from txlog.journal import OsVfs
+from txlog.model.errors import Unavailable
+from txlog.protocol.core import Core
+from txlog.telemetry.event_log import EventLog
+
+FREE_SEGMENTS_MIN: Final = 2
+"""So many files of the journal must fit before it comes back: one is kept for the protocol itself."""
+SPACE_CHECK_S: Final = 1.0
+RETRY_S: Final = 10
+FULL_CHECKS: Final = 4
+"""In a round time-out."""
+
+
+async def wait_until_disk_full(core: Core, round_timeout_s: float) -> None:
+    """Returns when this master could store nothing for a round time-out, and somebody is there who can. Alone, or where
+    nobody can, it stays: nobody would go on without it."""
+    full_for = 0
+    while full_for <= FULL_CHECKS:
+        await asyncio.sleep(round_timeout_s / FULL_CHECKS)
+        others = any(core.is_present(peer) and not peer.full for peer in core.peers)
+        full_for = full_for + 1 if core.full and core.views.at_work and others else 0
+
+
+class DiskFullMode:
+    """Until files fit into the journal's folder again."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        birth: int,
+        start: int,
+        stable: int,
+        log: EventLog,
+        guard: Authenticator | None = None,
+        tls: TlsConfig = NO_TLS,
+    ) -> None:
+        self._config = config
+        self._tls = tls
+        self._identity = {"birth": f"{birth:016x}", "start": start}
+        self._stable = stable
+        self._log = log
+        self.router = Router(
+            [
+                Route("GET", "/txlog/status", self._status),
+                Route("GET", "/health/live", self._live),
+                Route("GET", "/health/startup", self._live),
+                Route("GET", "/health/ready", self._not_ready),
+            ],
+            log,
+            guard,
+            self._unavailable,
+        )
+
+    @property
+    def has_free_space(self) -> bool:
+        """Counted anew each time: somebody may have made room, or given more."""
+        config = self._config
+        return (
+            OsVfs(config.journal_folder, config.journal_bytes_max).free_bytes()
+            >= FREE_SEGMENTS_MIN * config.segment_bytes
+        )
+
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Whether there is room; False when it is told to stop first."""
+        http = HttpServer(self.router, self._log)
+        server = web.ServerRunner(http, handle_signals=False, shutdown_timeout=0.5)
+        listening: list[Listener] = []
+        try:
+            await server.setup()
+            config = self._config
+            listening.append(await listen(http, config.host, config.port, self._log, self._tls.clients))
+            while not stop.is_set():
+                if self.has_free_space:
+                    self._log.info("RoomAgain")
+                    return True
+                try:
+                    await asyncio.wait_for(stop.wait(), SPACE_CHECK_S)
+                except TimeoutError:
+                    continue
+        finally:
+            for one in listening:
+                one.close()
+            await server.cleanup()
+        return False
+
+    # Doors
+
+    async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
+        config = self._config
+        nowhere = {"epoch": 0, "index": 0, "hash": bytes(16).hex()}
+        told: dict[str, Any] = {
+            **self._identity,
+            "node": config.node,
+            "state": "DiskFull",
+            "log": nowhere,
+            "stable": {**nowhere, "index": self._stable},
+            "repository": config.repository,
+            "dataCenter": config.data_center,
+        }
+        return json_response(told)
+
+    async def _live(self, request: Request, _: Mapping[str, str]) -> Response:
+        return text_response("live\n")
+
+    async def _not_ready(self, request: Request, _: Mapping[str, str]) -> Response:
+        return json_response({"state": "DiskFull"}, 503, {"Retry-After": str(RETRY_S)})
+
+    def _unavailable(self) -> Unavailable:
+        node = self._config.node
+        return Unavailable("DiskFull", f"{node} waits for room on its disk; ask another master", RETRY_S)

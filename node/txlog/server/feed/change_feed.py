@@ -1,0 +1,436 @@
+"""The log as a feed that does not end: ``GET /txlog/watch``, for caches, search indexes, audits, copies elsewhere.
+
+A follower is told what stands in the stable log, in its order, from any place that the log still holds. What it was
+told is taken back in one case only, and by name: where a rejoin ordered anew what its side had ordered alone
+(``rewound``). Who asks for ``level=settled`` is told only what no rejoin moves.
+
+A follower costs one page in memory. It is written no faster than it reads, and holds back neither the log's trim nor
+other followers; one that reads nothing for :data:`STALL_TIMEOUT_S` is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from txlog.http.router import API_HEADER, API_VERSION, Request, Response, Route, int_parameter
+from txlog.model.entry import NOT_FOR_WORKERS, Position
+from txlog.model.errors import (
+    BadInput,
+    LogAhead,
+    LogDiverged,
+    LogGone,
+    LogNeedsRestore,
+    NotAcceptable,
+    Unavailable,
+)
+from txlog.protocol.agreement import Agreement
+from txlog.runtime.master_context import MasterContext
+from txlog.server.feed.log_pages import LogPageHandler
+from txlog.wire.change_feed import (
+    FEED_MEDIA_TYPES,
+    HEARTBEAT,
+    NDJSON_MEDIA_TYPE,
+    RDF_PATCH_MEDIA_TYPE,
+    SSE_MEDIA_TYPE,
+    FeedEvent,
+    FeedPosition,
+    entry_event,
+    format_feed_position,
+    is_inexpressible_in_patch,
+    parse_feed_position,
+    render_event,
+)
+from txlog.wire.log_page import PageEntry
+
+FOLLOWERS_MAX: Final = 64
+"""At one master."""
+PAGE_BYTES: Final = 256 << 10
+"""Read at a time for one follower; a larger entry comes alone."""
+HEARTBEAT_S: Final = 15
+HEARTBEAT_S_MAX: Final = 300
+POLL_S: Final = 1.0
+"""How soon a follower that has gone away is noticed, and one of what is settled hears of it."""
+CATCH_UP_WAIT_S: Final = 2.0
+"""A follower may come from a master that is a little further; so long it waits for this one."""
+STALL_TIMEOUT_S: Final = 120.0
+RETRY_MS: Final = 1000
+"""After what time a browser comes back."""
+_PARAMETERS: Final = frozenset({"from", "until", "level", "heartbeat", "updates"})
+
+
+class _FeedRequest(msgspec.Struct, frozen=True):
+    """What a follower asked for. ``start`` None: from now on; ``until`` -1: what is stable now, None: for ever."""
+
+    form: str
+    start: FeedPosition | None
+    until: int | None
+    settled: bool
+    heartbeat_s: int
+    updates: bool
+
+
+class ChangeFeedHandler:
+    """``common_index(index, hash)``: the last index that the log has in common with an order that this master gave
+    up."""
+
+    def __init__(
+        self, site: MasterContext, pages: LogPageHandler, shared: Callable[[int, bytes], Awaitable[int | None]]
+    ) -> None:
+        self._context = site
+        self._loop = site.loop
+        self._pages = pages
+        self._common_index = shared
+        self._waiters: set[asyncio.Future[bool]] = set()
+        self.feeds: set[_FollowerStream] = set()
+        self._follower_count = 0
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/watch", self.get)]
+
+    def wake_followers(self) -> None:
+        """The log was cut, or this master ends: every follower looks."""
+        for future in self._waiters:
+            if not future.done():
+                future.set_result(True)
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Server-sent events, JSON lines or RDF Patch by ``Accept``. ``from`` (or ``Last-Event-ID``, which counts
+        more): the place behind which it begins, ``now`` by default; ``until``: the index at which it ends, or ``now``;
+        ``level``: ``stable`` or ``settled``; ``heartbeat``: seconds between signs of life; ``updates=header``: RDF
+        Patch carries SPARQL updates in a header. :class:`LogGone`, :class:`LogDiverged`, :class:`LogAhead`."""
+        wish = _parse_feed_request(request)
+        if self._context.is_closing:
+            raise _closing_error()
+        if self._follower_count >= FOLLOWERS_MAX:
+            raise Unavailable(
+                "TooManyFollowers", f"{self._follower_count} follow this master already; ask another one", 10
+            )
+        self._follower_count += 1
+        try:
+            return await self._stream(request, wish)
+        finally:
+            self._follower_count -= 1
+
+    async def _stream(self, request: Request, wish: _FeedRequest) -> Response:
+        at = await self._start_position(wish)
+        if wish.until == -1:
+            wish = msgspec.structs.replace(wish, until=max(self.end(wish.settled), at.index))
+        await self._refuse_update(wish, at)
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": wish.form,
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+                "TxLog-Position": str(at),
+                API_HEADER: API_VERSION,
+            }
+        )
+        await response.prepare(request)
+        if request.method == "HEAD":
+            return response
+        feed = _FollowerStream(self, request, response, wish, at)
+        self.feeds.add(feed)
+        try:
+            await feed.run()
+        finally:
+            self.feeds.discard(feed)
+        await response.write_eof()
+        return response
+
+    # Where it begins
+
+    async def _start_position(self, wish: _FeedRequest) -> Position:
+        loop, start = self._loop, wish.start
+        if start is None:
+            self.log_state()
+            return loop.position_at(self.end(wish.settled))
+        deadline = time.monotonic() + CATCH_UP_WAIT_S
+        while start.index > loop.stable.value and time.monotonic() < deadline:
+            await self.wait_past(start.index - 1, deadline - time.monotonic())
+            if self._context.is_closing:
+                raise _closing_error()
+        agreement = self.log_state()
+        if start.index > loop.stable.value:
+            raise LogAhead(
+                f"index {start.index} is above this master's stable index {loop.stable.value}; ask again later, or "
+                "another master"
+            )
+        if start.index < agreement.history.start:
+            raise LogGone(_gone_message(start.index, agreement))
+        mine = loop.position_at(start.index)
+        if start.hash is None or start.hash == mine.hash:
+            return mine
+        if await self._common_index(start.index, start.hash) is None:
+            raise LogDiverged(
+                f"at index {start.index} this log's hash is {mine.hash.hex()}, not {start.hash.hex()}, and this master "
+                "never had that order: ask one that was on the same side of the split, or begin anew behind a place "
+                "that was settled"
+            )
+        return Position(mine.epoch, start.index, start.hash)
+
+    async def _refuse_update(self, wish: _FeedRequest, at: Position) -> None:
+        if (
+            wish.form != RDF_PATCH_MEDIA_TYPE
+            or wish.updates
+            or not self.is_on_log(at)
+            or at.index >= self._loop.stable.value
+        ):
+            return
+        (entry, *_) = await self.read(at, at.index + 1)
+        if is_inexpressible_in_patch(entry):
+            raise NotAcceptable(_not_quads_message(entry))
+
+    # What is there
+
+    def log_state(self) -> Agreement:
+        agreement = self._loop.log_state
+        if agreement is None:
+            raise Unavailable("NotFounded", "the cluster is not founded yet: no log here")
+        return agreement
+
+    @property
+    def stable(self) -> int:
+        return self._loop.stable.value
+
+    def end(self, settled: bool) -> int:
+        """Up to where a follower may be told."""
+        stable = self._loop.stable.value
+        return min(stable, self.log_state().settled_at) if settled else stable
+
+    @property
+    def is_closing(self) -> bool:
+        return self._context.is_closing or self._loop.is_aborted or self._loop.end_reason is not None
+
+    @property
+    def is_installed(self) -> bool:
+        """While a view is accepted and not installed, nobody knows what will stand behind its cut."""
+        return self.log_state().installed
+
+    def is_on_log(self, at: Position) -> bool:
+        """Whether the log is the one that has this place."""
+        history = self.log_state().history
+        return history.keeps(at.index) and history.hash_at(at.index) == at.hash
+
+    async def common_index(self, at: Position) -> int | None:
+        """The last index of the path to ``at`` that is on the log; None when nobody knows it here."""
+        return await self._common_index(at.index, at.hash)
+
+    def position_if_stable(self, index: int) -> Position | None:
+        """None while that is not stable, or no longer kept."""
+        known = index <= self._loop.stable.value and self.log_state().history.keeps(index)
+        return self._loop.position_at(index) if known else None
+
+    async def read(self, at: Position, upto: int) -> list[FeedEvent]:
+        """The next entries, at least one."""
+        found: list[FeedEvent] = []
+        settled, previous = self.log_state().settled_at, at.hash
+        for entry in await self._pages.read(at, upto, PAGE_BYTES):
+            found.append(entry_event(entry, previous, self._key(entry), entry.index <= settled))
+            previous = entry.hash
+        return found
+
+    def _key(self, entry: PageEntry) -> str:
+        if entry.kind not in NOT_FOR_WORKERS:
+            return ""
+        return self._loop.executor.journal.read(entry.node, entry.birth, entry.seq, 1, 1).items[0].key
+
+    async def wait_past(self, index: int, seconds: float) -> None:
+        """Until the stable index is above ``index``, something has happened, or the time is over."""
+        future = self._loop.wait_index(self._loop.stable, index + 1)
+        self._waiters.add(future)
+        try:
+            await self._loop.wait_for(future, seconds)
+        finally:
+            self._waiters.discard(future)
+
+    def abort_stalled(self, request: Request) -> None:
+        self._context.log.warning_rate_limited("FollowerStalled", "watch", seconds=STALL_TIMEOUT_S)
+        if request.transport is not None:
+            request.transport.abort()
+
+
+class _FollowerStream:
+    """One follower; ``at`` is the place up to which it has been written to."""
+
+    def __init__(
+        self, room: ChangeFeedHandler, request: Request, response: web.StreamResponse, wish: _FeedRequest, at: Position
+    ) -> None:
+        self._handler = room
+        self._request = request
+        self._response = response
+        self._options = wish
+        self._position = at
+        self._is_ended = False
+        self._last_written = 0.0
+
+    async def run(self) -> None:
+        """Until it is over; every event that was begun is whole."""
+        if self._options.form == SSE_MEDIA_TYPE:
+            await self._response.write(f"retry: {RETRY_MS}\n".encode())
+        await self._send_event(FeedEvent(event="position", id=self._id))
+        room, wish = self._handler, self._options
+        while not self._is_ended:
+            seen = room.stable
+            await self._check_log()
+            if self._is_ended or self._is_finished:
+                return
+            upto = min(room.end(wish.settled), wish.until if wish.until is not None else 1 << 62)
+            if room.is_on_log(self._position) and upto > self._position.index and await self._send_entries(upto):
+                continue
+            if time.monotonic() - self._last_written >= wish.heartbeat_s:
+                await self._write(HEARTBEAT[wish.form])
+            await room.wait_past(seen, min(POLL_S, wish.heartbeat_s))
+
+    @property
+    def index(self) -> int:
+        """How far it has been told."""
+        return self._position.index
+
+    @property
+    def _id(self) -> str:
+        return format_feed_position(self._position.index, self._position.hash)
+
+    @property
+    def _is_finished(self) -> bool:
+        """It has all that it asked for, or has gone away."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return True
+        return (
+            self._options.until is not None
+            and self._position.index >= self._options.until
+            and self._handler.is_on_log(self._position)
+        )
+
+    async def _check_log(self) -> None:
+        """Whether the log still goes on from where this follower is."""
+        room, at = self._handler, self._position
+        if room.is_closing:
+            await self._end("closing", "this master ends; another one goes on from here")
+            return
+        if not room.is_installed or room.is_on_log(at):
+            return
+        agreement = room.log_state()
+        if at.index < agreement.history.start:
+            await self._end("gone", _gone_message(at.index, agreement))
+            return
+        index = await room.common_index(at)
+        if index is None:
+            await self._end("diverged", "the log was ordered anew; from where on, this master cannot say: begin anew")
+            return
+        there = room.position_if_stable(index) if room.is_installed else None
+        if there is not None:
+            self._position = there
+            await self._send_event(
+                FeedEvent(event="rewound", id=self._id, previous=format_feed_position(at.index, at.hash))
+            )
+
+    async def _send_entries(self, upto: int) -> bool:
+        """Tell what follows. False when it could not be read: the log has just changed."""
+        try:
+            events = await self._handler.read(self._position, upto)
+        except (LogDiverged, LogAhead, LogNeedsRestore, Unavailable):
+            return False
+        form = self._options.form
+        if form == RDF_PATCH_MEDIA_TYPE and not self._options.updates:
+            count = next((at for at, event in enumerate(events) if is_inexpressible_in_patch(event)), len(events))
+        else:
+            count = len(events)
+        if count:
+            last = events[count - 1]
+            self._position = Position(self._position.epoch, last.index, bytes.fromhex(last.id.partition(":")[2]))
+            await self._write(b"".join(render_event(event, form) for event in events[:count]))
+        if count < len(events):
+            await self._end("not-quads", _not_quads_message(events[count]))
+        return True
+
+    # Writing
+
+    async def _send_event(self, event: FeedEvent) -> None:
+        await self._write(render_event(event, self._options.form))
+
+    async def _end(self, event: str, message: str) -> None:
+        self._is_ended = True
+        await self._send_event(FeedEvent(event=event, id=self._id, message=message))
+
+    async def _write(self, data: bytes) -> None:
+        """Returns when the follower has read most of what was written before."""
+        try:
+            async with asyncio.timeout(STALL_TIMEOUT_S):
+                await self._response.write(data)
+        except TimeoutError:
+            self._handler.abort_stalled(self._request)
+            raise ConnectionResetError("it reads nothing") from None
+        self._last_written = time.monotonic()
+
+
+def _parse_feed_request(request: Request) -> _FeedRequest:
+    query = request.query
+    unknown = sorted(set(query) - _PARAMETERS)
+    if unknown:
+        raise BadInput(f"{unknown[0][:40]}: no parameter of a feed; there are {', '.join(sorted(_PARAMETERS))}")
+    last = request.headers.get("Last-Event-ID")
+    start = query.get("from", "now")
+    level, updates, until = query.get("level", "stable"), query.get("updates", "stop"), query.get("until")
+    if level not in ("stable", "settled"):
+        raise BadInput(f"level={level[:40]}: stable or settled")
+    if updates not in ("stop", "header"):
+        raise BadInput(f"updates={updates[:40]}: stop (the feed ends before a SPARQL update) or header")
+    if last is not None:
+        begin: FeedPosition | None = parse_feed_position(last, "Last-Event-ID")
+    else:
+        begin = None if start == "now" else parse_feed_position(start, "from")
+    return _FeedRequest(
+        _negotiate_format(request.headers.get("Accept", "")),
+        begin,
+        -1 if until == "now" else int_parameter(query, "until", 0) if until is not None else None,
+        level == "settled",
+        int_parameter(query, "heartbeat", HEARTBEAT_S, least=1, most=HEARTBEAT_S_MAX),
+        updates == "header",
+    )
+
+
+def _negotiate_format(accept: str) -> str:
+    """What the follower likes best; of equal weight what it names first."""
+    wanted: list[tuple[float, str]] = []
+    for part in accept.lower().split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+        try:
+            wanted.append((float(weight), name))
+        except ValueError:
+            raise BadInput(f"Accept: {part.strip()[:80]!r}: q is a number from 0 to 1") from None
+    for liking, name in sorted(wanted, key=lambda one: -one[0]):
+        if liking <= 0:
+            continue
+        if name in FEED_MEDIA_TYPES:
+            return name
+        if name in ("", "*/*", "text/*"):
+            return SSE_MEDIA_TYPE
+        if name == "application/*":
+            return NDJSON_MEDIA_TYPE
+    raise NotAcceptable(f"Accept: {accept[:80]}; there are {', '.join(FEED_MEDIA_TYPES)}")
+
+
+def _closing_error() -> Unavailable:
+    return Unavailable("Closing", "this master is ending; ask another one")
+
+
+def _gone_message(index: int, agreement: Agreement) -> str:
+    return (
+        f"index {index} is below {agreement.history.start}, from which the log is kept: restore a backup (its position "
+        "stands in its manifest) or copy the repository, and follow from there"
+    )
+
+
+def _not_quads_message(entry: FeedEvent) -> str:
+    return (
+        f"the entry behind {entry.previous}, {entry.txid}, is a SPARQL update, which RDF Patch cannot say: ask with "
+        "updates=header, or for another format, and carry it out yourself"
+    )

@@ -1,0 +1,214 @@
+"""Pages of the log for its readers: ``GET /txlog/log``.
+
+The journal is read on the loop's thread, its owner's; so a page is put together in steps of a few milliseconds, and
+others are served in between. A step reads one run per origin: inside any piece of the log the seqs of an origin are
+consecutive, however much the origins interleave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from txlog.http.router import Request, Response, Route, bytes_response, encode_json, int_parameter
+from txlog.model.entry import Item, Position
+from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogNeedsRestore, NotAcceptable, Unavailable
+from txlog.model.hashes import NO_HASH
+from txlog.model.ids import Origin, Txid
+from txlog.model.view import Number
+from txlog.protocol.agreement import Agreement
+from txlog.protocol.unordered import PassOver, trace
+from txlog.runtime.master_context import MasterContext
+from txlog.runtime.master_loop import MasterLoop
+from txlog.wire.log_page import MEDIA_TYPE, LogPage, PageEntry, encode_page, page_to_json
+
+STEP_ENTRIES = 500
+"""Entries of one step: about two milliseconds."""
+STEP_BYTES = 512 << 10
+PAGE_BYTES = 1 << 20
+PAGE_BYTES_MAX = 8 << 20
+"""What a reader may ask for in one page; it is in memory twice while it is sent."""
+PAGE_ENTRIES_MAX = 50_000
+UNORDERED_POSITIONS_MAX = 1000
+
+
+class LogPageHandler:
+    def __init__(self, site: MasterContext) -> None:
+        self._loop: MasterLoop = site.loop
+        self._context = site
+        self._executed_cache: tuple[tuple[str, int, Number], PassOver] | None = None
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/txlog/log", self.get)]
+
+    async def get(self, request: Request, _: Mapping[str, str]) -> Response:
+        query = request.query
+        after = int_parameter(query, "after", 0)
+        upto = int_parameter(query, "upto", 1 << 62)
+        bytes_max = min(int_parameter(query, "maxBytes", PAGE_BYTES, least=1), PAGE_BYTES_MAX)
+        readable = _wants_json(request)
+        hash_text = query.get("hash")
+        agreement = self._log_state()
+        start = self._checked_start(agreement, after, hash_text)
+        over = self._executed_elsewhere(agreement, query.get("unordered", ""))
+        cuts = self._loop.truncation_count
+        entries = await self._read_entries(
+            agreement, after, min(upto, self._loop.executable.value), bytes_max, cuts, over
+        )
+        page = LogPage(start, entries, self._loop.executable_position())
+        if readable:
+            return bytes_response(encode_json(page_to_json(page)), "application/json")
+        return bytes_response(encode_page(page), MEDIA_TYPE)
+
+    async def read(self, after: Position, upto: int, bytes_max: int) -> list[PageEntry]:
+        """What the log holds behind ``after``, at most up to ``upto``, in this process."""
+        agreement = self._log_state()
+        self._checked_start(agreement, after.index, after.hash.hex() if after.index else None)
+        return await self._read_entries(
+            agreement, after.index, min(upto, self._loop.executable.value), bytes_max, self._loop.truncation_count
+        )
+
+    def _log_state(self) -> Agreement:
+        agreement = self._loop.log_state
+        if agreement is None:
+            raise Unavailable("NotFounded", "the cluster is not founded yet, or this master is damaged: no log here")
+        return agreement
+
+    def _checked_start(self, agreement: Agreement, after: int, hash_text: str | None) -> Position:
+        """The log's own position at ``after``, checked against what the caller has there."""
+        given: bytes | None = None
+        if hash_text is not None:
+            try:
+                given = bytes.fromhex(hash_text)
+            except ValueError:
+                given = b""
+            if len(given) != len(NO_HASH):
+                raise BadInput(f"hash={hash_text[:40]}: {2 * len(NO_HASH)} hexadecimal digits")
+        end = self._loop.executable.value
+        if given is None and after > end:
+            return Position(agreement.view.epoch, after, NO_HASH)
+        if after > end:
+            raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
+        start = agreement.history.start
+        if after < start:
+            raise LogNeedsRestore(
+                f"index {after} is below {start}, from which the log is kept: restore a backup or copy a live worker"
+            )
+        mine = agreement.history.hash_at(after)
+        if given is not None and given != mine and not (after == 0 and given == NO_HASH):
+            raise LogDiverged(f"at index {after} this log's hash is {mine.hex()}, not {given.hex()}: another branch")
+        return Position(agreement.view.epoch, after, mine)
+
+    def _executed_elsewhere(self, agreement: Agreement, text: str) -> PassOver | None:
+        """What a worker that stood at these places has executed. The last answer is kept: it asks page by page."""
+        if not text:
+            return None
+        about = (text, self._loop.truncation_count, agreement.view.number)
+        if self._executed_cache is not None and self._executed_cache[0] == about:
+            return self._executed_cache[1]
+        paths = [trace(agreement, *_parse_position(place)) for place in text.split(",")[:UNORDERED_POSITIONS_MAX]]
+        known = [path for path in paths if path is not None]
+        if len(known) < len(paths):
+            raise Unavailable("UnknownBranch", f"{text[:200]}: an order that this master never had; ask another one")
+        self._executed_cache = (about, PassOver(known))
+        return self._executed_cache[1]
+
+    async def _read_entries(
+        self, agreement: Agreement, after: int, upto: int, bytes_max: int, cuts: int, over: PassOver | None = None
+    ) -> list[PageEntry]:
+        entries: list[PageEntry] = []
+        size = 0
+        index = after
+        began = time.monotonic()
+        while index < upto and size < bytes_max and len(entries) < PAGE_ENTRIES_MAX:
+            room = min(STEP_BYTES, bytes_max - size)
+            step = self._read_step(agreement, index, min(upto, index + STEP_ENTRIES), room, over)
+            entries += step
+            index += len(step)
+            size += sum(len(entry.payload) + 60 for entry in step)
+            if index < upto and size < bytes_max and time.monotonic() - began > 0.004:
+                await asyncio.sleep(0)
+                if self._loop.truncation_count != cuts:
+                    raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
+                if index < agreement.history.start:
+                    raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
+                began = time.monotonic()
+        return entries
+
+    def _read_step(
+        self, agreement: Agreement, after: int, upto: int, bytes_max: int, over: PassOver | None
+    ) -> list[PageEntry]:
+        """At least one entry behind ``after``."""
+        spans = agreement.history.spans(after, upto)
+        wanted: dict[tuple[str, int], list[int]] = {}
+        for span in spans:
+            seqs = wanted.setdefault((span.node, span.birth), [span.first_seq, 0])
+            seqs[1] += span.count
+        read = self._loop.executor.journal.read
+        items: dict[tuple[str, int], tuple[int, list[Item]]] = {}
+        for (node, birth), (first, count) in wanted.items():
+            items[node, birth] = (first, read(node, birth, first, count, bytes_max).items)
+        entries: list[PageEntry] = []
+        index = after
+        noops, skips, hash_at = agreement.noops, agreement.skips, agreement.history.hash_at
+        for span in spans:
+            first, run = items[span.node, span.birth]
+            for seq in range(span.first_seq, span.first_seq + span.count):
+                at = seq - first
+                if at >= len(run) or (bytes_max <= 0 and entries):
+                    return entries
+                index += 1
+                item = run[at]
+                noop = ""
+                if noops and index in noops:
+                    noop = f"key {noops[index]}"
+                elif skips:
+                    noop = self._skip_mark(agreement, f"{span.node}.{span.birth:016x}.{seq}")
+                if over is not None and not noop:
+                    noop = _executed_mark(over, agreement, index, Txid(Origin(span.node, span.birth), seq), item)
+                entries.append(
+                    PageEntry(
+                        index,
+                        hash_at(index),
+                        span.node,
+                        span.birth,
+                        seq,
+                        item.stamp,
+                        item.kind,
+                        item.payload,
+                        noop,
+                    )
+                )
+                bytes_max -= len(item.payload) + 60
+        return entries
+
+    def _skip_mark(self, agreement: Agreement, txid: str) -> str:
+        at = agreement.skips.get(txid, 0)
+        return "skip" if 0 < at <= self._loop.stable.value else ""
+
+
+def _parse_position(text: str) -> tuple[int, bytes]:
+    index, _, value = text.partition(":")
+    try:
+        found = int(index), bytes.fromhex(value)
+    except ValueError:
+        found = -1, b""
+    if found[0] < 0 or len(found[1]) != len(NO_HASH):
+        raise BadInput(f"unordered={text[:80]}: expected INDEX:HASH,... as a worker's position shows them")
+    return found
+
+
+def _executed_mark(over: PassOver, agreement: Agreement, index: int, txid: Txid, item: Item) -> str:
+    if over.executed(index, txid.origin, txid.seq):
+        return "executed"
+    return "executed key" if item.key and over.repeats(agreement, txid, item.key, item.stamp) else ""
+
+
+def _wants_json(request: Request) -> bool:
+    accept = request.headers.get("Accept", "*/*").lower()
+    if MEDIA_TYPE in accept or "*/*" in accept or not accept.strip():
+        return "application/json" in accept and MEDIA_TYPE not in accept
+    if "json" in accept or "application/*" in accept:
+        return "json" in accept
+    raise NotAcceptable(f"Accept: {accept[:80]}; there are {MEDIA_TYPE} and application/json")

@@ -1,0 +1,166 @@
+"""What pipelines and ``verify`` ask and tell: the doorbell, reports, holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from txlog.config.process_config import WorkerConfig
+from txlog.http.router import Request, Response, Route, int_parameter, json_response, read_body, seconds_parameter
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import BadInput, NotFound
+from txlog.runtime.master_context import MasterContext
+
+TIMEOUT_S = 5.0
+TIMEOUT_S_MAX = 30.0
+CLOSING_WAIT_S = 0.1
+"""A master that is stopping keeps nobody for long, and is not asked without pause either."""
+REPORT_BYTES_MAX = 256 << 10
+DRAIN_POLL_S = 0.05
+DIGEST_BYTES_MAX = 1 << 20
+DIGEST_PAUSE_S = 5.0
+"""A hold for a look ends by itself: who asked for it may be gone."""
+REPAIR_PAUSE_S = 15.0
+"""And one for a repair, which asks for it again and again meanwhile."""
+
+
+class _PauseRequest(msgspec.Struct):
+    index: int
+
+
+class WorkerReportHandler:
+    def __init__(self, site: MasterContext) -> None:
+        self._context = site
+        self._loop = site.loop
+        self._registry = site.registry
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/txlog/doorbell", self.doorbell),
+            Route("GET", "/txlog/workers", self.list_workers),
+            Route("POST", "/txlog/workers", self.add_worker),
+            Route("DELETE", "/txlog/workers/{name}", self.remove_worker),
+            Route("POST", "/txlog/workers/{name}", self.report),
+            Route("POST", "/txlog/workers/{name}/look", self.report_digests),
+            Route("PUT", "/txlog/holds/{name}", self.pause),
+            Route("DELETE", "/txlog/holds/{name}", self.resume),
+        ]
+
+    def tasks(self) -> dict[str, Any]:
+        """What runs for ever, by name."""
+        return {"doorbell-ticks": self._ring_doorbells()}
+
+    async def _ring_doorbells(self) -> None:
+        while True:  # noqa: ASYNC110 - a clock, not a wait for something
+            await asyncio.sleep(self._registry.ring_doorbell())
+
+    async def doorbell(self, request: Request, _: Mapping[str, str]) -> Response:
+        query = request.query
+        after = int_parameter(query, "after", 0)
+        tick = int_parameter(query, "tick", 0)
+        seconds = seconds_parameter(query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
+        loop, registry = self._loop, self._registry
+        if self._context.is_closing:
+            seconds = min(seconds, CLOSING_WAIT_S)
+        if loop.executable.value <= after and registry.tick == tick:
+            future = loop.wait_index(loop.executable, after + 1)
+            registry.add_doorbell_waiter(future)
+            await loop.wait_for(future, seconds)
+        return json_response(
+            {
+                "stable": _position_to_dict(loop.executable_position()),
+                "tick": registry.tick,
+                "workers": registry.describe_workers(),
+            }
+        )
+
+    async def list_workers(self, request: Request, _: Mapping[str, str]) -> Response:
+        elsewhere = {
+            name: [worker.to_dict() for worker in workers.values()]
+            for name, workers in self._registry.remote_workers.items()
+        }
+        return json_response({"workers": self._registry.describe_workers(), "elsewhere": elsewhere})
+
+    async def add_worker(self, request: Request, _: Mapping[str, str]) -> Response:
+        """``{"name", "url", "engine"}``: a worker of this data centre from now on, until this process ends: whoever
+        starts it says it the next time."""
+        try:
+            config = WorkerConfig.model_validate_json(await read_body(request, REPORT_BYTES_MAX))
+        except ValidationError as wrong:
+            raise BadInput(f'{{"name", "url", "engine"}}: {wrong.errors()[0]["msg"]}') from None
+        self._registry.add(config)
+        return json_response({"workers": list(self._registry.workers)})
+
+    async def remove_worker(self, request: Request, names: Mapping[str, str]) -> Response:
+        """It is no worker any more. Answers ``{"reading"}``: how many reads of clients are still under way there,
+        after at most ``timeout`` seconds. Again for one that is not there."""
+        seconds = seconds_parameter(request.query.get("timeout"), "timeout", TIMEOUT_S, TIMEOUT_S_MAX)
+        name, registry = names["name"], self._registry
+        registry.remove(name)
+        until = time.monotonic() + seconds
+        while registry.active_reads[name] and time.monotonic() < until:  # noqa: ASYNC110 - rare, and no event tells
+            await asyncio.sleep(DRAIN_POLL_S)
+        return json_response({"reading": registry.active_reads[name]})
+
+    async def report(self, request: Request, names: Mapping[str, str]) -> Response:
+        body = await read_body(request, REPORT_BYTES_MAX)
+        return json_response({"hold": self._registry.report(names["name"], body)})
+
+    async def report_digests(self, request: Request, names: Mapping[str, str]) -> Response:
+        """What this worker was seen to hold at one position (:class:`~txlog.model.report_digests.Look`)."""
+        self._registry.report_digests(names["name"], await read_body(request, DIGEST_BYTES_MAX))
+        return json_response({"divergence": self._registry.workers[names["name"]].divergence})
+
+    async def pause(self, request: Request, names: Mapping[str, str]) -> Response:
+        """``?for=look``, ``?for=repair``: beside the other holds, and only for :data:`DIGEST_PAUSE_S`,
+        :data:`REPAIR_PAUSE_S`."""
+        worker, why = self._find_worker(names["name"]), _pause_purpose(request)
+        try:
+            told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
+        except MALFORMED as wrong:
+            raise BadInput(f'{{"index": N}}: {wrong}') from None
+        if told.index < 0:
+            raise BadInput("index: 0 or more")
+        before, now = worker.held_at, time.monotonic()
+        if why == "look":
+            worker.look_hold, worker.look_hold_until = told.index, now + DIGEST_PAUSE_S
+        elif why == "repair":
+            worker.repair_hold, worker.repair_hold_until = told.index, now + REPAIR_PAUSE_S
+        else:
+            worker.hold = told.index
+        if worker.held_at != before or why != "repair":
+            self._registry.wake_all()
+        return json_response(worker.view())
+
+    async def resume(self, request: Request, names: Mapping[str, str]) -> Response:
+        worker, why = self._find_worker(names["name"]), _pause_purpose(request)
+        if why == "look":
+            worker.look_hold = None
+        elif why == "repair":
+            worker.repair_hold = None
+        else:
+            worker.hold = None
+        self._registry.wake_all()
+        return json_response(worker.view())
+
+    def _find_worker(self, name: str) -> Any:
+        worker = self._registry.workers.get(name)
+        if worker is None:
+            raise NotFound(f"no worker {name[:80]!r} in {self._registry.data_center}")
+        return worker
+
+
+def _pause_purpose(request: Request) -> str:
+    why: str = request.query.get("for", "")
+    if why not in ("", "look", "repair"):
+        raise BadInput(f"for={why[:40]!r}: look, repair, or nothing")
+    return why
+
+
+def _position_to_dict(position: Any) -> dict[str, Any]:
+    return {"epoch": position.epoch, "index": position.index, "hash": position.hash.hex()}

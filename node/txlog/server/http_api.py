@@ -1,0 +1,133 @@
+"""Everything that a master offers over HTTP, put together: the rooms behind its doors, which do not know each other."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from txlog.auth.tls import TlsConfig
+from txlog.http.router import Route
+from txlog.runtime.durability_tracker import ViewTransition
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
+from txlog.server.admin.branch_info import BranchInfoHandler
+from txlog.server.admin.configuration import ConfigurationHandler
+from txlog.server.admin.duties import DutyHandler
+from txlog.server.admin.jolokia import JolokiaHandler
+from txlog.server.admin.log_retention import LogRetention
+from txlog.server.admin.metrics import MetricsHandler
+from txlog.server.admin.openapi import OpenApiHandler
+from txlog.server.admin.settings import SettingsHandler
+from txlog.server.admin.skip_transaction import SkipHandler
+from txlog.server.admin.split_history import SplitHistory
+from txlog.server.admin.status import StatusHandler
+from txlog.server.admin.views import ViewHandler
+from txlog.server.admin.worker_repairs import WorkerRepairs
+from txlog.server.feed.change_feed import ChangeFeedHandler
+from txlog.server.feed.log_pages import LogPageHandler
+from txlog.server.feed.worker_reports import WorkerReportHandler
+from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
+from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
+from txlog.server.frontdoor.load_fetcher import LoadFetcher
+from txlog.server.frontdoor.namespaces import NamespaceHandler
+from txlog.server.frontdoor.ndjson_writes import NdjsonWriteHandler
+from txlog.server.frontdoor.rdf4j_transactions import TransactionHandler
+from txlog.server.frontdoor.read_handler import ReadHandler
+from txlog.server.frontdoor.repositories import RepositoryHandler
+from txlog.server.frontdoor.statements import StatementHandler
+from txlog.server.frontdoor.write_handler import WriteHandler, draw_blank_node_seed
+from txlog.server.peers.peer_links import PeerLinks
+
+
+class HttpApi:
+    """Of one master. What happens in it is told by :meth:`hear`, :meth:`wake` and :meth:`on_view_changed`.
+    ``settings``: those that are changed while it runs."""
+
+    def __init__(self, site: MasterContext, links: PeerLinks, settings: SettingsHandler, tls: TlsConfig) -> None:
+        config = site.config
+        self._context = site
+        self._links = links
+        # clients
+        self.reads = ReadHandler(site)
+        pages = LogPageHandler(site)
+        once = config.non_deterministic_updates == "effects"
+        self.evaluators = EvaluatorPool(config.limits)
+        effects = (
+            OptimisticUpdateExecutor(site, self.reads.router, pages.read, draw_blank_node_seed, self.evaluators)
+            if once
+            else None
+        )
+        loads = LoadFetcher(config.load) if config.load is not None else None
+        self.writes = WriteHandler(site, effects, loads)
+        self.transactions = TransactionHandler(site, self.writes, self.reads, self.evaluators)
+        # workers and log readers
+        self._worker_reports = WorkerReportHandler(site)
+        self._log_retention = LogRetention(site, links.send)
+        self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
+        self.change_feed = ChangeFeedHandler(site, pages, self._abandoned_branches.common_index)
+        # operators
+        duties = DutyHandler(site, WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto"))
+        self._skip_handler = SkipHandler(site, links.send)
+        self._views = ViewHandler(site, links.send)
+        self._split_history = SplitHistory(site)
+        self._configuration = ConfigurationHandler(site, links.on_configuration)
+        self._handlers = (
+            self.writes,
+            self.reads,
+            NdjsonWriteHandler(site),
+            NamespaceHandler(site, self.writes),
+            RepositoryHandler(site),
+            StatementHandler(site, self.writes, self.reads),
+            self.transactions,
+            pages,
+            self.change_feed,
+            self._worker_reports,
+            StatusHandler(site, self._views, duties, links.describe, self._log_retention),
+            MetricsHandler(site, self._views, links.describe, self._log_retention, tls),
+            self._skip_handler,
+            self._views,
+            duties,
+            self._split_history,
+            BranchInfoHandler(site),
+            self._abandoned_branches,
+            self._log_retention,
+            settings,
+            self._configuration,
+            OpenApiHandler(),
+            JolokiaHandler(site, settings, self._configuration, self.reads.count),
+            links,
+        )
+
+    def routes(self) -> list[Route]:
+        """Every path of this master."""
+        return [route for room in self._handlers for route in room.routes()]
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What must run as long as the master does, by name."""
+        rooms = (
+            self._worker_reports,
+            self._skip_handler,
+            self._views,
+            self._split_history,
+            self._log_retention,
+            self._configuration,
+        )
+        return {name: task for room in rooms for name, task in room.tasks().items()}
+
+    # -- what happens in the master
+
+    def on_peer_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """Another master has sent a notice. Each room knows its own topics."""
+        self._skip_handler.on_notice(peer, topic, body)
+        self._views.on_notice(peer, topic, body)
+        self._log_retention.on_notice(peer, topic, body)
+
+    def wake_log_waiters(self) -> None:
+        """Who waits for the log looks at it again."""
+        self._context.registry.wake_all()
+        self.change_feed.wake_followers()
+
+    def on_view_changed(self, change: ViewTransition) -> None:
+        """Another view is in force."""
+        self._abandoned_branches.on_view_changed(change)
+        self._split_history.on_view_changed(change)

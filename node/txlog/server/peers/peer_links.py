@@ -1,0 +1,323 @@
+"""The links to the other masters: one connection to every other, frames of :mod:`txlog.wire` (:mod:`.frames`).
+
+A slow or dead peer delays nobody else: what its connection does not take waits in a bounded queue that forgets its
+oldest messages; the protocol repairs what is lost. What a peer sends counts whichever connection it comes over;
+messages leave over the one that this master opened, or, while there is none, over the one that the peer opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import random
+import socket
+import ssl
+import time
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from txlog.auth.tls import Certificates, describe_handshake_failure, describe_names, dns_names
+from txlog.config.process_config import NodeConfig, PeerConfig
+from txlog.http.aiohttp_server import HttpServer
+from txlog.http.listener import Listener, listen
+from txlog.http.router import ConnectionUpgraded, Request, Response, Route, Router, json_response, peer_fault_status
+from txlog.model.configuration import Configuration
+from txlog.model.errors import PeerFault
+from txlog.server.peers.frame_connection import CLOSED_BEFORE_ANSWER, UPGRADE, FrameConnection, UpgradeHandshake
+from txlog.server.peers.peer_link import MessageReceiver, PeerLink
+from txlog.telemetry.event_log import EventLog
+
+PEER_PATH = "/txlog/peer"
+NODE_HEADER = "TxLog-Node"
+RECONNECT_BACKOFF_S = (0.05, 2.0)
+CONNECT_TIMEOUT_S = 3.0
+HEARTBEAT_S = 5.0
+"""An empty frame leaves so often, whatever else does."""
+SILENCE_TIMEOUT_S = 15.0
+"""Finds a connection that died without a word. Whether a master is present is the core's business, not this."""
+CLOSE_TIMEOUT_S = 0.5
+
+
+async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
+    """Where that name is, at least one. ``OSError`` when nobody knows it.
+
+    Not left to ``create_connection``: uvloop's forgets a look-up that it gives up on, and when that fails later (a
+    name server that is cut off takes seconds), the loop complains of an error that nobody heard."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
+
+
+async def listen_to_peers(config: NodeConfig, links: PeerLinks, certificates: Certificates, log: EventLog) -> Listener:
+    """Open the port for masters with certificates. Nothing else is answered there."""
+    assert config.peer_port is not None, "peer_tls_folder comes with a port, the configuration says"
+    server = HttpServer(Router(links.routes(), log), log)
+    return await listen(server, config.host, config.peer_port, log, certificates, links.refuse_handshake)
+
+
+def _describe_error(failed: Exception) -> str:
+    if isinstance(failed, ssl.SSLError):
+        name, what = describe_handshake_failure(failed)
+        return f"{name}: {what}"
+    return f"{type(failed).__name__}: {failed}"
+
+
+class PeerLinks:
+    """All peers of this master, and the door through which they come. ``certificates``: with them a peer must show
+    one that names it, at both ends; the token is needed as well."""
+
+    def __init__(
+        self, config: NodeConfig, token: bytes, log: EventLog, certificates: Certificates | None = None
+    ) -> None:
+        self.links = {p.node: PeerLink(p, self._log_fault) for p in config.peers if p.node != config.node}
+        self.refused_counts: dict[tuple[str, str], int] = {}
+        self._config = config
+        self._token = token
+        self._certificates = certificates
+        self._log = log
+        self._receiver: MessageReceiver | None = None
+        self._message_bytes_max = 2 * (config.limits.frame_bytes + config.limits.body_bytes) + (16 << 20)
+        self._is_closing = False
+        self._added_tasks: dict[str, asyncio.Task[None]] = {}
+
+    def send(self, peer: str, data: bytes) -> None:
+        """Queue one message of the core. Never blocks."""
+        link = self.links.get(peer)
+        if link is not None:
+            link.send(data)
+
+    def connected_peers(self) -> list[str]:
+        """The peers that a message can leave to now."""
+        return [node for node, link in self.links.items() if link.connection is not None]
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", PEER_PATH, self.accept)]
+
+    def tasks(self, loop: MessageReceiver) -> dict[str, Any]:
+        """What runs for ever, by name: a task for each peer."""
+        self._receiver = loop
+        for link in self.links.values():
+            link.receiver = loop
+        # A peer that comes later has its task from follow().
+        return {f"peer-{node}": self._keep_connected(link) for node, link in self.links.items()}
+
+    def on_configuration(self, configuration: Configuration) -> None:
+        """The log names these masters. Whom no manifest named is reached at the address that came with it."""
+        for master in configuration.masters:
+            if master.node == self._config.node or master.node in self.links or not master.urls:
+                continue
+            config = PeerConfig(
+                node=master.node, data_center=master.data_center, url=master.urls[0], weight=master.weight
+            )
+            link = self.links[master.node] = PeerLink(config, self._log_fault)
+            link.receiver = self._receiver
+            name = f"peer-{master.node}"
+            self._added_tasks[name] = asyncio.get_running_loop().create_task(self._keep_connected(link), name=name)
+
+    # Outwards
+
+    async def _keep_connected(self, link: PeerLink) -> None:
+        wait_s = RECONNECT_BACKOFF_S[0]
+        while True:
+            if self._is_closing:
+                await asyncio.Event().wait()  # until this task is cancelled
+            try:
+                frames = await asyncio.wait_for(self._connect(link), CONNECT_TIMEOUT_S)
+            except (OSError, TimeoutError, ValueError) as failed:
+                text = _describe_error(failed)
+                if text != link.last_error:
+                    self._log.warning_rate_limited(
+                        "PeerUnreachable", link.config.node, peer=link.config.node, error=text[:300]
+                    )
+                link.last_error = text
+                await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))
+                wait_s = min(2 * wait_s, RECONNECT_BACKOFF_S[1])
+                continue
+            began = time.monotonic()
+            link.outgoing, link.last_error = frames, None
+            link.flush()
+            self._log.info("PeerConnected", peer=link.config.node)
+            try:
+                link.last_error = await self._run_heartbeat(frames)
+            finally:
+                link.outgoing = None
+                frames.abort("this master lets go of it")
+            if self._is_closing:
+                continue
+            self._log.warning_rate_limited(
+                "PeerDisconnected", link.config.node, peer=link.config.node, error=link.last_error
+            )
+            if time.monotonic() - began > RECONNECT_BACKOFF_S[1]:
+                wait_s = RECONNECT_BACKOFF_S[0]
+            await asyncio.sleep(wait_s)
+
+    async def _connect(self, link: PeerLink) -> FrameConnection:
+        """Connect and ask for the upgrade. ``OSError`` or ``ValueError`` (a wrong URL) when there is none."""
+        url = urlsplit(link.config.url)
+        secure = url.scheme == "https" or self._certificates is not None
+        port = url.port or (443 if secure else 80)
+        request = (
+            f"GET {url.path.rstrip('/')}{PEER_PATH} HTTP/1.1\r\nHost: {url.netloc}\r\n"
+            f"Connection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
+            f"{NODE_HEADER}: {self._config.node}\r\nAuthorization: Bearer {self._token.decode()}\r\n\r\n"
+        ).encode("ascii")
+        frames, last = self._new_connection(link), OSError(f"{url.hostname} has no address")
+        context = self._certificates.client_context if self._certificates is not None else None
+        if secure and context is None:
+            context = ssl.create_default_context()
+
+        def judge(transport: asyncio.BaseTransport) -> str | None:
+            shown = transport.get_extra_info("peercert")
+            if self._certificates is None or link.node in dns_names(shown):
+                return None
+            return f"WrongCertificate: there is {describe_names(shown)} by its certificate, and no {link.node}"
+
+        for address in await _resolve(url.hostname or "", port):
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            try:
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    partial(UpgradeHandshake, request, frames, done, judge),
+                    *address,
+                    ssl=context,
+                    server_hostname=url.hostname if secure else None,
+                )
+            except OSError as failed:
+                last = failed
+                continue
+            try:
+                await done
+            except ConnectionError as failed:
+                transport.abort()
+                if self._certificates is not None and str(failed) == CLOSED_BEFORE_ANSWER:
+                    raise ConnectionError(
+                        f"{failed}; if it did not take this master's certificate, its log says why"
+                    ) from None
+                raise
+            except BaseException:
+                transport.abort()
+                raise
+            return frames
+        raise last
+
+    def _new_connection(self, link: PeerLink, under: asyncio.BaseProtocol | None = None) -> FrameConnection:
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return FrameConnection(link.receive, link.flush, ended, self._message_bytes_max, under)
+
+    async def _run_heartbeat(self, frames: FrameConnection) -> str:
+        """Say *alive* now and then until the connection ends; returns why it did. When certificates are renewed it
+        ends, so that both masters are judged by what counts now."""
+        certificates = self._certificates
+        while not frames.ended.done():
+            await asyncio.wait((frames.ended,), timeout=HEARTBEAT_S)
+            if time.monotonic() - frames.last_received > SILENCE_TIMEOUT_S:
+                frames.abort(f"nothing was heard for {SILENCE_TIMEOUT_S:g} s")
+            elif certificates is not None and not certificates.is_current(frames.ssl_context):
+                frames.close("certificates were renewed")
+            elif not frames.is_paused:
+                frames.send(b"")
+        return frames.ended.result()
+
+    # Inwards
+
+    async def accept(self, request: Request, _: Any) -> Response:
+        """A peer opens its connection."""
+        if self._is_closing:
+            return json_response({"error": "Unavailable", "reason": "Closing", "message": "stopping"}, 503)
+        try:
+            link = self._authenticated(request)
+        except PeerFault as fault:
+            self._count_refused(fault.peer, fault.reason)
+            self._log.warning_rate_limited(fault.reason, fault.peer, peer=fault.peer, message=str(fault))
+            if self._receiver is not None and fault.peer in self.links:
+                self._receiver.count_fault(fault.peer, fault.reason)
+            body = {"error": "PeerFault", "reason": fault.reason, "message": str(fault)}
+            return json_response(body, peer_fault_status(fault))
+        transport = request.transport
+        if request.headers.get("Upgrade", "").lower() != UPGRADE or transport is None:
+            body = {"error": "BadInput", "reason": "", "message": f"masters connect here with Upgrade: {UPGRADE}"}
+            return json_response(body, 400)
+        frames = self._new_connection(link, request.protocol)
+        transport.set_protocol(frames)
+        frames.connection_made(transport)
+        transport.write(
+            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n".encode()
+        )
+        link.incoming = frames
+        link.flush()
+        try:
+            await self._run_heartbeat(frames)
+        finally:
+            if link.incoming is frames:
+                link.incoming = None
+            frames.abort("this master lets go of it")
+        return ConnectionUpgraded()
+
+    def _authenticated(self, request: Request) -> PeerLink:
+        node = request.headers.get(NODE_HEADER, "")[:80]
+        if self._certificates is not None:
+            transport = request.transport
+            shown = transport.get_extra_info("peercert") if transport is not None else None
+            if not shown:
+                why = f"masters come to port {self._config.peer_port}, with a certificate; this one has peer_tls_folder"
+                raise PeerFault(node or "?", "NoCertificate", why)
+            if node not in dns_names(shown):
+                why = f"its certificate names {describe_names(shown)}, and it says that it is {node or 'nobody'}"
+                raise PeerFault(node or "?", "WrongCertificate", why)
+        given = request.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token):
+            raise PeerFault(node or "?", "WrongToken", "its token is not this cluster's; see peer_token_file")
+        link = self.links.get(node)
+        if link is None:
+            raise PeerFault(node or "?", "UnknownPeer", "it is no peer of this master's configuration")
+        return link
+
+    def refuse_handshake(self, reason: str, message: str) -> None:
+        """Somebody came to the peers' port and went no further. Who it was, nobody knows."""
+        self._count_refused("?", reason)
+
+    def _count_refused(self, peer: str, reason: str) -> None:
+        self.refused_counts[peer, reason] = self.refused_counts.get((peer, reason), 0) + 1
+        if len(self.refused_counts) > 1000:  # names come from outside
+            self.refused_counts.clear()
+
+    def _log_fault(self, link: PeerLink, fault: PeerFault) -> None:
+        self._log.warning_rate_limited(fault.reason, link.node, peer=link.node, message=str(fault)[:1000])
+
+    # What it shows
+
+    def describe(self) -> dict[str, Any]:
+        """``GET /txlog/peers``."""
+        peers = []
+        for node, link in self.links.items():
+            messages, size = link.queued
+            peers.append(
+                {
+                    "node": node,
+                    "dataCenter": link.config.data_center,
+                    "url": link.config.url,
+                    "weight": link.config.weight,
+                    "connected": link.outgoing is not None and not link.outgoing.is_closed,
+                    "accepted": link.incoming is not None and not link.incoming.is_closed,
+                    "lastHeardAt": link.last_received_at,
+                    "lastError": link.last_error,
+                    "faults": link.faults,
+                    "lastFault": link.last_fault,
+                    "queue": {"messages": messages, "bytes": size},
+                    "sent": {"messages": link.sent_messages, "bytes": link.sent_bytes, "dropped": link.dropped},
+                }
+            )
+        refused = [{"node": n, "reason": r, "count": c} for (n, r), c in sorted(self.refused_counts.items())]
+        return {"peers": peers, "refused": refused}
+
+    async def close(self) -> None:
+        """Let go of every connection; what does not take its last bytes is left after :data:`CLOSE_TIMEOUT_S`."""
+        self._is_closing = True
+        for task in self._added_tasks.values():
+            task.cancel()
+        open_ones = [f for link in self.links.values() for f in (link.outgoing, link.incoming) if f is not None]
+        for frames in open_ones:
+            frames.close("this master stops")
+        if open_ones:
+            await asyncio.wait([frames.ended for frames in open_ones], timeout=CLOSE_TIMEOUT_S)
+        for frames in open_ones:
+            frames.abort("this master stops")

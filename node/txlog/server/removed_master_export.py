@@ -1,0 +1,72 @@
+"""What a master that is taken out for good still holds and the log does not have, written down for people before its
+process ends: nobody will ever ask this journal again.
+
+That is so when it was called lost while it lived, cut off from the others: clients were told ``accepted``. It says what
+its own log lacks; what the others had received before they let it go stands in theirs, so look there by id before
+anything is given again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from txlog.config.atomic_file import write_durably
+from txlog.model.entry import Item
+from txlog.model.errors import Fatal, JournalDamaged
+from txlog.model.ids import Txid
+from txlog.protocol.agreement import Agreement
+from txlog.runtime.executor import JournalPort
+from txlog.wire.log_page import KIND_NAMES
+
+REMOVED: Final = "Removed"
+READ_BYTES_MAX: Final = 1 << 20
+
+
+def export_unlogged(fatal: Fatal, folder: Path, agreement: Agreement | None, journal: JournalPort) -> Fatal:
+    """The end of a master that was taken out, with how many of its transactions are in which file beside the journal;
+    as it is where the log has them all, or it ends for another reason."""
+    if fatal.reason != REMOVED or agreement is None:
+        return fatal
+    wanted = unlogged_transactions(agreement)
+    if not wanted:
+        return fatal
+    origin = agreement.own.origin
+    path = folder / f"removed-{origin.birth:016x}.jsonl"
+    said = f"{len(wanted)} transactions were accepted here that its log does not have"
+    try:
+        write_durably(path, b"".join(_encode_line(txid, journal) for txid in wanted))
+    except OSError as wrong:
+        said = f"{said}; they could not be written to {path} ({wrong}): txlog journal show {folder}"
+    else:
+        said = f"{said}; they are in {path}: see which of them the others have, and give the rest again"
+    return Fatal(REMOVED, f"{str(fatal).removeprefix(f'{REMOVED}: ')}; {said}")
+
+
+def unlogged_transactions(agreement: Agreement) -> list[Txid]:
+    """Own transactions that this master's log does not have, in the order in which they were accepted."""
+    origin, history = agreement.own.origin, agreement.history
+    seq = agreement.last_own
+    found: list[Txid] = []
+    while seq > 0 and not history.index_of(origin, seq) and not history.is_trimmed(origin, seq):
+        found.append(Txid(origin, seq))
+        seq -= 1
+    return found[::-1]
+
+
+def _encode_line(txid: Txid, journal: JournalPort) -> bytes:
+    """``{"txid","kind","key","payload"}``; ``error`` in place of the rest where the journal cannot be read there."""
+    told: dict[str, object] = {"txid": str(txid)}
+    try:
+        items = journal.read(*txid.origin, txid.seq, 1, READ_BYTES_MAX).items
+    except JournalDamaged as wrong:
+        told["error"] = str(wrong)
+    else:
+        told |= _content_fields(items[0]) if items else {"error": "the journal does not hold it"}
+    return json.dumps(told, ensure_ascii=False).encode() + b"\n"
+
+
+def _content_fields(item: Item) -> dict[str, object]:
+    payload = item.payload.decode("utf-8", "backslashreplace")
+    return {"kind": KIND_NAMES.get(item.kind, str(item.kind)), "key": item.key or None, "payload": payload}

@@ -1,0 +1,188 @@
+"""What a follower of the log is told, one event after the other, and the three ways to write it: server-sent events
+(WHATWG HTML, section 9.2), JSON lines, and RDF Patch (Apache Jena) with ids.
+
+A place in the log is named ``INDEX:HASH``, the chain hash in hexadecimal; two masters never give one name to two
+different logs. The writers and :func:`parse_event_line` are pure; a master and ``txlog watch`` use the same ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from txlog.model.decoding import MALFORMED
+from txlog.model.errors import BadInput, PeerFault
+from txlog.model.hashes import HASH_BYTES
+from txlog.model.namespaces import change_of
+from txlog.wire.log_page import KIND_NAMES, PageEntry
+
+SSE_MEDIA_TYPE: Final = "text/event-stream"
+RDF_PATCH_MEDIA_TYPE: Final = "application/rdf-patch"
+NDJSON_MEDIA_TYPE: Final = "application/x-ndjson"
+FEED_MEDIA_TYPES: Final = (SSE_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, NDJSON_MEDIA_TYPE)
+"""The first is what is sent to who does not say."""
+
+NAMESPACE_KIND: Final = "namespace"
+"""The kind of an entry that changes the prefixes; on the log it is of kind skip."""
+HEARTBEAT: Final = {SSE_MEDIA_TYPE: b": \n\n", RDF_PATCH_MEDIA_TYPE: b"#\n", NDJSON_MEDIA_TYPE: b"\n"}
+"""What keeps a connection alive and says nothing."""
+_PLACE = re.compile(r"([0-9]{1,18})|(?:[0-9]{1,18}:)?([0-9]{1,18}):([0-9A-Fa-f]{32})")
+_ESCAPED: Final = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+
+
+class FeedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """``event``:
+
+    - ``position``: where the feed begins; ``id`` names that place, nothing has happened.
+    - ``entry``: the log's next entry. ``id`` is the place behind it, ``previous`` the one before. ``kind``: ``quads``
+      (``payload``: lines ``D`` and ``A`` of N-Quads, deletes first), ``update`` (a SPARQL update), ``skip`` (the
+      transaction named by ``key`` is passed over by every worker), ``namespace`` (``key`` says the change),
+      ``configuration``. ``noop`` is empty, or why this entry changes nothing: ``key TXID`` or ``skip``. ``settled`` is
+      False while a rejoin may still move it.
+    - ``rewound``: a rejoin has ordered anew what this follower was told behind ``id``; ``previous`` is where it stood.
+      What was told in between is void, and what stands in the log now follows.
+    - ``gone``, ``diverged``: this feed cannot go on from ``id``, ``message`` says why. ``closing``: this master ends;
+      go on from ``id`` at another one. ``not-quads``: of RDF Patch only, see :func:`is_inexpressible_in_patch`. All are
+      the last.
+    """
+
+    event: str
+    id: str
+    previous: str = ""
+    index: int = 0
+    txid: str = ""
+    stamp: int = 0
+    kind: str = ""
+    noop: str = ""
+    key: str = ""
+    settled: bool = True
+    payload: str = ""
+    message: str = ""
+
+
+class FeedPosition(msgspec.Struct, frozen=True):
+    """A place as a follower names it; ``hash`` is None where only the index was given, and nothing is compared."""
+
+    index: int
+    hash: bytes | None
+
+
+def parse_feed_position(text: str, name: str) -> FeedPosition:
+    """``INDEX``, ``INDEX:HASH`` or a whole position ``EPOCH:INDEX:HASH``; :class:`BadInput` calls it ``name``."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise BadInput(f"{name}={text[:80]!r}: expected INDEX, INDEX:HASH or EPOCH:INDEX:HASH, as a feed names places")
+    return (
+        FeedPosition(int(found[1]), None)
+        if found[1] is not None
+        else FeedPosition(int(found[2]), bytes.fromhex(found[3]))
+    )
+
+
+def format_feed_position(index: int, value: bytes) -> str:
+    """The name of the place behind ``index``, where the chain hash is ``value``."""
+    assert len(value) == HASH_BYTES
+    return f"{index}:{value.hex()}"
+
+
+def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> FeedEvent:
+    """``previous``: the chain hash before this entry; ``key``: its name, of kinds that workers pass over."""
+    kind = KIND_NAMES.get(entry.kind, str(entry.kind))
+    return FeedEvent(
+        event="entry",
+        id=format_feed_position(entry.index, entry.hash),
+        previous=format_feed_position(entry.index - 1, previous),
+        index=entry.index,
+        txid=str(entry.txid),
+        stamp=entry.stamp,
+        kind=NAMESPACE_KIND if kind == "skip" and change_of(key) is not None else kind,
+        noop=entry.noop,
+        key=key,
+        settled=settled,
+        payload=entry.payload.decode("utf-8", "backslashreplace"),
+    )
+
+
+def is_inexpressible_in_patch(event: FeedEvent) -> bool:
+    """Whether RDF Patch cannot say what this entry does: what a SPARQL update changes is decided by each store. Unless
+    a follower says that it reads updates, its feed ends before this entry, by name."""
+    return event.event == "entry" and event.kind == "update" and not event.noop
+
+
+# Writing
+
+_encoder = msgspec.json.Encoder()
+
+
+def render_event(event: FeedEvent, form: str) -> bytes:
+    """One event in one of :data:`FEED_MEDIA_TYPES`."""
+    if form == RDF_PATCH_MEDIA_TYPE:
+        return _render_rdf_patch(event).encode()
+    data = _encoder.encode(event)
+    if form == NDJSON_MEDIA_TYPE:
+        return data + b"\n"
+    head = f"id: {event.id}\n".encode()
+    if event.event == "position":
+        return head + b"\n"  # without data it is remembered, and nobody is called
+    return b"%bevent: %b\ndata: %b\n\n" % (head, event.event.encode(), data)
+
+
+def _render_rdf_patch(event: FeedEvent) -> str:
+    """A header, and one transaction; where nothing changes, one that is aborted or empty."""
+    if event.event == "position":
+        return f"# from {event.id}\n"
+    rows = [f"H id <urn:txlog:log:{event.id}> ."]
+    if event.previous and (event.event != "entry" or event.index > 1):
+        rows.append(f"H {'prev' if event.event == 'entry' else event.event} <urn:txlog:log:{event.previous}> .")
+    elif event.event != "entry":
+        rows.append(f"H {event.event} {_quote_literal(event.message)} .")
+    if event.event != "entry":
+        return "\n".join([*rows, "TX .", "TA .", "", ""])
+    rows.append(f"H transaction {_quote_literal(event.txid)} .")
+    rows += [f"H {word} {_quote_literal(text)} ." for word, text in _patch_headers(event)]
+    rows.append("TX .")
+    change = change_of(event.key) if event.kind == NAMESPACE_KIND else None
+    if event.noop:
+        pass
+    elif event.kind == "quads":
+        rows += event.payload.split("\n")  # splitlines() would break literals at U+2028 and the like
+    elif change is not None and change.prefix is not None:
+        end = f" <{change.name}> ." if change.name is not None else " ."
+        rows.append(f"{'PD' if change.name is None else 'PA'} {_quote_literal(change.prefix)}{end}")
+    return "\n".join([*(row for row in rows if row), "TC .", "", ""])
+
+
+def _patch_headers(event: FeedEvent) -> list[tuple[str, str]]:
+    """What only its header can say of an entry."""
+    said: list[tuple[str, str]] = []
+    if event.noop:
+        said.append(("noop", event.noop))
+    elif event.kind == "update":
+        said.append(("update", event.payload))
+    elif event.kind != "quads":
+        said.append((event.kind, event.key))
+    if not event.settled:
+        said.append(("settled", "false"))
+    return said
+
+
+def _quote_literal(text: str) -> str:
+    return f'"{text.translate(_ESCAPED)}"'
+
+
+# Reading
+
+_decoder = msgspec.json.Decoder(FeedEvent)
+
+
+def parse_event_line(master: str, line: bytes) -> FeedEvent | None:
+    """A line of :data:`NDJSON_MEDIA_TYPE`; None for a sign of life. :class:`PeerFault` ``Malformed`` names
+    ``master``."""
+    if not line.strip():
+        return None
+    try:
+        return _decoder.decode(line)
+    except MALFORMED as wrong:
+        raise PeerFault(master, "Malformed", f"feed: {wrong}") from None

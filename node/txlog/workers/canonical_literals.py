@@ -1,0 +1,88 @@
+"""Literals as Oxigraph writes them: ``01`` and ``"1"^^xsd:int`` are ``"1"^^xsd:integer``, ``1.10`` is ``1.1``.
+
+Engines rewrite literals in ways of their own (docs/limits.md). An engine that is not Oxigraph is given these forms, and
+what it gives out is written in them again, so that the digests of all engines compare. What the form is says Oxigraph's
+own code, in this process: nothing is written down here that could differ from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import pyoxigraph as ox
+
+_HELD: Final = 1 << 16
+"""Literals whose form is remembered, some 100 bytes each."""
+_LITERAL: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"(?:\^\^<[^<>]*>|@[A-Za-z0-9-]+|)')
+# Of a datatype that may have a canonical form, with a language tag in capitals, or with what may be escaped.
+_MAY_NEED_REWRITING: Final = re.compile(
+    rb'"\^\^<http://www\.w3\.org/2001/XMLSchema#|"@[A-Za-z0-9-]*[A-Z]|[\\\x00-\x09\x0b-\x1f\x7f]'
+)
+_TYPED: Final = b'"^^<http://www.w3.org/2001/XMLSchema#'
+_CAPITALS: Final = re.compile(rb'"@[A-Za-z0-9-]*[A-Z]')
+_ESCAPED: Final = bytes([*range(10), *range(11, 32), ord("\\"), 127])
+_ALREADY_CANONICAL: Final = re.compile(
+    rb'"(?:(?:-?[1-9][0-9]{0,17}|0)"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
+    rb'|(?:true|false)"\^\^<http://www\.w3\.org/2001/XMLSchema#boolean>'
+    rb'|-?(?:[1-9][0-9]{0,15}|0)\.[0-9]{0,14}[1-9]"\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>'
+    rb'|[1-9][0-9]{3}-[01][0-9]-[0-3][0-9](?:T[01][0-9]:[0-5][0-9]:[0-5][0-9])?Z?"'
+    rb"\^\^<http://www\.w3\.org/2001/XMLSchema#date(?:Time)?>)"
+)
+"""The most frequent ones that are canonical as they are, so that nobody has to be asked."""
+_BEFORE: Final = b"<x:s> <x:p> "
+
+
+@lru_cache(_HELD)
+def canonical_literal(literal: bytes) -> bytes:
+    """One literal of N-Quads in the form in which Oxigraph gives it out. ``SyntaxError`` when it is none."""
+    store = ox.Store()
+    store.load(_BEFORE + literal + b" .\n", format=ox.RdfFormat.N_QUADS)
+    line = store.dump(format=ox.RdfFormat.N_QUADS)
+    assert line is not None, "it is given back, not written to a file"
+    return line[len(_BEFORE) : line.rindex(b" .")]
+
+
+def canonical_lines(lines: bytes) -> bytes:
+    """N-Quads, or payloads of :data:`~txlog.model.entry.KIND_QUADS`, whole lines: the same with every literal in its
+    canonical form. Lines stay where they are, also those that have become equal."""
+    return _LITERAL.sub(_rewrite_match, lines) if _may_need_rewriting(lines) else lines
+
+
+def _may_need_rewriting(lines: bytes) -> bool:
+    """Whether :data:`_MAY_NEED_REWRITING` finds something, by looks that take a tenth of its time: most lines are
+    none."""
+    return _TYPED in lines or _CAPITALS.search(lines) is not None or len(lines.translate(None, _ESCAPED)) < len(lines)
+
+
+def _rewrite_match(found: re.Match[bytes]) -> bytes:
+    literal = found[0]
+    return (
+        canonical_literal(literal)
+        if _MAY_NEED_REWRITING.search(literal) and not _ALREADY_CANONICAL.fullmatch(literal)
+        else literal
+    )
+
+
+def clean_quads(chunks: Iterable[bytes], system: bytes) -> Iterator[bytes]:
+    """N-Quads in pieces cut anywhere, as whole lines with canonical literals, without the lines that begin with
+    ``system``."""
+    rest = b""
+    for chunk in chunks:
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            rest += chunk
+            continue
+        whole, rest = rest + head + b"\n", tail
+        if found := _clean_lines(whole, system):
+            yield found
+    if rest and (found := _clean_lines(rest, system)):
+        yield found
+
+
+def _clean_lines(lines: bytes, system: bytes) -> bytes:
+    if system in lines:
+        lines = b"".join([line for line in lines.splitlines(keepends=True) if not line.startswith(system)])
+    return canonical_lines(lines)

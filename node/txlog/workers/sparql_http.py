@@ -1,0 +1,159 @@
+"""What engines behind the SPARQL 1.1 Protocol have in common: how they are asked and told, and how rows are read.
+
+Sources: SPARQL 1.1 Protocol; SPARQL 1.1 Query Results CSV and TSV Formats; SPARQL 1.1 Graph Store HTTP Protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from txlog.workers.adapter import (
+    CAPABILITIES,
+    SYSTEM,
+    Capabilities,
+    GraphCounts,
+    RangeFingerprint,
+    SystemGraphs,
+    UnexpectedAnswer,
+    WorkerRequest,
+    WorkerResponse,
+)
+from txlog.workers.marker_names import system_graphs_from_names
+from txlog.workers.update_batching import OPERATION_SEPARATOR
+
+CSV: Final = "text/csv"
+TSV: Final = "text/tab-separated-values"
+N_QUADS: Final = "application/n-quads"
+USER_GRAPHS_FILTER: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
+ALWAYS_TRUE_QUERY: Final = "ASK {}"
+"""Asked where there is nothing to do."""
+
+
+class SparqlAdapter:
+    """The part of an :class:`~txlog.workers.adapter.Adapter` that is the same for all of them. Holds nothing.
+
+    ``query_path``, ``update_path``, ``data_path``: behind a worker's URL. ``boolean_media_type``: the media type in
+    which an ASK is answered by one word. ``charset``: behind the media type of what is sent, where an engine takes it
+    for something else than UTF-8. ``default_quads``, ``named_quads``: patterns of everything in the default graph, and
+    in the named graphs ``?g`` that are not ours."""
+
+    engine = ""
+    query_path = "/query"
+    update_path = "/update"
+    data_path = "/data"
+    boolean_media_type = CSV
+    charset = ""
+    dump_media_type = TSV
+    default_quads = "{ ?s ?p ?o }"
+    named_quads = f"{{ GRAPH ?g {{ ?s ?p ?o }} {USER_GRAPHS_FILTER} }}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CAPABILITIES[self.engine]
+
+    # -- what is sent
+
+    def _update(self, texts: Sequence[str]) -> WorkerRequest:
+        headers = {"Content-Type": "application/sparql-update" + self.charset}
+        return WorkerRequest("POST", self.update_path, headers, OPERATION_SEPARATOR.join(texts).encode())
+
+    def _select(self, text: str, accept: str = CSV) -> WorkerRequest:
+        return self._query_request(text, accept, ())
+
+    def _ask(self, text: str) -> WorkerRequest:
+        return self._query_request(text, self.boolean_media_type, ())
+
+    def _query_request(self, text: str, accept: str, dataset: Sequence[tuple[str, str]]) -> WorkerRequest:
+        headers = {"Content-Type": "application/sparql-query" + self.charset, "Accept": accept}
+        path = self.query_path + (f"?{urlencode(dataset)}" if dataset else "")
+        return WorkerRequest("POST", path, headers, text.encode())
+
+    def size(self, graphs: Sequence[str | None] | None = None) -> WorkerRequest:
+        if graphs is None:
+            where = f"{self.default_quads} UNION {self.named_quads}"
+        else:
+            each = [self.default_quads if g is None else f"{{ GRAPH <{g}> {{ ?s ?p ?o }} }}" for g in graphs]
+            where = " UNION ".join(each)
+        return self._select(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
+
+    def quads_with(self, predicates: Sequence[str] | None) -> str:
+        """The pattern of all quads, or of all with these predicates (``<iri>``)."""
+        patterns: tuple[str, ...] = (self.default_quads, self.named_quads)
+        if predicates is not None:
+            patterns = tuple(
+                pattern.replace("?s ?p ?o", f"?s {p} ?o").removesuffix("}") + f"BIND({p} AS ?p) }}"
+                for p in predicates
+                for pattern in patterns
+            )
+        return " UNION ".join(patterns) or "{ FILTER(false) }"
+
+    def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
+        which = "default" if graph is None else urlencode({"graph": graph})
+        return WorkerRequest("GET", f"{self.data_path}?{which}", {"Accept": accept})
+
+    def snapshot(self, accept: str = N_QUADS) -> WorkerRequest:
+        return WorkerRequest("GET", self.data_path, {"Accept": accept})
+
+    # -- what is answered
+
+    def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:
+        return self.system_graphs_from_names(parse_rows("reading the marker", response))
+
+    def system_graphs_from_names(self, names: Iterable[str]) -> SystemGraphs:
+        return system_graphs_from_names(names)
+
+    def parse_is_at(self, response: WorkerResponse) -> bool:
+        return parse_boolean("confirming the marker", response)
+
+    def parse_is_empty(self, response: WorkerResponse) -> bool:
+        return not parse_boolean("looking for foreign data", response)
+
+    def parse_size(self, response: WorkerResponse) -> int:
+        return int(parse_rows("counting statements", response)[0])
+
+    def parse_counts(self, response: WorkerResponse) -> GraphCounts:
+        asked = "counting statements by graph"
+        # Commas in IRIs are not quoted by every engine; a number has none.
+        found = [row.rpartition(",") for row in parse_rows(asked, response)]
+        try:
+            counts = {graph.strip('"'): int(count) for graph, _, count in found}
+        except ValueError:
+            raise UnexpectedAnswer(asked, response) from None
+        ours = [name for name in counts if name.startswith(SYSTEM)]
+        return GraphCounts(
+            self.system_graphs_from_names(ours), {name: n for name, n in counts.items() if n and name not in ours}
+        )
+
+    def fingerprint_range(self, first: int, count: int) -> WorkerRequest | None:
+        return None
+
+    def parse_fingerprint_range(self, response: WorkerResponse) -> RangeFingerprint:
+        raise UnexpectedAnswer("nothing: pieces have no order here", response)
+
+    def parse_contexts(self, response: WorkerResponse) -> list[str]:
+        return parse_rows("listing named graphs", response)
+
+
+def dataset_parameters(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> list[tuple[str, str]]:
+    """The dataset of a query as parameters of the SPARQL protocol."""
+    return [
+        *(("default-graph-uri", graph) for graph in default_graphs),
+        *(("named-graph-uri", graph) for graph in named_graphs),
+    ]
+
+
+def parse_rows(asked: str, response: WorkerResponse) -> list[str]:
+    """The lines of a CSV result behind its header."""
+    if response.status != 200:
+        raise UnexpectedAnswer(asked, response)
+    return response.body.decode().split("\r\n")[1:-1]
+
+
+def parse_boolean(asked: str, response: WorkerResponse) -> bool:
+    """The answer to an ASK: one word, perhaps below a header."""
+    words = response.body.split()
+    if response.status != 200 or len(words) not in (1, 2) or words[-1] not in (b"true", b"false"):
+        raise UnexpectedAnswer(asked, response)
+    return words[-1] == b"true"

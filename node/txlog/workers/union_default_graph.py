@@ -1,0 +1,222 @@
+"""SPARQL for engines whose plain patterns match all graphs together (RDF4J, Virtuoso); in the log they mean the default
+graph, as SPARQL 1.1 says.
+
+Such an engine has a name for its default graph, as RDF4J's :data:`NIL`; a ``GRAPH`` inside a ``GRAPH`` keeps its own.
+So a pattern is put inside ``GRAPH`` of that name, and so are the plain triples of templates that would mean something
+else. ``WITH`` is said by ``GRAPH``, too: to RDF4J it is a data set without named graphs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from txlog.sparql.tokens import Token, tokens
+from txlog.workers.canonical_literals import canonical_literal
+
+NIL: Final = "<http://rdf4j.org/schema/rdf4j#nil>"
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_OPENS: Final = ("{", "(", "[")
+_CLOSES: Final = ("}", ")", "]")
+_SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
+_MAY_DIFFER: Final = re.compile(r"\^\^|@[A-Za-z0-9-]*[A-Z]|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]")
+
+Edit = tuple[int, int, str]
+"""From, to, and what stands there instead."""
+
+
+class DefaultGraphScope(NamedTuple):
+    """``default``: what an engine calls its default graph. ``inserts``: whether plain triples of INSERT templates have
+    to be told, too, that they belong there. ``hides``: whether ``GRAPH ?g`` would match it, and must not."""
+
+    default: str
+    inserts: bool = False
+    hides: bool = False
+
+
+RDF4J: Final = DefaultGraphScope(NIL)
+
+
+def scoped_update(text: str, scope: DefaultGraphScope = RDF4J) -> str:
+    """An update of the log (IRIs in full): its patterns without GRAPH, WITH or USING are the default graph's, its
+    literals have their canonical form."""
+    text = canonical_constants(text)
+    edits = list[Edit]()
+    for toks in _split_operations(text):
+        edits += _scope_operation(text, toks, scope)
+    return _apply_edits(text, edits)
+
+
+def split_operations(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The operations of an update one by one, each with its words, marks and terms; what is empty is left out."""
+    for toks in _split_operations(text):
+        if toks:
+            yield text[toks[0].start : _end(toks[-1])], [token.text for token in toks]
+
+
+def scoped_query(text: str, scope: DefaultGraphScope = RDF4J) -> str:
+    """A query without FROM: its patterns without GRAPH are the default graph's."""
+    toks = _skip_trivia(text)
+    for at, depth in enumerate(_depths(toks)):
+        if not depth and toks[at].text == "{" and (not at or toks[at - 1].text.upper() != "CONSTRUCT"):
+            return _apply_edits(text, _wrap_in_graph(toks[at : at + _bracketed_length(toks[at:])], scope.default))
+    return text
+
+
+def exclude_default_graph(text: str, scope: DefaultGraphScope) -> str:
+    """A query whose ``GRAPH ?g`` are never the default graph."""
+    return _apply_edits(text, _exclude_default_graph(_skip_trivia(text), scope))
+
+
+def has_dataset_clause(text: str) -> bool:
+    """Whether a query names its graphs by FROM."""
+    return any(token.kind == "WORD" and token.text.upper() == "FROM" for token in tokens(text))
+
+
+def canonical_constants(text: str) -> str:
+    """The same with its literals in the form that all engines share (:mod:`txlog.workers.canonical_literals`). Left
+    alone: a number with a sign behind a variable, which may be a difference; strings with escapes or quotes in them."""
+    if not _MAY_DIFFER.search(text):
+        return text
+    toks = _skip_trivia(text)
+    edits = list[Edit]()
+    for at, token in enumerate(toks):
+        if token.kind == "LANGUAGE":
+            edits.append((token.start, _end(token), token.text.lower()))
+        elif token.kind == "NUMBER":
+            edits += _canonicalise_number(toks, at)
+        elif token.kind == "STRING" and [each.kind for each in toks[at + 1 : at + 3]] == ["MARK", "IRI"]:
+            value, kind = token.text.strip(token.text[0]), toks[at + 2]
+            if toks[at + 1].text == "^^" and kind.text.startswith(f"<{_XSD}") and _SIMPLE.fullmatch(value):
+                edits.append((token.start, _end(kind), _canonical(value, kind.text)))
+    return _apply_edits(text, edits)
+
+
+def _canonicalise_number(toks: Sequence[Token], at: int) -> Iterator[Edit]:
+    token, value = toks[at], toks[at].text
+    start = token.start
+    if at and toks[at - 1].text in ("-", "+") and _end(toks[at - 1]) == start:
+        before = toks[at - 2] if at > 1 else toks[at - 1]
+        if before.kind == "VARIABLE":
+            return
+        if before.kind not in ("NUMBER", "STRING") and before.text not in _CLOSES:
+            start, value = toks[at - 1].start, toks[at - 1].text + value
+    form = "double" if "e" in value.lower() else "decimal" if "." in value else "integer"
+    said = _canonical(value, f"<{_XSD}{form}>")
+    if said != f'"{value}"^^<{_XSD}{form}>':
+        yield start, _end(token), said
+
+
+def _canonical(value: str, kind: str) -> str:
+    return canonical_literal(f'"{value}"^^{kind}'.encode()).decode()
+
+
+def _split_operations(text: str) -> Iterator[list[Token]]:
+    toks, begin = _skip_trivia(text), 0
+    for at, depth in enumerate([*_depths(toks), 0]):
+        if at == len(toks) or (not depth and toks[at].text == ";"):
+            yield toks[begin:at]
+            begin = at + 1
+
+
+def _scope_operation(text: str, toks: Sequence[Token], scope: DefaultGraphScope) -> Iterator[Edit]:
+    first, second = ([token.text.upper() if token.kind == "WORD" else "" for token in toks[:2]] + ["", ""])[:2]
+    if first not in ("WITH", "INSERT", "DELETE") or second == "DATA":
+        return
+    if (first, second) == ("DELETE", "WHERE"):
+        # One group is both the template and the pattern.
+        inside = toks[3:-1]
+        begin, end = _end(toks[2]), toks[-1].start
+        template = _apply_edits(text, _wrap_template(inside, scope.default), begin, end)
+        pattern = _apply_edits(text, _exclude_default_graph(inside, scope), begin, end)
+        yield toks[1].start, end, f"{{{template}}} WHERE {{ GRAPH {scope.default} {{{pattern}}} "
+        return
+    with_graph, at = "", 0
+    if first == "WITH":
+        with_graph, at = toks[1].text, 2
+        yield toks[0].start, _end(toks[1]), ""
+    using = False
+    while at < len(toks):
+        if toks[at].kind != "MARK" or toks[at].text != "{":
+            using = using or toks[at].text.upper() == "USING"
+            at += 1
+            continue
+        length = _bracketed_length(toks[at:])
+        before = toks[at - 1].text.upper()
+        if before == "DELETE":
+            yield from _wrap_template(toks[at + 1 : at + length - 1], with_graph or scope.default)
+        elif before == "INSERT":
+            if with_graph or scope.inserts:
+                yield from _wrap_template(toks[at + 1 : at + length - 1], with_graph or scope.default)
+        elif not using:
+            yield from _wrap_in_graph(toks[at : at + length], with_graph or scope.default)
+            yield from _exclude_default_graph(toks[at : at + length], scope)
+        at += length
+
+
+def _exclude_default_graph(toks: Sequence[Token], scope: DefaultGraphScope) -> Iterator[Edit]:
+    """A pattern: its ``GRAPH ?g`` are never the default graph."""
+    if not scope.hides:
+        return
+    for at, token in enumerate(toks[:-2]):
+        if token.kind == "WORD" and token.text.upper() == "GRAPH" and toks[at + 1].kind == "VARIABLE":
+            end = _end(toks[at + 1 + _bracketed_length(toks[at + 2 :])])
+            yield end, end, f" FILTER({toks[at + 1].text} != {scope.default})"
+
+
+def _wrap_in_graph(toks: Sequence[Token], graph: str) -> list[Edit]:
+    """A group: what is in it, inside GRAPH."""
+    begin, end = _end(toks[0]), toks[-1].start
+    return [(begin, begin, f" GRAPH {graph} {{"), (end, end, "} ")]
+
+
+def _wrap_template(toks: Sequence[Token], graph: str) -> Iterator[Edit]:
+    """Of the triples in a template those that stand in no graph, inside this one."""
+    plain, at = list[Token](), 0
+    while at <= len(toks):
+        over = at == len(toks)
+        if over or (toks[at].kind == "WORD" and toks[at].text.upper() == "GRAPH"):
+            if plain:
+                yield plain[0].start, plain[0].start, f"GRAPH {graph} {{ "
+                yield _end(plain[-1]), _end(plain[-1]), " } "
+                plain.clear()
+            at += 1 if over else 2 + _bracketed_length(toks[at + 2 :])
+        else:
+            if plain or toks[at].text != ".":
+                plain.append(toks[at])
+            at += 1
+
+
+def _skip_trivia(text: str) -> list[Token]:
+    return [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+
+
+def _depths(toks: Sequence[Token]) -> list[int]:
+    """How many brackets are open around each; a bracket is outside itself."""
+    depth, found = 0, list[int]()
+    for token in toks:
+        mark = token.text if token.kind == "MARK" else ""
+        depth -= mark in _CLOSES
+        found.append(depth)
+        depth += mark in _OPENS
+    return found
+
+
+def _bracketed_length(toks: Sequence[Token]) -> int:
+    """Of the brackets that the first token opens."""
+    return _depths(toks).index(0, 1) + 1
+
+
+def _end(token: Token) -> int:
+    return token.start + len(token.text)
+
+
+def _apply_edits(text: str, edits: Sequence[Edit] | Iterator[Edit], begin: int = 0, end: int | None = None) -> str:
+    """The part of the text from ``begin`` to ``end``, edited. Edits do not overlap; those at one place keep their
+    order."""
+    pieces, last = list[str](), begin
+    for start, stop, instead in sorted(edits, key=lambda edit: edit[:2]):
+        pieces += (text[last:start], instead)
+        last = stop
+    return "".join([*pieces, text[last:end]])
