@@ -1,8 +1,8 @@
 """A long log written straight into the journals of masters that are stopped: the real journal, its real records.
 
-Transactions of one master, as if it alone had been written to: each journal holds them (``Held``), then the order of
-the log (``Added``), in batches as masters under load make them. What clients, messages and rounds would have cost is
-left out; what a start has to read is all there.
+Transactions of one master, as if it alone had been written to: each journal holds them (``TransactionsPersisted``),
+then the order of the log (``LogAppended``), in batches as masters under load make them. What clients, messages and
+rounds would have cost is left out; what a start has to read is all there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 from bench.masters import CannotMeasure
 from txlog.journal.journal import Journal
 from txlog.journal.vfs import OsVfs
-from txlog.model.entry import KIND_QUADS, Item, Run, Span
+from txlog.model.entry import KIND_QUADS, RunItem, Span, TransactionRun
 from txlog.model.hashes import HASH_BYTES, chain_leaf, chain_next, content_hash, origin_tag
 from txlog.model.ids import Origin
 from txlog.model.quads import encode_quads
-from txlog.model.records import Added, Held, Recovered
+from txlog.model.records import LogAppended, RecoveredState, TransactionsPersisted
 
 BATCH: Final = 2000
 """Transactions in one record: what 64 clients with 100 in a request come to."""
@@ -77,7 +77,7 @@ def grow(
             journal.close()
 
 
-def _open(folder: Path) -> tuple[Journal, Recovered]:
+def _open(folder: Path) -> tuple[Journal, RecoveredState]:
     """Of the master that the folder above is named after."""
 
     def never() -> int:
@@ -86,22 +86,22 @@ def _open(folder: Path) -> tuple[Journal, Recovered]:
     return Journal.open(OsVfs(folder), node=folder.parent.name, draw_birth=never)
 
 
-def _origin(node: str, told: Recovered) -> Origin:
+def _origin(node: str, told: RecoveredState) -> Origin:
     if told.installed is None:
         raise CannotMeasure(f"{told.node} has no view in force, so nobody knows who {node} is")
     return next(member.origin for member in told.installed.members if member.node == node)
 
 
-def _held(told: Recovered, origin: Origin) -> int:
+def _held(told: RecoveredState, origin: Origin) -> int:
     """The last seq of that origin, in the log or waiting."""
     waiting = [q.first_seq + len(q.stamps) - 1 for q in told.queued if (q.node, q.birth) == tuple(origin)]
     ordered = [s.first_seq + s.count - 1 for s in told.log_spans if (s.node, s.birth) == tuple(origin)]
-    return max([told.foot.seq_of(*origin), *waiting, *ordered])
+    return max([told.log_start.last_seq_of(*origin), *waiting, *ordered])
 
 
 def _write(
     journals: Sequence[Journal],
-    told: Recovered,
+    told: RecoveredState,
     origin: Origin,
     entries: int,
     size: int,
@@ -120,10 +120,10 @@ def _write(
             last = chain_next(last, chain_leaf(item.stamp, tag, seq + 1 + at, content))
             hashes += last
         span = Span(origin.node, origin.birth, seq + 1, count)
-        added = Added(index + 1, [span], bytes(hashes), index + count)
+        added = LogAppended(index + 1, [span], bytes(hashes), index + count)
         stamp, seq, index = stamp + count, seq + count, index + count
         for journal in journals:
-            journal.append([Held(run, contents), added])
+            journal.append([TransactionsPersisted(run, contents), added])
             if number % SYNC_EACH == SYNC_EACH - 1:
                 _sync(journal)
         tell(index - told.log_end)
@@ -131,7 +131,7 @@ def _write(
         run, contents = _run(origin, seq + 1, stamp, count, size, make)
         stamp, seq = stamp + count, seq + count
         for journal in journals:
-            journal.append(Held(run, contents))
+            journal.append(TransactionsPersisted(run, contents))
             _sync(journal)
     for journal in journals:
         _sync(journal)
@@ -157,7 +157,7 @@ def _batches(count: int) -> Iterator[int]:
 
 def _run(
     origin: Origin, first_seq: int, stamp: int, count: int, size: int, make: Callable[[int, int], bytes]
-) -> tuple[Run, bytes]:
-    items = [Item(stamp + 1 + at, KIND_QUADS, "", make(first_seq + at, size)) for at in range(count)]
+) -> tuple[TransactionRun, bytes]:
+    items = [RunItem(stamp + 1 + at, KIND_QUADS, "", make(first_seq + at, size)) for at in range(count)]
     contents = b"".join([content_hash(item.kind, item.key, item.payload) for item in items])
-    return Run(origin.node, origin.birth, first_seq, items), contents
+    return TransactionRun(origin.node, origin.birth, first_seq, items), contents

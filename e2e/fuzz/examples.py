@@ -9,10 +9,17 @@ import msgspec
 from msgspec import inspect
 
 from txlog.journal import Journal, MemoryVfs
-from txlog.model.entry import KIND_UPDATE, Item, Run, Span
+from txlog.model.entry import KIND_UPDATE, RunItem, Span, TransactionRun
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Held, Stable, ViewAccepted, ViewInstalled
+from txlog.model.records import (
+    CounterCeiling,
+    LogAppended,
+    StableAdvanced,
+    TransactionsPersisted,
+    ViewAccepted,
+    ViewInstalled,
+)
 from txlog.model.view import Member, View
 
 SEGMENT_BYTES: Final = 8192
@@ -66,21 +73,21 @@ def journal() -> dict[str, bytes]:
     made, _ = Journal.open(files, node="a", draw_birth=lambda: births["a"], segment_bytes=SEGMENT_BYTES)
     members = [Member(node, birth, 1, "dc-1") for node, birth in births.items()]
     view = View(1, 1, "a", members, _CLUSTER, 0, bytes(16), list(births.items()), [])
-    made.append([ViewAccepted(view, 0, [], b"", []), ViewInstalled(1, 1, "a"), Ceiling(10**6)])
+    made.append([ViewAccepted(view, 0, [], b"", []), ViewInstalled(1, 1, "a"), CounterCeiling(10**6)])
     chain, index = chain_start(_CLUSTER), 0
     for first in range(1, 40, 4):
         for node, birth in births.items():
-            items = [Item(seq * 1000 + birth, KIND_UPDATE, f"k{seq}" * (seq % 3), b"%d " % seq * 10)
+            items = [RunItem(seq * 1000 + birth, KIND_UPDATE, f"k{seq}" * (seq % 3), b"%d " % seq * 10)
                      for seq in range(first, first + 4)]  # fmt: skip
             contents = [content_hash(item.kind, item.key, item.payload) for item in items]
-            made.append(Held(Run(node, birth, first, items), b"".join(contents)))
+            made.append(TransactionsPersisted(TransactionRun(node, birth, first, items), b"".join(contents)))
             hashes = b""
             for seq, item, content in zip(range(first, first + 4), items, contents, strict=True):
                 chain = chain_hash(chain, item.stamp, origin_tag(Origin(node, birth)), seq, content)
                 hashes += chain
-            made.append(Added(index + 1, [Span(node, birth, first, 4)], hashes, index))
+            made.append(LogAppended(index + 1, [Span(node, birth, first, 4)], hashes, index))
             index += 4
-        made.append(Stable(index))
+        made.append(StableAdvanced(index))
         made.sync()
     assert made.seal()
     return files.dump()

@@ -7,7 +7,7 @@ import secrets
 import sys
 
 from txlog.native import install_import_hook
-from txlog_simulation import patching
+from txlog_simulation import source_patches
 from txlog_simulation.mutant_table import MUTANTS
 
 
@@ -36,15 +36,15 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     mutant = next(m for m in MUTANTS if m.name == options.mutant) if options.mutant else None
     if mutant is not None:
-        patching.install(mutant.edits)
+        source_patches.install_edits(mutant.edits)
     else:
         install_import_hook()
     from txlog_simulation import runner  # not before the patch
 
-    job = runner.Job(
+    job = runner.SimulationJob(
         options.seeds,
         options.start,
-        options.jobs or runner.processors(),
+        options.jobs or runner.parallel_runs(),
         options.mutant,
         options.stop_at_first,
         options.profile,

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txlog_simulation import directed
-from txlog_simulation.change_faults import CHANGE_FAULTS, set_trap
-from txlog_simulation.machine import UP, Machine
-from txlog_simulation.member_faults import MEMBER_FAULTS, order
-from txlog_simulation.operators import ORDERS, give
-from txlog_simulation.plan import NAMES, Fault, Work
+from txlog_simulation import scripted_schedules
+from txlog_simulation.membership_faults import MEMBER_FAULTS, request_change
+from txlog_simulation.operator_overrides import OVERRIDE_FAULTS, run_override
+from txlog_simulation.run_plan import NAMES, PlannedFault, PlannedWork
+from txlog_simulation.simulated_master import UP, SimulatedMaster
+from txlog_simulation.view_change_faults import CHANGE_FAULTS, set_trap
 
 if TYPE_CHECKING:
-    from txlog_simulation.world import World
+    from txlog_simulation.simulation import Simulation
 
 STEPS = ("append", "begin_sync", "pwrite", "fdatasync", "run", "end_sync", "release")
 """At which a process may end; see ``machine.py``."""
 
 
-def strike(world: World, fault: Fault) -> None:
+def inject_fault(world: Simulation, fault: PlannedFault) -> None:
     """It happens now, and ends by itself."""
     world.faults += 1
-    world.met[fault.kind] += 1
+    world.coverage[fault.kind] += 1
     if fault.kind == "clock":
-        world.met["clock forward" if fault.size > 0 else "clock back"] += 1
-    world.note(NAMES[fault.a], fault.kind, f"b={NAMES[fault.b]} lasts_ms={fault.lasts_ms} size={fault.size}")
-    a, b, machine = fault.a, fault.b, world.machines[fault.a]
+        world.coverage["clock forward" if fault.size > 0 else "clock back"] += 1
+    world.trace_event(NAMES[fault.a], fault.kind, f"b={NAMES[fault.b]} lasts_ms={fault.lasts_ms} size={fault.size}")
+    a, b, machine = fault.a, fault.b, world.simulated_masters[fault.a]
     end_ms = world.now_ms + fault.lasts_ms
     match fault.kind:
         case "cut":
@@ -42,32 +42,32 @@ def strike(world: World, fault: Fault) -> None:
         case "deaf":
             world.cut([(o, a) for o in range(world.plan.masters) if o != a], end_ms)
         case "amnesia":
-            _amnesia(world, machine)
+            _forgotten_promise(world, machine)
         case "hearsay":
-            _hearsay(world, machine)
+            _relayed_counter(world, machine)
         case "relapse":
-            _relapse(world, machine, b)
+            _counter_after_restart(world, machine, b)
         case "slow":
             world.slow([(a, b), (b, a)], end_ms)
         case "crash":
             world.crash_for(machine, end_ms)
         case "crash-at-step":
-            machine.fuse, machine.fuse_step = fault.size, ""
+            machine.steps_to_crash, machine.crash_step = fault.size, ""
             if fault.size % 2:  # a certain step, soon
-                machine.fuse, machine.fuse_step = 1 + fault.size % 3, STEPS[fault.size // 2 % len(STEPS)]
+                machine.steps_to_crash, machine.crash_step = 1 + fault.size % 3, STEPS[fault.size // 2 % len(STEPS)]
         case "restart-all":
-            for each in world.machines:
+            for each in world.simulated_masters:
                 world.crash_for(each, world.now_ms + world.rng.choice((10, 100, 300)))
         case "pause":
             machine.pause()
-            world.at(end_ms, machine.resume, machine.life)
+            world.schedule(end_ms, machine.resume, machine.incarnation)
         case "clock":
-            machine.offset_ms += fault.size
+            machine.clock_offset_ms += fault.size
         case _:
-            _strike_one(world, fault, machine, end_ms)
+            _inject_local_fault(world, fault, machine, end_ms)
 
 
-def _amnesia(world: World, machine: Machine) -> None:
+def _forgotten_promise(world: Simulation, machine: SimulatedMaster) -> None:
     """What makes a promise forgotten in a crash do harm: a master that hears nobody goes on promising, the
     others rely on it, it crashes, its clock goes back, and a client finds it before anybody speaks to it."""
     plan, a = world.plan, machine.slot
@@ -77,18 +77,18 @@ def _amnesia(world: World, machine: Machine) -> None:
     again_ms = crash_ms + plan.round_timeout_ms + 60
     world.cut([(o, a) for o in others], again_ms + 100)
     for other in others:
-        world.at(unheard_ms, world.work, Work(unheard_ms, other, 2, False, False, False))
-    world.at(crash_ms, _forget, world, machine)
+        world.schedule(unheard_ms, world.submit_work, PlannedWork(unheard_ms, other, 2, False, False, False))
+    world.schedule(crash_ms, _crash_with_old_clock, world, machine)
     for later_ms in (0, 30):
-        world.at(again_ms + later_ms, world.work, Work(again_ms, a, 2, False, False, False))
+        world.schedule(again_ms + later_ms, world.submit_work, PlannedWork(again_ms, a, 2, False, False, False))
 
 
-def _hearsay(world: World, machine: Machine) -> None:
+def _relayed_counter(world: Simulation, machine: SimulatedMaster) -> None:
     """What makes a counter do harm that is read apart from what came with it: two masters that have not heard each
     other for a while submit in one instant, and a third, the first to hear of it, tells one the other's counter."""
     plan, a = world.plan, machine.slot
     between, *_, other = [slot for slot in range(plan.masters) if slot != a] * 2
-    world.machines[other].offset_ms = machine.offset_ms
+    world.simulated_masters[other].clock_offset_ms = machine.clock_offset_ms
     begin_ms = world.now_ms + plan.round_timeout_ms + 40
     told_ms = begin_ms + plan.network_ms(a, between) + plan.disk_ms
     world.cut([(a, other), (other, a)], told_ms + plan.round_timeout_ms)
@@ -98,10 +98,10 @@ def _hearsay(world: World, machine: Machine) -> None:
         (told_ms, between, 1),
         (told_ms + 1, between, 1),
     ):
-        world.at(at_ms, world.work, Work(at_ms, slot, many, False, False, False))
+        world.schedule(at_ms, world.submit_work, PlannedWork(at_ms, slot, many, False, False, False))
 
 
-def _relapse(world: World, machine: Machine, lost: int) -> None:
+def _counter_after_restart(world: Simulation, machine: SimulatedMaster, lost: int) -> None:
     """What makes counters kept over a restart do harm: two masters that do not hear each other submit in one
     instant; a third crashes before it has synced what came from the one, who is then silent for a while."""
     plan, crashing = world.plan, machine.slot
@@ -115,80 +115,82 @@ def _relapse(world: World, machine: Machine, lost: int) -> None:
     apart = [pair for o in others for pair in ((lost, o), (o, lost))]
     end_ms = begin_ms + hops_ms + plan.round_timeout_ms + 350
     world.cut(apart, end_ms)
-    world.machines[other].offset_ms = world.machines[lost].offset_ms
+    world.simulated_masters[other].clock_offset_ms = world.simulated_masters[lost].clock_offset_ms
     machine.disk_stalls_until = begin_ms + hops_ms + 60
-    world.at(begin_ms, world.work, Work(begin_ms, lost, 20, False, False, False))
-    world.at(begin_ms, world.work, Work(begin_ms, other, 5, False, False, False))
-    world.at(begin_ms + hops_ms + 4, world.cut, [(lost, crashing), (crashing, lost)], end_ms)
-    world.at(begin_ms + hops_ms + 8, world.crash_for, machine, begin_ms + hops_ms + 20)
+    world.schedule(begin_ms, world.submit_work, PlannedWork(begin_ms, lost, 20, False, False, False))
+    world.schedule(begin_ms, world.submit_work, PlannedWork(begin_ms, other, 5, False, False, False))
+    world.schedule(begin_ms + hops_ms + 4, world.cut, [(lost, crashing), (crashing, lost)], end_ms)
+    world.schedule(begin_ms + hops_ms + 8, world.crash_for, machine, begin_ms + hops_ms + 20)
 
 
-def _forget(world: World, machine: Machine) -> None:
+def _crash_with_old_clock(world: Simulation, machine: SimulatedMaster) -> None:
     if not world.healing:
-        machine.offset_ms -= 30_000
+        machine.clock_offset_ms -= 30_000
         world.crash_for(machine, world.now_ms + 10)
 
 
-def _strike_one(world: World, fault: Fault, machine: Machine, end_ms: int) -> None:
+def _inject_local_fault(world: Simulation, fault: PlannedFault, machine: SimulatedMaster, end_ms: int) -> None:
     """Of a disk, of a process that stops in order, of what the log says of its members."""
     match fault.kind:
         case "full":
-            machine.disk.fill(True)
-            world.at(end_ms, machine.disk.fill, False)
+            machine.disk.set_full(True)
+            world.schedule(end_ms, machine.disk.set_full, False)
         case "wipe":
             world.crash_for(machine, end_ms)
             world.wipe(machine)
         case "old-image":
-            world.at(end_ms, _restore, world, machine, machine.disk.image())
+            world.schedule(end_ms, _restore_image, world, machine, machine.disk.image())
         case "flip" if world.rng.random() < 0.5 and world.plan.masters > 2:
             # what is lost is news that the first one to be asked has not heard of
             away, plan = min(slot for slot in range(world.plan.masters) if slot != fault.a), world.plan
             flip_ms = world.now_ms + 2 * (max(plan.near_ms, plan.far_ms) + plan.jitter_ms + plan.disk_ms) + 5
             links = [pair for o in range(plan.masters) if o != away for pair in ((o, away), (away, o))]
             world.cut(links, flip_ms + 20)
-            world.at(world.now_ms + 1, world.work, Work(world.now_ms, fault.a, 9, False, False, False))
-            world.at(flip_ms, _flip, world, machine, flip_ms + 20, True)
+            world.schedule(
+                world.now_ms + 1, world.submit_work, PlannedWork(world.now_ms, fault.a, 9, False, False, False)
+            )
+            world.schedule(flip_ms, _flip_bit, world, machine, flip_ms + 20, True)
         case "flip":
-            _flip(world, machine, end_ms, False)
+            _flip_bit(world, machine, end_ms, False)
         case "forge":
-            _forge(world, machine, fault.b, fault.lasts_ms)
+            _forge_log(world, machine, fault.b, fault.lasts_ms)
         case "disk-error":
-            world.met["disk-error"] -= 1  # counted when it happens
-            machine.disk.fail()
+            world.coverage["disk-error"] -= 1  # counted when it happens
+            machine.disk.fail_syncs()
         case "stop":
             if machine.executor is not None and machine.state == UP:
-                world.at(world.now_ms, machine.stop_gently, machine.life, end_ms)
-                world.at(end_ms + 50, machine.start)
+                world.schedule(world.now_ms, machine.stop_gracefully, machine.incarnation, end_ms)
+                world.schedule(end_ms + 50, machine.start)
         case _ if fault.kind in MEMBER_FAULTS:
-            order(world, fault)
-        case _ if fault.kind in ORDERS:
-            give(world, fault)
+            request_change(world, fault)
+        case _ if fault.kind in OVERRIDE_FAULTS:
+            run_override(world, fault)
         case "crash-ahead":
-            machine.hunted = True
+            machine.crash_when_ahead = True
         case _ if fault.kind in CHANGE_FAULTS:
             set_trap(world, fault)
-        case _ if fault.kind in directed.DIRECTED:
-            world.met[fault.kind] -= fault.kind != "flap"  # counted when it comes about
-            directed.begin(world, fault)
+        case _ if fault.kind in scripted_schedules.SCRIPTED_FAULTS:
+            world.coverage[fault.kind] -= fault.kind != "flap"  # counted when it comes about
+            scripted_schedules.run_schedule(world, fault)
         case "stop-all":
-            for each in world.machines:
+            for each in world.simulated_masters:
                 if each.executor is not None and each.state == UP:
                     stop_ms = world.now_ms + world.rng.choice((0, 5, 50, 100))
-                    world.at(stop_ms, each.stop_gently, each.life, stop_ms + 150)
-                    world.at(end_ms + world.rng.choice((200, 220, 300)), each.start)
+                    world.schedule(stop_ms, each.stop_gracefully, each.incarnation, stop_ms + 150)
+                    world.schedule(end_ms + world.rng.choice((200, 220, 300)), each.start)
         case _:
             raise AssertionError(fault.kind)
 
 
-def _flip(world: World, machine: Machine, back_ms: int, late: bool) -> None:
+def _flip_bit(world: Simulation, machine: SimulatedMaster, back_ms: int, late: bool) -> None:
     """Only behind a seal: without one a flipped last record reads as a torn tail, as the journal says."""
-    if not world.healing and machine.rest(sealed=True) and machine.disk.flip(late):
+    if not world.healing and machine.stop_cleanly(sealed=True) and machine.disk.flip_bit(late):
         machine.flipped = True
-        world.met["bit flipped"] += 1
-    world.at(back_ms, machine.start, machine.life)
+        world.coverage["bit flipped"] += 1
+    world.schedule(back_ms, machine.start, machine.incarnation)
 
 
-def _forge(world: World, machine: Machine, behind: int, lasts_ms: int) -> None:
+def _forge_log(world: Simulation, machine: SimulatedMaster, behind: int, lasts_ms: int) -> None:
     """One master comes back with another log, another one with a shorter log, which the first may offer to mend.
     That one was deaf, so that it holds what the others have ordered since, and hears of their order from the first
     alone; or it had crashed. Or nobody is behind, and nothing is written any more: idle posts alone can tell."""
@@ -197,30 +199,42 @@ def _forge(world: World, machine: Machine, behind: int, lasts_ms: int) -> None:
     begin_ms = world.now_ms + 5
     third = next((slot for slot in range(plan.masters) if slot not in (machine.slot, behind)), behind)
     for slot in (machine.slot, third):
-        world.at(begin_ms, world.work, Work(begin_ms, slot, 4, False, False, False))
+        world.schedule(begin_ms, world.submit_work, PlannedWork(begin_ms, slot, 4, False, False, False))
     how = world.rng.random()
     if how < 0.35:
-        world.at(begin_ms + 5 * hop_ms + 4 * plan.disk_ms + 60, _put_forged, world, machine, machine, lasts_ms, 30)
+        world.schedule(
+            begin_ms + 5 * hop_ms + 4 * plan.disk_ms + 60, _install_forged_log, world, machine, machine, lasts_ms, 30
+        )
         return
     if how < 0.45:
         crash_ms = begin_ms + 2 * hop_ms + world.rng.randint(1, 12)
-        world.at(crash_ms, world.crash_for, world.machines[behind], crash_ms + 300)
+        world.schedule(crash_ms, world.crash_for, world.simulated_masters[behind], crash_ms + 300)
     else:
-        world.at(begin_ms + 1, _deafen, world, world.machines[behind], {machine.name, NAMES[third]}, machine.slot, 150)
+        world.schedule(
+            begin_ms + 1,
+            _cut_incoming_links,
+            world,
+            world.simulated_masters[behind],
+            {machine.name, NAMES[third]},
+            machine.slot,
+            150,
+        )
     forge_ms = begin_ms + 3 * hop_ms + 2 * plan.disk_ms + 20
-    world.at(forge_ms, _put_forged, world, machine, world.machines[behind], lasts_ms, 30)
+    world.schedule(forge_ms, _install_forged_log, world, machine, world.simulated_masters[behind], lasts_ms, 30)
     back_ms = forge_ms + lasts_ms
     for later_ms in (60, 150):  # what is added behind a forged log shows it
         for slot in (machine.slot, third):
-            world.at(back_ms + later_ms, world.work, Work(back_ms, slot, 2, False, False, False))
+            world.schedule(back_ms + later_ms, world.submit_work, PlannedWork(back_ms, slot, 2, False, False, False))
 
 
-def _deafen(world: World, machine: Machine, waiting: set[str], speaker: int, tries: int) -> None:
+def _cut_incoming_links(
+    world: Simulation, machine: SimulatedMaster, waiting: set[str], speaker: int, tries: int
+) -> None:
     """As soon as it holds transactions of these that are not in its log; ``speaker`` is heard again first."""
     plan = world.plan
-    agreement = machine.executor.core.agreement if machine.executor else None
+    agreement = machine.executor.core.log_state if machine.executor else None
     if tries and not (agreement and {q.origin.node for q in agreement.queues if len(q)} >= waiting):
-        world.at(world.now_ms + 1, _deafen, world, machine, waiting, speaker, tries - 1)
+        world.schedule(world.now_ms + 1, _cut_incoming_links, world, machine, waiting, speaker, tries - 1)
         return
     others = [slot for slot in range(plan.masters) if slot != machine.slot]
     end_ms = world.now_ms + 4 * plan.round_timeout_ms + 200
@@ -228,27 +242,29 @@ def _deafen(world: World, machine: Machine, waiting: set[str], speaker: int, tri
     world.cut([(speaker, machine.slot)], world.now_ms + plan.round_timeout_ms + 50)
 
 
-def _put_forged(world: World, machine: Machine, behind: Machine, lasts_ms: int, tries: int) -> None:
+def _install_forged_log(
+    world: Simulation, machine: SimulatedMaster, behind: SimulatedMaster, lasts_ms: int, tries: int
+) -> None:
     if world.healing:
         return
     quiet = behind is machine
-    if machine.forge(behind.mirror.log if tries and not quiet else 0):
-        world.met["log forged"] += 1
+    if machine.replace_with_forged_log(behind.durable_state.log_length if tries and not quiet else 0):
+        world.coverage["log forged"] += 1
         world.forged, world.quiet = True, quiet
-        world.lose(machine)
-        world.at(world.now_ms + lasts_ms, machine.start, machine.life)
+        world.mark_damaged(machine)
+        world.schedule(world.now_ms + lasts_ms, machine.start, machine.incarnation)
         if not quiet:
             rest = [slot for slot in range(world.plan.masters) if slot not in (machine.slot, behind.slot)]
             away = [(machine.slot, slot) for slot in rest] + [(slot, machine.slot) for slot in rest]
             world.cut(away, world.now_ms + lasts_ms + world.plan.round_timeout_ms + 150)
     elif tries:  # it is down, or its log has no such neighbours yet
-        world.at(world.now_ms + 20, _put_forged, world, machine, behind, lasts_ms, tries - 1)
+        world.schedule(world.now_ms + 20, _install_forged_log, world, machine, behind, lasts_ms, tries - 1)
 
 
-def _restore(world: World, machine: Machine, image: dict[str, bytes]) -> None:
+def _restore_image(world: Simulation, machine: SimulatedMaster, image: dict[str, bytes]) -> None:
     if world.healing:
         return
     world.crash_for(machine, world.now_ms + 50)
-    world.lose(machine)
-    world.old = True
+    world.mark_damaged(machine)
+    world.old_disk = True
     machine.disk.restore(image)

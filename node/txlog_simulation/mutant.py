@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog_simulation.patching import Edit
-from txlog_simulation.violation import ACKNOWLEDGEMENT, COUNTS_FOR_MUTANTS, LOG, PROMISE, WORKER
+from txlog_simulation.source_patches import SourceEdit
+from txlog_simulation.violation import ACKNOWLEDGEMENT, KINDS_COUNTED_FOR_MUTANTS, LOG, PROMISE, WORKER
 
 HARM = (LOG, ACKNOWLEDGEMENT, WORKER, PROMISE)
 """Going on late does not count: what a change of views that lost a safeguard does wrong, it does to somebody."""
@@ -20,8 +20,8 @@ class Mutant(NamedTuple):
     name: str
     rule: str
     starred: bool
-    edits: tuple[Edit, ...]
+    edits: tuple[SourceEdit, ...]
     survives: str = ""
     profile: str = ""
-    counts: tuple[str, ...] = COUNTS_FOR_MUTANTS
+    counts: tuple[str, ...] = KINDS_COUNTED_FOR_MUTANTS
     test: str = ""

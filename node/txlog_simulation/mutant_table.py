@@ -10,21 +10,21 @@ to the own transactions (10 a); its row dies by the hashes.
 
 from __future__ import annotations
 
-from txlog_simulation.member_mutants import MEMBER_MUTANTS
+from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
-from txlog_simulation.order_mutants import ORDER_MUTANTS
-from txlog_simulation.patching import Edit
+from txlog_simulation.override_mutants import ORDER_MUTANTS
+from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
 from txlog_simulation.trim_mutants import TRIM_MUTANTS
 from txlog_simulation.view_mutants import VIEW_MUTANTS
 
 CORE = "txlog/protocol"
-AGREEMENT = "txlog/protocol/agreement.py"
-PEERS = "txlog/protocol/peers.py"
-MARKS = "txlog/protocol/marks.py"
-QUEUE = "txlog/protocol/queue.py"
-KEYS = "txlog/protocol/keys.py"
-FOUNDING = "txlog/protocol/founding.py"
+AGREEMENT = "txlog/protocol/log/log_state.py"
+PEERS = "txlog/protocol/replication/peer_progress.py"
+MARKS = "txlog/protocol/log/durability_marks.py"
+QUEUE = "txlog/protocol/log/incoming_queue.py"
+KEYS = "txlog/protocol/log/idempotency_keys.py"
+FOUNDING = "txlog/protocol/membership/bootstrap.py"
 EXECUTOR = "txlog/runtime/executor.py"
 REPAIR = "txlog/runtime/journal_repair.py"
 JOURNAL_REPAIR = "txlog/journal/repair_check.py"
@@ -38,20 +38,22 @@ INDEX_TEST = "node/tests/journal/test_journal_index.py::"
 JOURNAL = "txlog/journal/journal.py"
 
 
-_NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
-_NO_OWN_STAMP_ASSERTION = Edit(AGREEMENT, "assert items[0].stamp > self.last_stamp,", "assert items,")
-_NO_COUNTER_REGRESSION_CHECK = Edit(PEERS, "                or claim.counter < old.counter\n", "")
-_NO_COUNTER_IDENTITY_CHECK = Edit(
+_NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
+_NO_OWN_STAMP_ASSERTION = SourceEdit(AGREEMENT, "assert items[0].stamp > self.last_stamp,", "assert items,")
+_NO_COUNTER_REGRESSION_CHECK = SourceEdit(PEERS, "                or claim.counter < old.counter\n", "")
+_NO_COUNTER_IDENTITY_CHECK = SourceEdit(
     FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if heard.seq > own_seq:"
 )
-_NO_RISING_STAMPS_CHECK = Edit(
+_NO_RISING_STAMPS_CHECK = SourceEdit(
     AGREEMENT,
     "            if item.stamp <= last and not fetched:\n",
     "            if item.stamp < last and not fetched:\n",
 )
-_NO_FOLLOW_HASH = Edit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
-_NO_FOLLOWED_ORDER = Edit(AGREEMENT, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:")
-_NO_CLAIM_HASH = Edit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
+_NO_FOLLOW_HASH = SourceEdit(AGREEMENT, "if hashes[-HASH_BYTES:] != end_hash:", "if not hashes:")
+_NO_FOLLOWED_ORDER = SourceEdit(
+    AGREEMENT, "if any(later[:2] <= row[:2] for row, later in pairwise(rows)):", "if not rows:"
+)
+_NO_CLAIM_HASH = SourceEdit(CORE, "if history.hash_at(claim.log_index) != claim.log_hash:", "if history is None:")
 _USABLE = "if claim.log_index > history.length or claim.own_seq > agreement.queues[peer.slot].held:"
 _BOUND = "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers)])"
 _NEWS = 'news = order[self.history.length - after :] if after <= self.history.length else b""'
@@ -59,7 +61,7 @@ _FOLLOW = "node/tests/protocol/test_follow.py::"
 _PROMISE_CHECKS = (_NO_ORDER_ASSERTION, _NO_COUNTER_REGRESSION_CHECK, _NO_COUNTER_IDENTITY_CHECK)
 
 _MENDED = "node/tests/protocol/test_mended_masters.py::"
-_NO_OWN_SEQ_CHECK = Edit(CORE, "        if claim.held[self.slot] > agreement.own.held:\n", "        if False:\n")
+_NO_OWN_SEQ_CHECK = SourceEdit(CORE, "        if claim.held[self.slot] > agreement.own.held:\n", "        if False:\n")
 
 _IN_ONE_VIEW: tuple[Mutant, ...] = (
     Mutant(
@@ -67,13 +69,17 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "1",
         False,
         (
-            Edit(JOURNAL, "        recovered.start += 1\n", "        recovered.start = max(1, recovered.start)\n"),
-            Edit(
+            SourceEdit(
+                JOURNAL, "        recovered.start += 1\n", "        recovered.start = max(1, recovered.start)\n"
+            ),
+            SourceEdit(
                 FOUNDING,
                 "        if seen_birth == recovered.birth and seen_start >= recovered.start:\n",
                 "        if False:\n",
             ),
-            Edit(CORE, "        if claim.start == self.start and claim.number > self.number:\n", "        if False:\n"),
+            SourceEdit(
+                CORE, "        if claim.start == self.start and claim.number > self.number:\n", "        if False:\n"
+            ),
         ),
     ),
     Mutant(
@@ -81,7 +87,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "3",
         False,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "            self._recover_held(meta)\n",
                 "            logged = unsettled.get(self.own.origin, 0)\n"
@@ -90,8 +96,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
                 "            kept.append(meta.contents[: count * HASH_BYTES])\n"
                 "            self._recover_held(QueuedMeta(meta.node, meta.birth, meta.first_seq, *kept))\n",
             ),
-            Edit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
-            Edit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),
+            SourceEdit(JOURNAL, "        assert run.first_seq == held.last + 1, f", "        assert run.first_seq, f"),
+            SourceEdit(FOUNDING, "if heard.seq > own_seq or heard.counter > last_stamp:", "if False:"),
             _NO_OWN_SEQ_CHECK,
         ),
     ),
@@ -100,7 +106,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "4",
         True,
         (
-            Edit(CORE, "        stamp = agreement.last_stamp\n", "        stamp = agreement.last_stamp - 1\n"),
+            SourceEdit(CORE, "        stamp = agreement.last_stamp\n", "        stamp = agreement.last_stamp - 1\n"),
             _NO_OWN_STAMP_ASSERTION,
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
@@ -111,7 +117,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "4",
         True,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)",
                 "self.last_stamp = max(recovered.log_stamp, view.floor)",
@@ -124,7 +130,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "ceiling-not-durable",
         "5",
         True,
-        (Edit(CORE, "self._effects.records.append(Ceiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
+        (SourceEdit(CORE, "self._effects.records.append(Ceiling(self.ceiling))", "pass"), *_PROMISE_CHECKS),
         profile="forgetful",
     ),
     Mutant(
@@ -132,7 +138,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "5",
         True,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)",
                 "self.last_stamp = max(recovered.ceiling - (11_000 << 16), recovered.log_stamp, view.floor)",
@@ -146,8 +152,8 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "6",
         False,
         (
-            Edit(CORE, "agreement.last_stamp = max(agreement.last_stamp, claim.counter)", "pass"),
-            Edit(
+            SourceEdit(CORE, "agreement.last_stamp = max(agreement.last_stamp, claim.counter)", "pass"),
+            SourceEdit(
                 AGREEMENT,
                 "        self.last_stamp = max(self.last_stamp, stamps[-1])\n",
                 "        if queue is self.own:\n            self.last_stamp = max(self.last_stamp, stamps[-1])\n",
@@ -160,14 +166,14 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "7",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "        history = agreement.history\n        return Claim(\n",
                 "        history = agreement.history\n"
                 "        own_seq, self._copied = getattr(self, '_copied', 0), agreement.own.held\n"
                 "        return Claim(\n",
             ),
-            Edit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
+            SourceEdit(CORE, "own_seq=agreement.own.held,", "own_seq=own_seq,"),
             _NO_ORDER_ASSERTION,
         ),
         profile="hearsay,clocks",
@@ -177,7 +183,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "8",
         False,
         (
-            Edit(
+            SourceEdit(
                 EXECUTOR,
                 "    def _hold_back(self, effects: Effects) -> None:\n",
                 "    def _hold_back(self, effects: Effects) -> None:\n"
@@ -190,20 +196,20 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "stale-posts-taken",
         "9",
         False,
-        (Edit(PEERS, "if (claim.start, claim.number) <= (old.start, old.number):", "if False:"),),
+        (SourceEdit(PEERS, "if (claim.start, claim.number) <= (old.start, old.number):", "if False:"),),
     ),
     Mutant(
         "counter-before-own-transactions",
         "10",
         True,
-        (Edit(CORE, _USABLE, "if claim.log_index > history.length:"), _NO_ORDER_ASSERTION),
+        (SourceEdit(CORE, _USABLE, "if claim.log_index > history.length:"), _NO_ORDER_ASSERTION),
     ),
     Mutant(
         "counter-before-its-base",
         "10",
         True,
         (
-            Edit(CORE, _USABLE, "if claim.own_seq > agreement.queues[peer.slot].held:"),
+            SourceEdit(CORE, _USABLE, "if claim.own_seq > agreement.queues[peer.slot].held:"),
             _NO_CLAIM_HASH,
             _NO_ORDER_ASSERTION,
         ),
@@ -214,7 +220,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "            self._take_relayed(claim, now)\n",
                 "            self._take_relayed(claim, now)\n"
@@ -232,15 +238,17 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            Edit(CORE, "\nclass MasterState:\n", "\nclass MasterState:\n    KEPT: dict[tuple[int, int], int] = {}\n"),
-            Edit(
+            SourceEdit(
+                CORE, "\nclass MasterState:\n", "\nclass MasterState:\n    KEPT: dict[tuple[int, int], int] = {}\n"
+            ),
+            SourceEdit(
                 CORE,
                 "        self._rounds.entered(now.mono)\n",
                 "        self._rounds.entered(now.mono)\n"
                 "        for p in self.peers:\n"
                 "            p.usable_counter = self.KEPT.get((self.birth, p.slot), 0)\n",
             ),
-            Edit(
+            SourceEdit(
                 CORE,
                 "                peer.pending.popleft()\n",
                 "                peer.pending.popleft()\n"
@@ -254,23 +262,23 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "a-piece-from-ahead-does-not-wait",
         "11",
         False,
-        (Edit(AGREEMENT, _NEWS, "news = order[max(0, self.history.length - after) :]"),),
+        (SourceEdit(AGREEMENT, _NEWS, "news = order[max(0, self.history.length - after) :]"),),
         test=_FOLLOW + "test_rule_11_a_piece_from_ahead_waits_until_the_log_has_caught_up",
     ),
     Mutant(
         "a-piece-from-behind-is-taken-whole",
         "11",
         False,
-        (Edit(AGREEMENT, _NEWS, 'news = order if after <= self.history.length else b""'),),
+        (SourceEdit(AGREEMENT, _NEWS, 'news = order if after <= self.history.length else b""'),),
         test=_FOLLOW + "test_rule_11_a_piece_from_behind_counts_from_where_the_log_is",
     ),
-    Mutant("counter-limit-ignored", "12", True, (Edit(CORE, _BOUND, "bound = 1 << 62"), _NO_ORDER_ASSERTION)),
+    Mutant("counter-limit-ignored", "12", True, (SourceEdit(CORE, _BOUND, "bound = 1 << 62"), _NO_ORDER_ASSERTION)),
     Mutant(
         "present-members-holds-ignored",
         "12",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "        if agreement.add(bound, held):\n",
                 "        if agreement.add(bound, self._held_by(agreement, [])):\n",
@@ -282,7 +290,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "12",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 _BOUND,
                 "bound = min([agreement.last_stamp, *(p.usable_counter if self.is_present(p) or not p.claim "
@@ -296,12 +304,12 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "13",
         False,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "        self.installed = recovered.installed is not None\n",
                 "        self.installed = recovered.installed is not None\n        self._me = own.node\n",
             ),
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "        self.ranks = ranks_of(self.queues)\n",
                 "        mine = [q.origin.node for q in self.queues].index(self._me)\n"
@@ -314,14 +322,14 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "gaps-taken",
         "13",
         False,
-        (Edit(AGREEMENT, "if run.first_seq > queue.held + 1 or not run.items:", "if not run.items:"),),
+        (SourceEdit(AGREEMENT, "if run.first_seq > queue.held + 1 or not run.items:", "if not run.items:"),),
     ),
     Mutant(
         "presence-decides",
         "14",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 _BOUND,
                 "bound = min([agreement.last_stamp, *(p.usable_counter for p in self.peers if self.is_present(p))])",
@@ -334,7 +342,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "15",
         False,
         (
-            Edit(
+            SourceEdit(
                 EXECUTOR,
                 "    def _hold_back(self, effects: Effects) -> None:\n",
                 "    def _hold_back(self, effects: Effects) -> None:\n"
@@ -347,19 +355,19 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "key-counts-twice",
         "16",
         False,
-        (Edit(KEYS, "            return before.txid\n", "            return None\n"),),
+        (SourceEdit(KEYS, "            return before.txid\n", "            return None\n"),),
     ),
     Mutant(
         "synced-by-own-log",
         "16",
         False,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "return self.history.seq_within(self.slots[self.own.origin], self.stable)",
                 "return self.history.seq_within(self.slots[self.own.origin], self.history.length)",
             ),
-            Edit(
+            SourceEdit(
                 MARKS,
                 "own, synced, stable = agreement.last_own, agreement.own_synced, agreement.stable\n",
                 "own, synced, stable = agreement.last_own, agreement._own_synced(), agreement.stable\n",
@@ -371,7 +379,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "16",
         False,
         (
-            Edit(
+            SourceEdit(
                 MARKS,
                 "2 * sum(weight for held, weight in weights if held >= seq) > total:",
                 "2 * sum(weight for held, weight in weights if held >= seq) >= total:",
@@ -391,7 +399,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "22",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "relays=[p.claim for p in self.peers if p.claim is not None and p is not peer],",
                 "relays=[],",
@@ -404,7 +412,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "28",
         False,
         (
-            Edit(
+            SourceEdit(
                 JOURNAL_TABLE, "_YES, _ANY, _YES, _ANY, Decision.DAMAGE_RESUME", "_YES, _ANY, _YES, _ANY, Decision.CUT"
             ),
         ),
@@ -414,14 +422,18 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "an-index-of-anything-is-believed",
         "28",
         False,
-        (Edit(JOURNAL_SCAN, "        if found is None or found.identity != wanted:\n", "        if found is None:\n"),),
+        (
+            SourceEdit(
+                JOURNAL_SCAN, "        if found is None or found.identity != wanted:\n", "        if found is None:\n"
+            ),
+        ),
         test=f"{INDEX_TEST}test_the_index_of_another_segment_or_of_another_journal_is_passed_over",
     ),
     Mutant(
         "what-an-index-leads-to-is-not-compared",
         "28",
         False,
-        (Edit(JOURNAL_SCAN, "        self._check(piece.number, behind.vitals)\n", ""),),
+        (SourceEdit(JOURNAL_SCAN, "        self._check(piece.number, behind.vitals)\n", ""),),
         test=f"{INDEX_TEST}test_an_index_that_is_whole_and_tells_what_cannot_be_is_passed_over",
     ),
     Mutant(
@@ -429,7 +441,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "28",
         False,
         (
-            Edit(
+            SourceEdit(
                 JOURNAL_SURVEY,
                 "        self._drop(index_name(self.segment))\n        text = (\n",
                 "        text = (\n",
@@ -441,14 +453,14 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "one-denial-is-enough",
         "28",
         False,
-        (Edit(REPAIR, "            if self._denied >= set(self._others):\n", "            if self._denied:\n"),),
+        (SourceEdit(REPAIR, "            if self._denied >= set(self._others):\n", "            if self._denied:\n"),),
         profile="flips",
     ),
     Mutant(
         "mended-and-at-work-with-a-later-stamp",
         "28",
         False,
-        (Edit(JOURNAL, "            self._stop_view()\n", "            pass\n"),),
+        (SourceEdit(JOURNAL, "            self._stop_view()\n", "            pass\n"),),
         profile="flips",
         test=_MENDED + "test_a_transaction_that_waited_comes_back_with_a_later_stamp_and_the_view_is_stopped",
     ),
@@ -457,7 +469,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "28",
         False,
         (
-            Edit(
+            SourceEdit(
                 JOURNAL_REPAIR,
                 "                if value != self._recovered.hash_at(index):\n",
                 "                if not value:\n",
@@ -471,7 +483,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "29",
         False,
         (
-            Edit(
+            SourceEdit(
                 JOURNAL_SYNC,
                 "            self._on_error(text)\n            raise JournalBroken(text) from error\n        self.done",
                 "        self.done",
@@ -484,8 +496,10 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "29",
         False,
         (
-            Edit(CORE, "        self.full = not room_for_work\n        if self.closing:", "        if self.closing:"),
-            Edit(
+            SourceEdit(
+                CORE, "        self.full = not room_for_work\n        if self.closing:", "        if self.closing:"
+            ),
+            SourceEdit(
                 CORE,
                 '        if not room_for_work:\n            return Unavailable("DiskFull"',
                 '        if False:\n            return Unavailable("DiskFull"',
@@ -498,7 +512,7 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "31",
         False,
         (
-            Edit(
+            SourceEdit(
                 CORE, "[(node, who) for node in self.founding.others]", "[(o, who) for o in set(self.founding.others)]"
             ),
         ),
@@ -508,13 +522,13 @@ _IN_ONE_VIEW: tuple[Mutant, ...] = (
         "stable-not-journaled",
         "33",
         True,
-        (Edit(AGREEMENT, "        self._say_stable(index)\n", ""),),
+        (SourceEdit(AGREEMENT, "        self._say_stable(index)\n", ""),),
     ),
     Mutant(
         "stable-is-the-logs-end",
         "33",
         True,
-        (Edit(AGREEMENT, "            if held < queue.in_log:\n", "            if held < 0:\n"),),
+        (SourceEdit(AGREEMENT, "            if held < queue.in_log:\n", "            if held < 0:\n"),),
     ),
 )
 
@@ -523,7 +537,7 @@ _IN_STORES: tuple[Mutant, ...] = (
         "a-takeover-leaves-the-fence",
         "30",
         False,
-        (Edit(OXIGRAPH, "raised = found._replace(fence=found.fence + 1)", "raised = found"),),
+        (SourceEdit(OXIGRAPH, "raised = found._replace(fence=found.fence + 1)", "raised = found"),),
         test=_OUTCOMES + "test_a_raised_fence_keeps_out_who_does_not_know_it",
     ),
     Mutant(
@@ -531,7 +545,7 @@ _IN_STORES: tuple[Mutant, ...] = (
         "30",
         False,
         (
-            Edit(
+            SourceEdit(
                 OXIGRAPH,
                 'texts.append(f"DROP GRAPH <{state_name(expected)}>")',
                 'texts.append(f"DROP SILENT GRAPH <{state_name(expected)}>")',

@@ -16,13 +16,13 @@ from statistics import median
 
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.mutant_table import MUTANTS
-from txlog_simulation.patching import ROOT
-from txlog_simulation.runner import processors
+from txlog_simulation.runner import parallel_runs
+from txlog_simulation.source_patches import ROOT
 
 SEEDS_MAX = 150
 """A mutant that lives longer than this is called alive."""
 STARTS = (0, 100_000, 200_000)
-OF_CHILDREN = "TXLOG_SIMULATION_MUTANT"
+MUTANT_VARIABLE = "TXLOG_SIMULATION_MUTANT"
 """In the environment of a directed test: the mutant's name, for the processes that the test starts."""
 STEERED_SEEDS = 50
 """More than this means that the plans must be steered better."""
@@ -32,7 +32,7 @@ def seeds_to_kill(mutant: Mutant, start: int, seeds: int) -> tuple[int, str]:
     """How many seeds from ``start`` on until a checker saw it (0: none did), and what it saw. A directed test counts
     for one seed."""
     if mutant.test:
-        return _by_test(mutant)
+        return _killed_by_test(mutant)
     command = [sys.executable, "-m", "txlog_simulation", "--mutant", mutant.name, "--seeds", str(seeds)]
     command += ["--start", str(start), "--jobs", "1", "--stop-at-first", "--quiet"]
     command += ["--profile", mutant.profile] if mutant.profile else []
@@ -53,9 +53,9 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", sys.a
 """
 
 
-def _by_test(mutant: Mutant) -> tuple[int, str]:
+def _killed_by_test(mutant: Mutant) -> tuple[int, str]:
     command = [sys.executable, "-c", _PYTEST, mutant.name, mutant.test]
-    told = {**os.environ, OF_CHILDREN: mutant.name}
+    told = {**os.environ, MUTANT_VARIABLE: mutant.name}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT.parent, env=told)
     if done.returncode not in (0, 1):
         raise SystemExit(f"mutant {mutant.name} cannot run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     chosen = [m for m in MUTANTS if options.only in m.name]
     began = time.monotonic()
     rows: list[tuple[Mutant, float, list[int], str]] = []
-    with ThreadPoolExecutor(processors()) as pool:
+    with ThreadPoolExecutor(parallel_runs()) as pool:
         waiting = [
             (m, [pool.submit(seeds_to_kill, m, s, options.seeds) for s in STARTS[: 1 if m.test else options.starts]])
             for m in chosen

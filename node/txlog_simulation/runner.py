@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from txlog_simulation.change_faults import CHANGE_RECORDS, CHANGE_STEPS
-from txlog_simulation.plan import Plan, draw
+from txlog_simulation.run_plan import RunPlan, draw_plan
 from txlog_simulation.shrink import shrink
-from txlog_simulation.world import Result, run
+from txlog_simulation.simulation import RunResult, run
+from txlog_simulation.view_change_faults import CHANGE_RECORDS, CHANGE_STEPS
 
-TWICE_EVERY = 20
+REPEAT_EVERY = 20
 """Every so many seeds, one is run twice and the traces are compared (rule 31)."""
-SHRUNK_MAX = 2
+SHRINKS_MAX = 2
 """Of many seeds that fail, the first ones are made small."""
 COVERAGE_FROM_SEEDS = 400
 """With fewer seeds a rare fault may well not be met."""
-LISTED = (
+REQUIRED_COVERAGE = (
     "amnesia",
     "deaf",
     "batch",
@@ -133,7 +133,7 @@ LISTED = (
     *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
 RARE_FROM_SEEDS = 5000
-RARE = (
+RARE_COVERAGE = (
     "nested split",
     "majorities parted by order",
     "two clusters ordered",
@@ -150,7 +150,7 @@ CRASH_POINTS = tuple(f"crash after {step} of {kind}" for kind in CHANGE_RECORDS 
 
 
 @dataclass
-class Job:
+class SimulationJob:
     """What to run and how."""
 
     seeds: int
@@ -166,7 +166,7 @@ class Job:
 
 
 @dataclass
-class Sum:
+class RunTotals:
     """Of all runs. ``failed``: (seed, text of the first violation)."""
 
     seeds: int = 0
@@ -174,15 +174,15 @@ class Sum:
     messages: int = 0
     faults: int = 0
     judged: int = 0
-    twice: int = 0
+    repeated_runs: int = 0
     healed_ms_max: int = 0
     cluster_ms: int = 0
-    met: Counter[str] = field(default_factory=Counter)
+    coverage: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     profiles: Counter[str] = field(default_factory=Counter)
     failed: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, result: Result, texts: list[str]) -> None:
+    def add(self, result: RunResult, texts: list[str]) -> None:
         """One more run."""
         self.seeds += 1
         self.transactions += result.transactions
@@ -191,76 +191,78 @@ class Sum:
         self.judged += result.judged
         self.healed_ms_max = max(self.healed_ms_max, result.healed_ms if result.judged else 0)
         self.cluster_ms += result.cluster_ms
-        self.met += result.met
+        self.coverage += result.coverage
         self.refused += result.refused
         self.profiles[result.profile] += 1
         self.failed += [(result.seed, text) for text in texts[:1]]
 
 
-_job = Job(0)
+_job = SimulationJob(0)
 
 
-def _one(seed: int) -> tuple[Result, list[str]]:
-    plan = draw(seed, _job.profile)
-    twice = seed % TWICE_EVERY == 0 and not _job.mutant
-    result = run(plan, trace=twice, counting=_counting())
+def _run_seed(seed: int) -> tuple[RunResult, list[str]]:
+    plan = draw_plan(seed, _job.profile)
+    twice = seed % REPEAT_EVERY == 0 and not _job.mutant
+    result = run(plan, trace=twice, counting=_counted_kinds())
     texts = [str(violation) for violation in result.violations]
     if twice:
         again = run(plan, trace=True)
         if again.trace_digest != result.trace_digest:
-            texts.append(f"determinism (rule 31): two runs differ, first at: {_difference(result.trace, again.trace)}")
+            texts.append(
+                f"determinism (rule 31): two runs differ, first at: {_first_difference(result.trace, again.trace)}"
+            )
         result.trace = []
     return result, texts
 
 
-def _counting() -> tuple[str, ...] | None:
+def _counted_kinds() -> tuple[str, ...] | None:
     return _job.counting
 
 
-def _difference(one: list[str], other: list[str]) -> str:
+def _first_difference(one: list[str], other: list[str]) -> str:
     for a, b in zip(one, other, strict=False):
         if a != b:
             return f"{a!r} / {b!r}"
     return f"lengths {len(one)} / {len(other)}"
 
 
-def _results(job: Job) -> Iterator[tuple[Result, list[str]]]:
+def _results(job: SimulationJob) -> Iterator[tuple[RunResult, list[str]]]:
     seeds = range(job.start, job.start + job.seeds)
     if job.jobs <= 1:
-        yield from map(_one, seeds)
+        yield from map(_run_seed, seeds)
         return
     context = multiprocessing.get_context("fork")  # a patched import stays patched in the children
     with context.Pool(job.jobs) as pool:
-        yield from pool.imap(_one, seeds, chunksize=4)
+        yield from pool.imap(_run_seed, seeds, chunksize=4)
         pool.close()
         pool.join()  # what they have cost is known when they have ended
 
 
-def run_all(job: Job) -> int:
+def run_all(job: SimulationJob) -> int:
     """Run, print, and return the exit code: 0, or 1 for a violation or a listed fault that was never met."""
     global _job
     _job = job
     began = time.monotonic()
-    total = Sum()
+    total = RunTotals()
     for result, texts in _results(job):
         total.add(result, texts)
         if texts and not job.mutant:
             _print_failure(result.seed, texts, job)
-        if result.violations and job.shrink and len(total.failed) <= SHRUNK_MAX:
+        if result.violations and job.shrink and len(total.failed) <= SHRINKS_MAX:
             _print_smallest(result.seed, job)
         if job.progress and total.seeds % 100 == 0:
             print(f"{total.seeds} seeds, {len(total.failed)} with violations", file=sys.stderr, flush=True)
         if texts and job.stop_at_first:
             break
-    missed = _missed(total, job)
+    missed = _missing_coverage(total, job)
     _print_table(total, missed)
     took_s = time.monotonic() - began
-    print(json.dumps(_figures(total, missed, took_s, job)), flush=True)
+    print(json.dumps(_print_figures(total, missed, took_s, job)), flush=True)
     return 1 if total.failed or missed else 0
 
 
-def _print_failure(seed: int, texts: Iterable[str], job: Job) -> None:
-    plan = draw(seed, job.profile)
+def _print_failure(seed: int, texts: Iterable[str], job: SimulationJob) -> None:
+    plan = draw_plan(seed, job.profile)
     print(f"seed {seed} fails")
     for text in texts:
         print(f"  {text}")
@@ -271,38 +273,38 @@ def _print_failure(seed: int, texts: Iterable[str], job: Job) -> None:
     )
 
 
-def smallest(seed: int, profile: str) -> Plan:
+def smallest_failing_plan(seed: int, profile: str) -> RunPlan:
     """The smallest plan that fails as this seed does: by the same rule, seen in the same way."""
-    plan = draw(seed, profile)
-    first = run(plan, counting=_counting()).violations[0]
+    plan = draw_plan(seed, profile)
+    first = run(plan, counting=_counted_kinds()).violations[0]
 
-    def fails(candidate: Plan) -> bool:
-        found = run(candidate, counting=_counting()).violations
+    def fails(candidate: RunPlan) -> bool:
+        found = run(candidate, counting=_counted_kinds()).violations
         return bool(found) and (found[0].kind, found[0].rule) == (first.kind, first.rule)
 
     return shrink(plan, fails)
 
 
-def _print_smallest(seed: int, job: Job) -> None:
-    plan, whole = smallest(seed, job.profile), draw(seed, job.profile)
+def _print_smallest(seed: int, job: SimulationJob) -> None:
+    plan, whole = smallest_failing_plan(seed, job.profile), draw_plan(seed, job.profile)
     events, of = len(plan.work) + len(plan.faults), len(whole.work) + len(whole.faults)
     print(f"the smallest plan found that fails like seed {seed} ({events} events of {of}):")
     print(textwrap.indent(plan.describe(), "  "))
-    print(f"  {run(plan, counting=_counting()).violations[0]}")
+    print(f"  {run(plan, counting=_counted_kinds()).violations[0]}")
     extra = (f" --profile {job.profile}" if job.profile else "") + (f" --mutant {job.mutant}" if job.mutant else "")
     print(f"  its trace: python -m txlog_simulation --start {seed}{extra} --trace --shrink", flush=True)
 
 
-def _missed(total: Sum, job: Job) -> list[str]:
+def _missing_coverage(total: RunTotals, job: SimulationJob) -> list[str]:
     if total.seeds < COVERAGE_FROM_SEEDS or job.mutant or job.profile:
         return []
-    listed = LISTED + (RARE if total.seeds >= RARE_FROM_SEEDS else ())
+    listed = REQUIRED_COVERAGE + (RARE_COVERAGE if total.seeds >= RARE_FROM_SEEDS else ())
     listed += CRASH_POINTS if total.seeds >= CRASH_POINTS_FROM_SEEDS else ()
-    return [name for name in listed if not total.met[name]]
+    return [name for name in listed if not total.coverage[name]]
 
 
-def _print_table(total: Sum, missed: list[str]) -> None:
-    for title, counts in (("met", total.met), ("refused", total.refused), ("seeds of profile", total.profiles)):
+def _print_table(total: RunTotals, missed: list[str]) -> None:
+    for title, counts in (("met", total.coverage), ("refused", total.refused), ("seeds of profile", total.profiles)):
         for name, count in sorted(counts.items()):
             print(f"{title:<18} {name:<28} {count:>9}")
     for name in missed:
@@ -317,7 +319,7 @@ def _cpu_s() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str, object]:
+def _print_figures(total: RunTotals, missed: list[str], took_s: float, job: SimulationJob) -> dict[str, object]:
     first = total.failed[0] if total.failed else None
     return {
         "seeds": total.seeds,
@@ -331,7 +333,7 @@ def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str
         "faults_per_seed": round(total.faults / max(1, total.seeds), 1),
         "liveness_judged": total.judged,
         "healed_ms_max": total.healed_ms_max,
-        "run_twice": sum(1 for s in range(job.start, job.start + total.seeds) if s % TWICE_EVERY == 0),
+        "run_twice": sum(1 for s in range(job.start, job.start + total.seeds) if s % REPEAT_EVERY == 0),
         "never_met": missed,
         "seeds_per_s": round(total.seeds / max(took_s, 1e-9), 1),
         "simulated_hours": round(total.cluster_ms / 3_600_000, 2),
@@ -341,12 +343,12 @@ def _figures(total: Sum, missed: list[str], took_s: float, job: Job) -> dict[str
     }
 
 
-def show_trace(job: Job) -> int:
+def show_trace(job: SimulationJob) -> int:
     """One seed, every event on a line; with ``job.shrink`` the smallest plan that fails like it."""
     global _job
     _job = job
-    plan = smallest(job.start, job.profile) if job.shrink else draw(job.start, job.profile)
-    result = run(plan, trace=True, counting=_counting())
+    plan = smallest_failing_plan(job.start, job.profile) if job.shrink else draw_plan(job.start, job.profile)
+    result = run(plan, trace=True, counting=_counted_kinds())
     for line in result.trace:
         print(line)
     for violation in result.violations:
@@ -354,7 +356,7 @@ def show_trace(job: Job) -> int:
     return 1 if result.violations else 0
 
 
-def print_digest(job: Job) -> int:
+def print_digest(job: SimulationJob) -> int:
     """The digest of all events of all seeds of the job: two programs that behave the same print the same.
 
     The lines of a trace name no class and no module of ``txlog``, so a change of names leaves the digest as it is."""
@@ -373,9 +375,9 @@ def print_digest(job: Job) -> int:
 
 
 def _trace_digest(seed: int) -> str:
-    return run(draw(seed, ""), trace=True).trace_digest
+    return run(draw_plan(seed, ""), trace=True).trace_digest
 
 
-def processors() -> int:
+def parallel_runs() -> int:
     """How many runs at once."""
     return len(os.sched_getaffinity(0))

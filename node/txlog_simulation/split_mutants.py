@@ -6,14 +6,14 @@ See ``view_mutants.py``. Imports nothing of ``txlog``.
 from __future__ import annotations
 
 from txlog_simulation.mutant import HARM, Mutant
-from txlog_simulation.patching import Edit
+from txlog_simulation.source_patches import SourceEdit
 
 CORE = "txlog/protocol/core.py"
-AGREEMENT = "txlog/protocol/agreement.py"
-VIEWS = "txlog/protocol/views.py"
-BASES = "txlog/protocol/bases.py"
-BRANCHES = "txlog/protocol/branches.py"
-UNORDERED = "txlog/protocol/unordered.py"
+AGREEMENT = "txlog/protocol/log/log_state.py"
+VIEWS = "txlog/protocol/views/view_policy.py"
+BASES = "txlog/protocol/views/log_merge.py"
+BRANCHES = "txlog/protocol/views/branch_selection.py"
+UNORDERED = "txlog/protocol/log/executed_out_of_order.py"
 _SEEDS = "node/tests/simulation/test_seeds.py::test_what_was_wrong_once_in_a_mix_is_right"
 
 
@@ -22,7 +22,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "founded-with-one-preference",
         "23",
         False,
-        (Edit("txlog/protocol/founding.py", "min(prefers, key=STRATEGIES.index)", "prefers[0]"),),
+        (SourceEdit("txlog/protocol/membership/bootstrap.py", "min(prefers, key=STRATEGIES.index)", "prefers[0]"),),
         test="node/tests/protocol/test_preferences_change.py::"
         "test_a_cluster_is_founded_with_the_safest_that_its_masters_prefer",
     ),
@@ -31,8 +31,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "23",
         False,
         (
-            Edit("txlog/protocol/closing.py", "changed = same and not split and", "changed = same and"),
-            Edit(VIEWS, "if view.silent or view.preferred_by", "if view.preferred_by"),
+            SourceEdit("txlog/protocol/views/next_view.py", "changed = same and not split and", "changed = same and"),
+            SourceEdit(VIEWS, "if view.silent or view.preferred_by", "if view.preferred_by"),
         ),
         test="node/tests/protocol/test_preferences_change.py::"
         "test_a_side_of_a_split_keeps_the_strategy_that_the_split_began_with",
@@ -42,7 +42,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "25",
         False,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "        shown = self.history.length if self.installed else self.stable",
                 "        shown = self.history.length if self.installed else 0",
@@ -55,21 +55,21 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "waits-for-who-is-ahead-and-cut-off",
         "32",
         False,
-        (Edit(VIEWS, "        if self.ahead is None or self.majority:\n", "        if True:\n"),),
+        (SourceEdit(VIEWS, "        if self.ahead is None or self.majority:\n", "        if True:\n"),),
         test=_SEEDS + "[splits,flaps,successions-80]",
     ),
     Mutant(
         "no-backup-is-recalled",
         "32",
         False,
-        (Edit(CORE, "        return self._lacks_backup and not self.views.installed", "        return False"),),
+        (SourceEdit(CORE, "        return self._lacks_backup and not self.views.installed", "        return False"),),
         test=_SEEDS + "[splits,flaps,successions-632]",
     ),
     Mutant(
         "no-backup-and-going-on",
         "23",
         False,
-        (Edit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
+        (SourceEdit(VIEWS, "        return self.backup_at >= 0 or any(", "        return True or any("),),
         profile="flaps,splits",
         counts=HARM,
     ),
@@ -78,7 +78,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "25",
         True,
         (
-            Edit(
+            SourceEdit(
                 BRANCHES,
                 "if _absent(one, branches) or not any(_leads_on(one, other, own) for other in leaves)]",
                 "if not any(_leads_on(one, other, own) for other in leaves)]",
@@ -91,7 +91,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "25",
         True,
         (
-            Edit(
+            SourceEdit(
                 BRANCHES,
                 "leaves = [b for b in branches if not any(_is_behind(b, other) for other in branches)]",
                 "leaves = branches",
@@ -105,7 +105,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "25",
         False,
         (
-            Edit(
+            SourceEdit(
                 BRANCHES,
                 "return one.number in other.view.history or _came_to_nothing(one, other)",
                 "return one.number in other.view.history",
@@ -118,8 +118,12 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "26",
         True,
         (
-            Edit(BASES, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"),
-            Edit(BASES, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"),
+            SourceEdit(
+                BASES, "if before is None or stamp < before.stamp:", "if before is None or stamp > before.stamp:"
+            ),
+            SourceEdit(
+                BASES, "known[seq] = min(its, known.get(seq, its))", "known[seq] = max(its, known.get(seq, its))"
+            ),
         ),
         profile="splits,flaps",
         counts=HARM,
@@ -129,7 +133,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "25",
         False,
         (
-            Edit(
+            SourceEdit(
                 BRANCHES,
                 "    return sum(weights.get(node, 0) for node in nodes), branch.length, -first\n",
                 "    return 0, branch.length, -first\n",
@@ -143,7 +147,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "return max(self._settled, self.view.settled(self.stable, self.installed))",
                 "return self.stable",
@@ -157,7 +161,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "21",
         False,
         (
-            Edit(
+            SourceEdit(
                 "txlog/model/view.py",
                 "apart_at = -2 - self.apart_at if self.apart_at < -1 and not installed else self.apart_at",
                 "apart_at = self.apart_at",
@@ -171,7 +175,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "25",
         True,
         (
-            Edit(
+            SourceEdit(
                 "txlog/runtime/worker_registry.py",
                 "return self._loop.position_at(position.index).hash.hex() == position.hash",
                 "return bool(position.hash)",
@@ -184,7 +188,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "pages-for-whoever-asks",
         "25",
         True,
-        (Edit("txlog/server/feed/log_pages.py", "if given is not None and given != mine and", "if False and"),),
+        (SourceEdit("txlog/server/feed/log_pages.py", "if given is not None and given != mine and", "if False and"),),
         test="node/tests/runtime/test_a_log_that_is_cut.py::test_no_page_for_a_worker_whose_position_is_on_another_branch",
     ),
     # Workers that do not go back (``None``)
@@ -193,7 +197,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "26",
         False,
         (
-            Edit(
+            SourceEdit(
                 UNORDERED,
                 "return index <= self.upto or (at >= 0 and ranges[at][0] <= seq <= ranges[at][1])",
                 "return index <= self.upto or at < -1",
@@ -206,7 +210,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "abandoned-order-forgotten",
         "26",
         False,
-        (Edit(AGREEMENT, "        self._abandon(view, cut)\n", ""),),
+        (SourceEdit(AGREEMENT, "        self._abandon(view, cut)\n", ""),),
         profile="splits",
         counts=HARM,
     ),
@@ -214,7 +218,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "key-of-the-abandoned-order-forgotten",
         "16",
         False,
-        (Edit(UNORDERED, "        for done in self._keys.get(key, ()):\n", "        for done in ():\n"),),
+        (SourceEdit(UNORDERED, "        for done in self._keys.get(key, ()):\n", "        for done in ():\n"),),
         profile="splits",
         counts=HARM,
     ),
@@ -223,8 +227,8 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "2",
         False,
         (
-            Edit(
-                "txlog/protocol/founding.py",
+            SourceEdit(
+                "txlog/protocol/membership/bootstrap.py",
                 "if not any(one.birth == self.birth and one.start >= self.start for one in known.of_you):",
                 "if not known:",
             ),

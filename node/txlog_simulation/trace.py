@@ -18,7 +18,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 
-class Trace:
+class EventTrace:
     """``lines`` stays empty when ``wanted`` is false."""
 
     def __init__(self, wanted: bool) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from txlog_simulation.mutant import Mutant
-from txlog_simulation.patching import Edit
+from txlog_simulation.source_patches import SourceEdit
 
-TRIMMING = "txlog/protocol/trimming.py"
-AGREEMENT = "txlog/protocol/agreement.py"
-FEET = "txlog/protocol/feet.py"
+TRIMMING = "txlog/protocol/log/log_trimming.py"
+AGREEMENT = "txlog/protocol/log/log_state.py"
+FEET = "txlog/protocol/log/log_start.py"
 EXECUTOR = "txlog/runtime/executor.py"
 JOURNAL_TRIM = "txlog/journal/segment_gc.py"
 TEST = "node/tests/protocol/test_trimming.py::"
@@ -19,7 +19,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "19",
         False,
         (
-            Edit(
+            SourceEdit(
                 TRIMMING,
                 "        holders += [self._holder(agreement, one) for one in places if one.kind == WORKER]\n",
                 "",
@@ -31,7 +31,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "19",
         False,
         (
-            Edit(
+            SourceEdit(
                 TRIMMING,
                 "for m in self.views.configured]",
                 "for m in self.views.configured\n"
@@ -45,7 +45,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "19",
         False,
         (
-            Edit(
+            SourceEdit(
                 TRIMMING,
                 "holders = [self._of_master(agreement, m.node) for m in self.views.configured]",
                 "holders = [self._of_master(agreement, m.node) for m in agreement.view.members]",
@@ -57,7 +57,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "trim-past-who-is-out-by-order",
         "19",
         False,
-        (Edit("txlog/protocol/state.py", "if view.is_by_order(views.installed):", "if False:"),),
+        (SourceEdit("txlog/protocol/master_state.py", "if view.is_by_order(views.installed):", "if False:"),),
         test=f"{TEST}test_who_is_out_by_order_holds_the_log_until_it_is_heard",
     ),
     Mutant(
@@ -65,7 +65,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "19",
         False,
         (
-            Edit(
+            SourceEdit(
                 TRIMMING,
                 "if place.at > history.length or history.hash_at(place.at) != place.hash:",
                 "if place.at > history.length:",
@@ -77,21 +77,21 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "trim-without-a-backup",
         "19",
         False,
-        (Edit(TRIMMING, "        holders += self._of_backups(agreement, places)\n", ""),),
+        (SourceEdit(TRIMMING, "        holders += self._of_backups(agreement, places)\n", ""),),
     ),
     Mutant(
         "trim-above-what-is-settled",
         "19",
         False,
         (
-            Edit(TRIMMING, "cut = min([agreement.settled_at, ", "cut = min([history.length, "),
-            Edit(TRIMMING, "<= agreement.settled_at and", "<= history.length and"),
-            Edit(
+            SourceEdit(TRIMMING, "cut = min([agreement.settled_at, ", "cut = min([history.length, "),
+            SourceEdit(TRIMMING, "<= agreement.settled_at and", "<= history.length and"),
+            SourceEdit(
                 TRIMMING,
                 "return Holder(MASTER, node, agreement.settled_at,",
                 "return Holder(MASTER, node, agreement.history.length,",
             ),
-            Edit(AGREEMENT, "assert self.history.start < foot.index <= self.settled_at,", "assert foot.index,"),
+            SourceEdit(AGREEMENT, "assert self.history.start < foot.index <= self.settled_at,", "assert foot.index,"),
         ),
         survives="what every configured master has reached, by hash, is settled in nearly every run",
     ),
@@ -99,21 +99,25 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "foot-forgets-the-keys",
         "19",
         False,
-        (Edit(FEET, "        keys.kept(stamp),\n", "        [],\n"),),
+        (SourceEdit(FEET, "        keys.kept(stamp),\n", "        [],\n"),),
         test=f"{TEST}test_a_start_from_a_trimmed_journal_knows_what_counts",
     ),
     Mutant(
         "below-the-foot-is-not-held",
         "17",
         True,
-        (Edit(EXECUTOR, "        if history.is_trimmed(queue.origin, span.first_seq):\n", "        if False:\n"),),
+        (
+            SourceEdit(
+                EXECUTOR, "        if history.is_trimmed(queue.origin, span.first_seq):\n", "        if False:\n"
+            ),
+        ),
         test=f"{TEST}test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot",
     ),
     Mutant(
         "segments-go-before-the-trim-is-durable",
         "19",
         False,
-        (Edit(JOURNAL_TRIM, "while self._due and self._due[0][0] <= synced:", "while self._due:"),),
+        (SourceEdit(JOURNAL_TRIM, "while self._due and self._due[0][0] <= synced:", "while self._due:"),),
         test=f"{JOURNAL_TEST}test_nothing_goes_before_the_trim_is_durable",
     ),
     Mutant(
@@ -121,7 +125,7 @@ TRIM_MUTANTS: tuple[Mutant, ...] = (
         "19",
         False,
         (
-            Edit(
+            SourceEdit(
                 JOURNAL_TRIM,
                 "            for number in self.segments:\n",
                 "            for number in reversed(self.segments):\n",

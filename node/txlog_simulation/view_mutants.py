@@ -12,50 +12,50 @@ A mutant names the profile whose mix of faults tries its rule; see ``mutant_tabl
 from __future__ import annotations
 
 from txlog_simulation.mutant import HARM, Mutant
-from txlog_simulation.patching import Edit
+from txlog_simulation.source_patches import SourceEdit
 
 CORE = "txlog/protocol"
-AGREEMENT = "txlog/protocol/agreement.py"
-STANDING = "txlog/protocol/standing.py"
-MEMBERSHIP = "txlog/protocol/membership.py"
-COORDINATING = "txlog/protocol/coordinating.py"
-VIEWS = "txlog/protocol/views.py"
-SURROUNDINGS = "txlog/protocol/surroundings.py"
-CHANGES = "txlog/protocol/changes.py"
-BASES = "txlog/protocol/bases.py"
-BRANCHES = "txlog/protocol/branches.py"
-CLOSING = "txlog/protocol/closing.py"
-UNORDERED = "txlog/protocol/unordered.py"
+AGREEMENT = "txlog/protocol/log/log_state.py"
+STANDING = "txlog/protocol/views/view_state.py"
+MEMBERSHIP = "txlog/protocol/views/participant.py"
+COORDINATING = "txlog/protocol/views/coordinator.py"
+VIEWS = "txlog/protocol/views/view_policy.py"
+SURROUNDINGS = "txlog/protocol/replication/failure_detector.py"
+CHANGES = "txlog/protocol/views/view_change.py"
+BASES = "txlog/protocol/views/log_merge.py"
+BRANCHES = "txlog/protocol/views/branch_selection.py"
+CLOSING = "txlog/protocol/views/next_view.py"
+UNORDERED = "txlog/protocol/log/executed_out_of_order.py"
 EXECUTOR = "txlog/runtime/executor.py"
 _UNORDERED = "node/tests/protocol/test_unordered.py::"
 
-_NO_ORDER_ASSERTION = Edit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
-_NO_RISING_STAMPS_CHECK = Edit(
+_NO_ORDER_ASSERTION = SourceEdit(AGREEMENT, "assert min(heads) > self.log_key, f", "assert heads, f")
+_NO_RISING_STAMPS_CHECK = SourceEdit(
     AGREEMENT,
     "            if item.stamp <= last and not fetched:\n",
     "            if item.stamp < 0 and not fetched:\n",
 )
-_NO_PROMISE_ASSERTION = Edit(MEMBERSHIP, "        assert number > self.promised\n", "")
+_NO_PROMISE_ASSERTION = SourceEdit(MEMBERSHIP, "        assert number > self.promised\n", "")
 _NO_SETTLED_CHECK = (
-    Edit(MEMBERSHIP, "sound = agreement.settled_at <= accept.cut <=", "sound = 0 <= accept.cut <="),
-    Edit(AGREEMENT, "        assert self.settled_at <= cut <=", "        assert 0 <= cut <="),
+    SourceEdit(MEMBERSHIP, "sound = agreement.settled_at <= accept.cut <=", "sound = 0 <= accept.cut <="),
+    SourceEdit(AGREEMENT, "        assert self.settled_at <= cut <=", "        assert 0 <= cut <="),
 )
 _MAJORITY_CHECKS = (
-    Edit(MEMBERSHIP, "few = self.majority and not self._is_majority(", "few = False and not self._is_majority("),
-    Edit(
+    SourceEdit(MEMBERSHIP, "few = self.majority and not self._is_majority(", "few = False and not self._is_majority("),
+    SourceEdit(
         COORDINATING,
         "if self.majority and not self._is_majority(know)",
         "if False and not self._is_majority(know)",
     ),
-    Edit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"),
-    Edit(COORDINATING, "few = closed.majority and not", "few = False and not"),
+    SourceEdit(VIEWS, "if self.majority and not self._is_majority(nodes)", "if False and not self._is_majority(nodes)"),
+    SourceEdit(COORDINATING, "few = closed.majority and not", "few = False and not"),
 )
 
 
-def _before_durable(kind: str) -> tuple[Edit, ...]:
+def _before_durable(kind: str) -> tuple[SourceEdit, ...]:
     """Messages of this kind leave before the records that they speak of are durable."""
     return (
-        Edit(
+        SourceEdit(
             EXECUTOR,
             "    def _hold_back(self, effects: Effects) -> None:\n",
             "    def _hold_back(self, effects: Effects) -> None:\n"
@@ -74,12 +74,12 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "34",
         True,
         (
-            Edit(
+            SourceEdit(
                 MEMBERSHIP,
                 "        if number != self.promised:\n            self._refuse(",
                 "        if number < self.number:\n            self._refuse(",
             ),
-            Edit(
+            SourceEdit(
                 MEMBERSHIP,
                 "        if number != self.promised:\n            self._incoming = None\n            return\n",
                 "",
@@ -93,7 +93,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "promise-not-durable",
         "34",
         True,
-        (Edit(STANDING, "        self.records.append(Promised(*number))\n", ""),),
+        (SourceEdit(STANDING, "        self.records.append(Promised(*number))\n", ""),),
         profile="outbids",
         counts=HARM,
     ),
@@ -111,20 +111,22 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "34",
         True,
         (
-            Edit(
+            SourceEdit(
                 STANDING,
                 "        if self.installed or self.promised != self.number or self.agreement is None:\n"
                 "            return\n",
                 "        if self.installed or self.agreement is None:\n            return\n"
                 "        self.promised = self.number\n",
             ),
-            Edit(COORDINATING, "if change.unaccepted or self.promised != change.number:", "if change.unaccepted:"),
-            Edit(  # else the view that was promised is refused now
+            SourceEdit(
+                COORDINATING, "if change.unaccepted or self.promised != change.number:", "if change.unaccepted:"
+            ),
+            SourceEdit(  # else the view that was promised is refused now
                 MEMBERSHIP,
                 "        if number != self.promised:\n            self._refuse(",
                 "        if number < self.promised:\n            self._refuse(",
             ),
-            Edit(
+            SourceEdit(
                 MEMBERSHIP,
                 "        if number != self.promised:\n            self._incoming = None\n",
                 "        if number < self.promised:\n            self._incoming = None\n",
@@ -139,7 +141,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "34",
         True,
         (
-            Edit(
+            SourceEdit(
                 VIEWS,
                 "        self._take()\n",
                 "        late = now_ms > self._wish_ms - self._patience_ms // 2\n"
@@ -157,12 +159,12 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "        return views.at_work\n\n    def _note_start",
                 "        return True\n\n    def _note_start",
             ),
-            Edit(
+            SourceEdit(
                 CORE,
                 "if agreement is None or not self.founding.admitted or not self.views.at_work "
                 "or self.views.ahead is not None:",
@@ -178,7 +180,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(CORE, "        stopped = self.views.stopped\n", "        stopped = False\n"),
+            SourceEdit(CORE, "        stopped = self.views.stopped\n", "        stopped = False\n"),
             _NO_ORDER_ASSERTION,
             _NO_RISING_STAMPS_CHECK,
         ),
@@ -190,7 +192,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "        self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])\n",
                 "        self.last_stamp = max(self.last_stamp, self.own.last_stamp)\n"
@@ -208,7 +210,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "executes-to-the-end-in-every-strategy",
         "33",
         True,
-        (Edit(CORE, 'if view is None or view.strategy != "None" or self.views.majority', "if view is None"),),
+        (SourceEdit(CORE, 'if view is None or view.strategy != "None" or self.views.majority', "if view is None"),),
         profile="splits",
         counts=HARM,
     ),
@@ -217,7 +219,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "33",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "            return False\n        return any(not self.is_present(p) for p in self.peers)\n",
                 "            return False\n        return True\n",
@@ -232,7 +234,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 BRANCHES,
                 "    return max(ends, key=lambda one: one[0].precedence(one[1]))[0] if ends else None\n",
                 "    return max(known, key=lambda one: (one[1], one[0].number))[0]\n",
@@ -246,7 +248,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 MEMBERSHIP,
                 "        self.changed = True\n        self._has_accepted(number)\n",
                 "        self.changed = self.installed = True\n"
@@ -264,7 +266,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 BASES,
                 "    base.put_all(base.queue(cells, branch.view.floor), cells)\n    return base\n",
                 "    return base\n",
@@ -278,7 +280,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 CLOSING,
                 "else closed_base(own, winner, told[0])\n",
                 "else closed_base(own, winner, gathered([p for r in reports for p in r.pending]))\n",
@@ -293,7 +295,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         False,
         (
-            Edit(
+            SourceEdit(
                 CLOSING,
                 "floor = max([*(r.counter for r in reports), *(r.view.floor for r in reports if r.view is not None), "
                 "base.highest])",
@@ -309,12 +311,12 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "4",
         True,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "self.last_stamp = max([self.last_stamp, view.floor, *(q.last_stamp for q in self.queues)])",
                 "self.last_stamp = max(self.last_stamp, 0)",
             ),
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "self.last_stamp = max(recovered.ceiling, recovered.log_stamp, view.floor)",
                 "self.last_stamp = max(recovered.ceiling, recovered.log_stamp)",
@@ -330,14 +332,14 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "10",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "        for peer in self.peers:\n            peer.pushed = peer.held_of_mine = shared\n",
                 "        for peer in self.peers:\n"
                 "            peer.pushed = peer.held_of_mine = shared\n"
                 "            peer.usable_counter = before.get(peer.origin, 0)\n",
             ),
-            Edit(
+            SourceEdit(
                 CORE,
                 "        shared = self._shared_own(agreement)\n",
                 "        shared = self._shared_own(agreement)\n"
@@ -353,7 +355,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         True,
         (
-            Edit(
+            SourceEdit(
                 AGREEMENT,
                 "queue.limit = ENDLESS if queue.origin in members or not self.view.known else self.view.known[slot]",
                 "queue.limit = ENDLESS",
@@ -368,7 +370,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "26",
         True,
         (
-            Edit(
+            SourceEdit(
                 CLOSING,
                 "            if seq != base.last(origin) + 1:\n                continue  # b",
                 "            if seq < 0:\n                continue  # b",
@@ -381,7 +383,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "leave-of-a-later-view",
         "27",
         False,
-        (Edit(STANDING, "        if leaving.view <= self.number:  # one", "        if True:  # one"),),
+        (SourceEdit(STANDING, "        if leaving.view <= self.number:  # one", "        if True:  # one"),),
         test="node/tests/protocol/test_members_leave.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
     ),
     Mutant(
@@ -389,8 +391,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "22",
         True,
         (
-            Edit(
-                "txlog/protocol/surroundings.py",
+            SourceEdit(
+                "txlog/protocol/replication/failure_detector.py",
                 "if node not in near and age_ms <= self._timeout_ms:",
                 "if node in near and age_ms < 0:",
             ),
@@ -401,7 +403,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "refused-for-one-beyond",
         "22",
         False,
-        (Edit("txlog/protocol/membership.py", " and not self._is_beyond(member.node, proposal)", ""),),
+        (SourceEdit("txlog/protocol/views/participant.py", " and not self._is_beyond(member.node, proposal)", ""),),
         test="node/tests/protocol/test_chains.py::test_two_halves_of_a_chain_of_four_become_one[Smart]",
     ),
     Mutant(
@@ -409,8 +411,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "24",
         False,
         (
-            Edit(
-                "txlog/protocol/membership.py",
+            SourceEdit(
+                "txlog/protocol/views/participant.py",
                 "        self.around.agreed([m.node for m in accept.view.members])\n",
                 "",
             ),
@@ -423,8 +425,8 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "32",
         False,
         (
-            Edit(
-                "txlog/protocol/standing.py",
+            SourceEdit(
+                "txlog/protocol/views/view_state.py",
                 "if self.accepted is not None and all(self.accepted.has(m.origin) for m in self._failed_with):",
                 "if True:",
             ),
@@ -436,14 +438,20 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "failed-and-no-more-patient",
         "32",
         False,
-        (Edit(VIEWS, "(2 * len(nodes) if last else 0)", "(len(nodes) if last else 0)"),),
+        (SourceEdit(VIEWS, "(2 * len(nodes) if last else 0)", "(len(nodes) if last else 0)"),),
         test="node/tests/simulation/test_seeds.py::test_what_was_wrong_once_is_right[49586]",
     ),
     Mutant(
         "who-was-overtaken-is-not-answered",
         "22",
         False,
-        (Edit("txlog/protocol/hearing.py", "if post.ask and sender.claim is not None and", "if False and"),),
+        (
+            SourceEdit(
+                "txlog/protocol/replication/post_receiver.py",
+                "if post.ask and sender.claim is not None and",
+                "if False and",
+            ),
+        ),
         test="node/tests/protocol/test_members_leave.py::test_a_post_that_a_later_one_overtook_is_answered_all_the_same",
     ),
     Mutant(
@@ -451,7 +459,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "27",
         False,
         (
-            Edit(
+            SourceEdit(
                 MEMBERSHIP,
                 "        if self.left == NO_VIEW or self.left != self.number:\n            return True\n",
                 "        if self.left == NO_VIEW or self.left != self.number or accept:\n            return True\n",
@@ -464,7 +472,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "27",
         False,
         (
-            Edit(
+            SourceEdit(
                 COORDINATING,
                 "unvouched = change.unvouched() if needs_word else None",
                 "unvouched = None",
@@ -477,7 +485,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "one-left-behind-before-vouches",
         "27",
         False,
-        (Edit(CHANGES, "            if latest.has(Origin(report.node, report.birth))\n", ""),),
+        (SourceEdit(CHANGES, "            if latest.has(Origin(report.node, report.birth))\n", ""),),
         test="node/tests/protocol/test_proofs.py::test_rule_27_one_that_was_left_behind_before_vouches_for_nobody",
     ),
     Mutant(
@@ -485,7 +493,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "27",
         False,
         (
-            Edit(
+            SourceEdit(
                 "txlog/protocol/core.py",
                 "case wire.Propose() | wire.Accept() if self._has_left:",
                 "case wire.Propose() if self._has_left:",
@@ -497,7 +505,11 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "left-out-without-a-word",
         "21",
         False,
-        (Edit(CLOSING, "if (m.node, m.birth) not in spoken]", "if (m.node, m.birth) not in spoken and not m.node]"),),
+        (
+            SourceEdit(
+                CLOSING, "if (m.node, m.birth) not in spoken]", "if (m.node, m.birth) not in spoken and not m.node]"
+            ),
+        ),
         test="node/tests/protocol/test_masters_change_views.py"
         "::test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on",
     ),
@@ -506,14 +518,14 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "24",
         False,
         (
-            Edit(
+            SourceEdit(
                 CHANGES,
                 '    return departure.why not in ("left", "down") or departure.start >= heard_start\n',
                 "    return True\n",
             ),
-            Edit(STANDING, "        if heard > start:\n", "        if False:\n"),
-            Edit(STANDING, "        if departure.start < start:\n", "        if False:\n"),
-            Edit(
+            SourceEdit(STANDING, "        if heard > start:\n", "        if False:\n"),
+            SourceEdit(STANDING, "        if departure.start < start:\n", "        if False:\n"),
+            SourceEdit(
                 CHANGES,
                 'and (gone.why == "lost" or start == gone.start)',
                 "and start",
@@ -526,7 +538,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "21",
         False,
         (
-            Edit(
+            SourceEdit(
                 MEMBERSHIP,
                 "heard = self.around.both_ways(member.node) and not self._is_lost(member.origin)",
                 "heard = False",
@@ -540,7 +552,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "2",
         True,
         (
-            Edit(
+            SourceEdit(
                 COORDINATING,
                 "know = [r.node for r in reports if r.view is not None]",
                 "know = [r.node for r in reports]",
@@ -553,7 +565,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "22",
         True,
         (
-            Edit(
+            SourceEdit(
                 CORE,
                 "        if self.around.both_ways(node) or node not in self.around.reachable():\n",
                 "        if node:\n",
@@ -566,7 +578,7 @@ VIEW_MUTANTS: tuple[Mutant, ...] = (
         "22",
         True,
         (
-            Edit(
+            SourceEdit(
                 SURROUNDINGS,
                 "while back := {node for node in heard if self._hears_one_of(node, found)}:",
                 "while back := set(heard):",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 LOG, ACKNOWLEDGEMENT, WORKER, LIVENESS = "log", "acknowledgement", "worker", "liveness"
 PROMISE, JOURNAL, PROCESS = "promise", "journal", "process"
-COUNTS_FOR_MUTANTS = (LOG, ACKNOWLEDGEMENT, WORKER, LIVENESS)
+KINDS_COUNTED_FOR_MUTANTS = (LOG, ACKNOWLEDGEMENT, WORKER, LIVENESS)
 """Kinds that a client, a worker or an operator would see. A mutant is dead by one of these only: a broken promise on
 the wire or an assertion of the shipped code is a hint, not harm."""
 
@@ -24,15 +24,15 @@ class Violation:
         return f"{self.kind} (rule {self.rule}) at {self.at_ms} ms: {self.text}"
 
 
-class Findings:
+class ViolationLog:
     """Collects violations. ``counting`` limits them to kinds; the run ends at the first that counts."""
 
     def __init__(self, counting: tuple[str, ...] | None = None) -> None:
         self.counting = counting
         self.now_ms = 0
-        self.found: list[Violation] = []
+        self.violations: list[Violation] = []
 
     def add(self, kind: str, rule: str, text: str) -> None:
         """Something is wrong now."""
         if self.counting is None or kind in self.counting:
-            self.found.append(Violation(kind, rule, self.now_ms, text))
+            self.violations.append(Violation(kind, rule, self.now_ms, text))

@@ -12,19 +12,21 @@ from txlog.divergence.detector import (
     append_digest,
     merge_digests,
 )
-from txlog.model.look import GRAPHS_MAX, KINDS, Look, differing, look_of
+from txlog.model.graph_digests import GRAPHS_MAX, KINDS, GraphDigests, build_graph_digests, differing_graphs
 
 RIGHT: dict[str, tuple[int, int | None]] = {"": (2, None), "urn:a": (10, None), "urn:b": (20, None)}
 WRONG: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:b": (19, None)}
 OTHER: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:c": (1, None)}
 
 
-def look(graphs: dict[str, tuple[int, int | None]], index: int = 5, fence: int = 0, kind: str = "counts") -> Look:
-    return look_of(kind, index, f"{index:02x}" * 16, fence, graphs)
+def look(
+    graphs: dict[str, tuple[int, int | None]], index: int = 5, fence: int = 0, kind: str = "counts"
+) -> GraphDigests:
+    return build_graph_digests(kind, index, f"{index:02x}" * 16, fence, graphs)
 
 
-def subject(name: str, *looks: Look, engine: str = "oxigraph") -> ObservedWorker:
-    kept: list[Look] = []
+def subject(name: str, *looks: GraphDigests, engine: str = "oxigraph") -> ObservedWorker:
+    kept: list[GraphDigests] = []
     for each in looks:
         kept = append_digest(kept, each)
     return ObservedWorker(f"uk/{name}", engine, kept)
@@ -98,7 +100,7 @@ def test_what_is_known_of_a_worker_holds_at_later_positions_until_its_fence_chan
 
 
 def test_positions_that_are_not_equal_and_hashes_that_are_not_prove_nothing() -> None:
-    fork = look_of("counts", 5, "ff" * 16, 0, WRONG)
+    fork = build_graph_digests("counts", 5, "ff" * 16, 0, WRONG)
     assert judged(subject("a", look(RIGHT)), subject("b", look(WRONG, 6)), subject("c", fork)) == {
         **dict.fromkeys("abc")
     }
@@ -107,7 +109,7 @@ def test_positions_that_are_not_equal_and_hashes_that_are_not_prove_nothing() ->
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("engine", ["fuseki", "rdf4j"])
 def test_engines_whose_quads_are_the_same_are_compared_with_each_other(engine: str, kind: str) -> None:
-    def told(graphs: dict[str, tuple[int, int | None]]) -> Look:
+    def told(graphs: dict[str, tuple[int, int | None]]) -> GraphDigests:
         return look({name: (n, n if kind == "sums" else None) for name, (n, _) in graphs.items()}, kind=kind)
 
     alike = judged(subject("a", told(RIGHT)), subject("b", told(RIGHT), engine=engine))
@@ -199,14 +201,14 @@ def test_many_graphs_are_told_apart_by_their_fingerprint_alone() -> None:
     many: dict[str, tuple[int, int | None]] = {f"urn:{n}": (1, None) for n in range(GRAPHS_MAX + 1)}
     one, other = look(many), look({**many, "urn:0": (2, None)})
     assert one.graphs is None
-    assert differing(one, other) is None
+    assert differing_graphs(one, other) is None
     found = judged(subject("a", one), subject("b", other), subject("c", one))["b"]
     assert found is not None
     assert (found.wrong, found.graphs, found.graph_count) == (True, [], None)
 
 
 def test_only_a_few_looks_are_remembered() -> None:
-    kept: list[Look] = []
+    kept: list[GraphDigests] = []
     for index in range(20):
         for graphs in (RIGHT, RIGHT, WRONG, OTHER):
             kept = append_digest(kept, look(graphs, index))

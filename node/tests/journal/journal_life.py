@@ -9,8 +9,17 @@ from journal_pen import BIRTHS, Pen, check_content, stamped
 
 from txlog.journal import Journal
 from txlog.model.entry import Span
-from txlog.model.records import Ceiling, Left, Promised, QueuedMeta, Record, Recovered, Stable, Stamped
-from txlog_simulation.plain_journal import recovered_from
+from txlog.model.records import (
+    CounterCeiling,
+    QueuedMetadata,
+    ReassignedStamps,
+    Record,
+    RecoveredState,
+    StableAdvanced,
+    ViewLeft,
+    ViewPromised,
+)
+from txlog_simulation.reference_journal import recovered_state
 
 
 def merged(spans: list[Span]) -> list[Span]:
@@ -24,21 +33,23 @@ def merged(spans: list[Span]) -> list[Span]:
     return made
 
 
-def told(found: Recovered) -> Recovered:
+def told(found: RecoveredState) -> RecoveredState:
     """In one form: without the start, neighbouring spans as one, origins by name."""
 
-    def origin_of(meta: QueuedMeta) -> str:
+    def origin_of(meta: QueuedMetadata) -> str:
         return meta.node
 
     queued = sorted(found.queued, key=origin_of)
-    abandoned = [msgspec.structs.replace(one, spans=merged(one.spans)) for one in found.abandoned]
+    abandoned = [msgspec.structs.replace(one, spans=merged(one.spans)) for one in found.abandoned_branches]
     spans = merged(found.log_spans)
-    return msgspec.structs.replace(found, start=0, fresh=False, log_spans=spans, queued=queued, abandoned=abandoned)
+    return msgspec.structs.replace(
+        found, start=0, is_new=False, log_spans=spans, queued=queued, abandoned_branches=abandoned
+    )
 
 
-def twin(records: list[Record]) -> Recovered:
+def twin(records: list[Record]) -> RecoveredState:
     """What must be read back of these records."""
-    return told(recovered_from("a", 0xA, 0, records))
+    return told(recovered_state("a", 0xA, 0, records))
 
 
 def check_read(journal: Journal, pen: Pen) -> None:
@@ -70,9 +81,11 @@ class Life:
                 return [self.change()] + ([pen.installed()] if rng.random() < 0.5 else [])
             case 7:
                 number = (pen.number + rng.randrange(1, 3), rng.randrange(1, 9), rng.choice("abc"))
-                return [Promised(*number)] if pen.number == 0 or rng.random() < 0.5 else [Left(pen.number, 1, "a")]
+                return (
+                    [ViewPromised(*number)] if pen.number == 0 or rng.random() < 0.5 else [ViewLeft(pen.number, 1, "a")]
+                )
             case _:
-                return [Ceiling(rng.randrange(1 << 64)), Stable(rng.randrange(len(pen.log) + 1))]
+                return [CounterCeiling(rng.randrange(1 << 64)), StableAdvanced(rng.randrange(len(pen.log) + 1))]
 
     def pieces(self, cut: int) -> tuple[tuple[str, int], ...]:
         logged = dict.fromkeys(BIRTHS, 0) | dict(self.pen.log[:cut])
@@ -89,7 +102,7 @@ class Life:
         logged = dict.fromkeys(BIRTHS, 0) | dict(self.pen.log[:cut])
         return self.pen.accepted(cut, *self.pieces(cut), stamped=self.stamps(logged))
 
-    def stamps(self, logged: dict[str, int]) -> list[Stamped]:
+    def stamps(self, logged: dict[str, int]) -> list[ReassignedStamps]:
         """Of some of what is not in the log before the base; no kept hash may be of another stamp."""
         found = []
         for node in self.rng.sample("abc", self.rng.randrange(4)):

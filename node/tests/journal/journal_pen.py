@@ -5,10 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from txlog.journal import Journal, MemoryVfs
-from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, RunItem, Span, TransactionRun
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Held, Record, Recovered, Stamped, ViewAccepted, ViewInstalled
+from txlog.model.records import (
+    LogAppended,
+    ReassignedStamps,
+    Record,
+    RecoveredState,
+    TransactionsPersisted,
+    ViewAccepted,
+    ViewInstalled,
+)
 from txlog.model.view import Member, View
 
 CLUSTER = b"a journal's test"
@@ -16,13 +24,13 @@ BIRTHS = {"a": 0xA, "b": 0xB, "c": 0xC}
 SEGMENT_BYTES = 4096
 
 
-def item(node: str, seq: int, size: int = 20) -> Item:
+def item(node: str, seq: int, size: int = 20) -> RunItem:
     """Every seventh has a key, every thirteenth is a skip; payloads differ in length."""
     key, kind = (f"k{seq}" if seq % 7 == 0 else ""), KIND_UPDATE
     if seq % 13 == 0:
         key, kind = f"{node}.000000000000000a.1", KIND_SKIP
     text = f"{node}{seq} ".encode()
-    return Item(seq * 1000 + BIRTHS[node], kind, key, text * (1 + size // len(text)))
+    return RunItem(seq * 1000 + BIRTHS[node], kind, key, text * (1 + size // len(text)))
 
 
 def content(node: str, seq: int, size: int = 20) -> bytes:
@@ -30,10 +38,10 @@ def content(node: str, seq: int, size: int = 20) -> bytes:
     return content_hash(one.kind, one.key, one.payload)
 
 
-def held(node: str, first: int, count: int, size: int = 20) -> Held:
+def held(node: str, first: int, count: int, size: int = 20) -> TransactionsPersisted:
     items = [item(node, seq, size) for seq in range(first, first + count)]
     contents = b"".join(content_hash(i.kind, i.key, i.payload) for i in items)
-    return Held(Run(node, BIRTHS[node], first, items), contents)
+    return TransactionsPersisted(TransactionRun(node, BIRTHS[node], first, items), contents)
 
 
 def view(epoch: int) -> View:
@@ -55,7 +63,7 @@ class Pen:
         self.number = 0
         self.strategy = "Smart"
 
-    def resume(self, recovered: Recovered) -> None:
+    def resume(self, recovered: RecoveredState) -> None:
         """Go on where a journal stands."""
         self.seqs = dict.fromkeys(BIRTHS, 0) | held_of(recovered)
         self.log = [(s.node, s.first_seq + i) for s in recovered.log_spans for i in range(s.count)]
@@ -69,21 +77,21 @@ class Pen:
         """Stand where these records lead."""
         for record in records:
             match record:
-                case Held():
+                case TransactionsPersisted():
                     self.seqs[record.run.node] = record.run.last_seq
                     for seq, one in enumerate(record.run.items, record.run.first_seq):
                         self.stamps[record.run.node, seq] = one.stamp
-                case Added():
+                case LogAppended():
                     self._enter(len(self.log), record.spans, record.hashes)
                 case ViewAccepted():
                     self._enter(record.cut, record.spans, record.hashes)
                     self.number = record.view.epoch
-                    for stamped in record.stamped:
+                    for stamped in record.reassigned:
                         self._restamp(stamped)
                 case _:
                     pass
 
-    def item(self, node: str, seq: int) -> Item:
+    def item(self, node: str, seq: int) -> RunItem:
         """As it is now."""
         one = item(node, seq, self.size)
         return msgspec.structs.replace(one, stamp=self.stamps.get((node, seq), one.stamp))
@@ -93,7 +101,7 @@ class Pen:
         """The last seq of each node in the log."""
         return logged_in(self.log)
 
-    def held(self, node: str, count: int, *, late: bool = False) -> Held:
+    def held(self, node: str, count: int, *, late: bool = False) -> TransactionsPersisted:
         """``late``: held while no view is in force, without a stamp."""
         first = self.seqs[node] + 1
         self.seqs[node] += count
@@ -102,24 +110,24 @@ class Pen:
             return record
         self.stamps.update({(node, seq): 0 for seq in range(first, first + count)})
         items = [msgspec.structs.replace(one, stamp=0) for one in record.run.items]
-        return Held(msgspec.structs.replace(record.run, items=items), record.contents)
+        return TransactionsPersisted(msgspec.structs.replace(record.run, items=items), record.contents)
 
-    def held_again(self, node: str, first: int, count: int) -> Held:
+    def held_again(self, node: str, first: int, count: int) -> TransactionsPersisted:
         """As another master sends it: with the stamps of now."""
         record = held(node, first, count, self.size)
         items = [self.item(node, seq) for seq in range(first, first + count)]
-        return Held(msgspec.structs.replace(record.run, items=items), record.contents)
+        return TransactionsPersisted(msgspec.structs.replace(record.run, items=items), record.contents)
 
-    def added(self, *pieces: tuple[str, int], stable: int | None = None) -> Added:
+    def added(self, *pieces: tuple[str, int], stable: int | None = None) -> LogAppended:
         """The next of these origins enter the log."""
         first_index = len(self.log) + 1
         spans, hashes = self._order(first_index - 1, pieces)
-        return Added(first_index, spans, hashes, len(self.log) if stable is None else stable)
+        return LogAppended(first_index, spans, hashes, len(self.log) if stable is None else stable)
 
     def accepted(
-        self, cut: int, *pieces: tuple[str, int], stamped: list[Stamped] | None = None, number: int = 0
+        self, cut: int, *pieces: tuple[str, int], stamped: list[ReassignedStamps] | None = None, number: int = 0
     ) -> ViewAccepted:
-        """The next view: the log ends at ``cut`` and goes on with the next of these origins; ``stamped`` before."""
+        """The next view: the log ends at ``cut`` and goes on with the next of these origins; ``reassigned`` before."""
         self.number = number or self.number + 1
         for one in stamped or []:
             self._restamp(one)
@@ -133,7 +141,7 @@ class Pen:
     def installed(self) -> ViewInstalled:
         return ViewInstalled(self.number, 1, "a")
 
-    def _restamp(self, stamped: Stamped) -> None:
+    def _restamp(self, stamped: ReassignedStamps) -> None:
         for seq, stamp in enumerate(stamped.stamps, stamped.first_seq):
             self.stamps[stamped.node, seq] = stamp
 
@@ -165,19 +173,19 @@ def logged_in(log: list[tuple[str, int]]) -> dict[str, int]:
     return dict.fromkeys(BIRTHS, 0) | dict(log)
 
 
-def stamped(node: str, first: int, stamps: list[int]) -> Stamped:
-    return Stamped(node, BIRTHS[node], first, stamps)
+def stamped(node: str, first: int, stamps: list[int]) -> ReassignedStamps:
+    return ReassignedStamps(node, BIRTHS[node], first, stamps)
 
 
 def founding() -> list[Record]:
     return [ViewAccepted(view(1)), ViewInstalled(1, 1, "a")]
 
 
-def open_journal(files: MemoryVfs, **options: int) -> tuple[Journal, Recovered]:
+def open_journal(files: MemoryVfs, **options: int) -> tuple[Journal, RecoveredState]:
     return Journal.open(files, node="a", draw_birth=lambda: 0xA, **{"segment_bytes": SEGMENT_BYTES, **options})
 
 
-def held_of(recovered: Recovered) -> dict[str, int]:
+def held_of(recovered: RecoveredState) -> dict[str, int]:
     """The last seq held of each node, logged or queued."""
     last: dict[str, int] = {}
     for span in recovered.log_spans:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from txlog.journal.recent_cache import EVICTIONS_MAX, ITEM_BYTES, RecentCache
-from txlog.model.entry import Item, Run
+from txlog.model.entry import RunItem, TransactionRun
 
 SIZE = ITEM_BYTES + 100
 
 
 def put(recent: RecentCache, seq: int, payload_bytes: int = 100) -> None:
-    recent.put(0, seq, Run("a", 1, seq, [Item(seq, 1, "", b"x")]), payload_bytes)
+    recent.put(0, seq, TransactionRun("a", 1, seq, [RunItem(seq, 1, "", b"x")]), payload_bytes)
 
 
 def kept(recent: RecentCache, upto: int) -> list[int]:

@@ -12,7 +12,7 @@ from journal_life import check_read, told, twin
 from journal_pen import Pen, open_journal, stamped
 
 from txlog.journal import MemoryVfs, SimulatedCrash
-from txlog.model.records import Ceiling, Left, Promised, Record, Recovered, Stable
+from txlog.model.records import CounterCeiling, Record, RecoveredState, StableAdvanced, ViewLeft, ViewPromised
 
 SEGMENT_BYTES = 2560
 
@@ -21,23 +21,25 @@ SEGMENT_BYTES = 2560
 def life() -> list[list[Record]]:
     """Batches; in one of them, a view is accepted and installed."""
     pen, made = Pen(), list[list[Record]]()
-    made.append([pen.held("a", 2, late=True), Promised(1, 1, "a")])
-    made.append([Ceiling(900), pen.accepted(0, stamped=[stamped("a", 1, [70, 71])]), pen.installed()])
-    made.append([Ceiling(1000), pen.held("a", 3)])
+    made.append([pen.held("a", 2, late=True), ViewPromised(1, 1, "a")])
+    made.append([CounterCeiling(900), pen.accepted(0, stamped=[stamped("a", 1, [70, 71])]), pen.installed()])
+    made.append([CounterCeiling(1000), pen.held("a", 3)])
     for node in ("b", "a", "c"):
         made.append([pen.held(node, 2), pen.held("a", 1), pen.added((node, 1), ("a", 1))])
-        made.append([pen.held(node, 9), Stable(1)])
-        made.append([pen.added((node, 2)), Ceiling(2000)])
-        made.append([Promised(pen.number + 1, 1, "a")])
+        made.append([pen.held(node, 9), StableAdvanced(1)])
+        made.append([pen.added((node, 2)), CounterCeiling(2000)])
+        made.append([ViewPromised(pen.number + 1, 1, "a")])
         cut = len(pen.log) - 2
-        made.append([Ceiling(3000), pen.accepted(cut, (node, 2), stamped=[stamped(node, pen.seqs[node] - 6, [1, 2])])])
+        made.append(
+            [CounterCeiling(3000), pen.accepted(cut, (node, 2), stamped=[stamped(node, pen.seqs[node] - 6, [1, 2])])]
+        )
         made.append([pen.accepted(cut, ("a", 1)), pen.installed()])
-    made.append([Left(pen.number, 1, "a")])
+    made.append([ViewLeft(pen.number, 1, "a")])
     return made
 
 
 @cache
-def states() -> list[Recovered]:
+def states() -> list[RecoveredState]:
     """What must be told after each record."""
     records = [record for batch in life() for record in batch]
     return [twin(records[:count]) for count in range(len(records) + 1)]

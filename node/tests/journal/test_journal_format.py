@@ -12,11 +12,11 @@ from journal_pen import Pen, check_content, founding, held_of, open_journal, sta
 from txlog.journal import MemoryVfs, check_journal, dump_journal
 from txlog.journal import format as fmt
 from txlog.journal.state_header import StateHeader
-from txlog.model.entry import KIND_UPDATE, Item, Run
+from txlog.model.entry import KIND_UPDATE, RunItem, TransactionRun
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin
-from txlog.model.records import Ceiling, Held, Left, Promised, Stable
+from txlog.model.records import CounterCeiling, StableAdvanced, TransactionsPersisted, ViewLeft, ViewPromised
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -24,14 +24,14 @@ GOLDEN = Path(__file__).parent / "golden"
 def golden_journal() -> dict[str, bytes]:
     files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files)
-    journal.append([*founding(), Ceiling(5000), pen.held("a", 14), pen.held("b", 2)])
+    journal.append([*founding(), CounterCeiling(5000), pen.held("a", 14), pen.held("b", 2)])
     journal.sync()
-    journal.append([pen.added(("a", 13), ("b", 1), stable=3), Stable(14), pen.held("a", 20)])
+    journal.append([pen.added(("a", 13), ("b", 1), stable=3), StableAdvanced(14), pen.held("a", 20)])
     journal.sync()
     pen.number = 1
-    journal.append(Promised(2, 5, "b"))
+    journal.append(ViewPromised(2, 5, "b"))
     change = pen.accepted(12, ("b", 2), ("a", 1), stamped=[stamped("a", 13, [1 << 63, 7]), stamped("b", 2, [900])])
-    journal.append([change, pen.installed(), Left(2, 1, "a")])
+    journal.append([change, pen.installed(), ViewLeft(2, 1, "a")])
     journal.sync()
     journal.seal()
     return {name: data for name, data in files.dump().items() if name.startswith("segment")}
@@ -140,10 +140,10 @@ def test_texts_of_any_kind_come_back() -> None:
     payloads = [b"", b"x", bytes(300), fmt.RECORD_MARK * 50]
     keys = ["", "ключ", "k" * 500, ""]
     items = [
-        Item(i + 1, KIND_UPDATE, key, payload) for i, (key, payload) in enumerate(zip(keys, payloads, strict=True))
+        RunItem(i + 1, KIND_UPDATE, key, payload) for i, (key, payload) in enumerate(zip(keys, payloads, strict=True))
     ]
-    run = Run("b", 9, 1, items)
-    journal.append(Held(run, b"".join(content_hash(i.kind, i.key, i.payload) for i in items)))
+    run = TransactionRun("b", 9, 1, items)
+    journal.append(TransactionsPersisted(run, b"".join(content_hash(i.kind, i.key, i.payload) for i in items)))
     journal.sync()
     journal.close()
     journal, found = open_journal(files)

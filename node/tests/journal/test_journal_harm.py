@@ -10,7 +10,7 @@ from journal_pen import BIRTHS, Pen, founding, held_of, item, open_journal
 
 from txlog.journal import MemoryVfs
 from txlog.model.errors import JournalDamaged
-from txlog.model.records import Ceiling, Recovered, Stable
+from txlog.model.records import CounterCeiling, RecoveredState, StableAdvanced
 
 SEGMENT_BYTES = 4096
 NAMES = ["segment-0000000001", "segment-0000000002"]
@@ -21,14 +21,14 @@ def disk(*, sealed: bool) -> dict[str, bytes]:
     """Two segments of every kind of record; the last batch has two."""
     files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
-    journal.append([*founding(), Ceiling(5000)])
+    journal.append([*founding(), CounterCeiling(5000)])
     journal.sync()
     for node in ("a", "c"):
         journal.append(pen.held(node, 3))
         journal.sync()
         journal.append([pen.added((node, 2)), pen.held("b", 1)])
         journal.sync()
-    journal.append([pen.held("a", 2), Stable(4)])
+    journal.append([pen.held("a", 2), StableAdvanced(4)])
     journal.sync()
     if sealed:
         assert journal.seal()
@@ -38,7 +38,7 @@ def disk(*, sealed: bool) -> dict[str, bytes]:
 
 
 @cache
-def whole() -> Recovered:
+def whole() -> RecoveredState:
     _, recovered = open_journal(MemoryVfs.load(disk(sealed=True)), segment_bytes=SEGMENT_BYTES)
     assert not recovered.damage
     return recovered
@@ -72,7 +72,7 @@ def judge(files: MemoryVfs, *, sealed: bool) -> str:
     return "cut"
 
 
-def _same(found: Recovered, right: Recovered) -> None:
+def _same(found: RecoveredState, right: RecoveredState) -> None:
     for name in right.__struct_fields__:
         if name not in ("start", "damage"):
             assert getattr(found, name) == getattr(right, name), name
@@ -93,7 +93,7 @@ def _readable_or_named(read, held: dict[str, int]) -> None:
             assert run.items == [item(node, seq)], (node, seq)
 
 
-def _order_right_or_named(found: Recovered, right: Recovered) -> None:
+def _order_right_or_named(found: RecoveredState, right: RecoveredState) -> None:
     assert len(found.log_hashes) == len(right.log_hashes)
     missing = {i for damage in found.damage for i in range(damage.log_from, damage.log_to + 1)}
     for i in range(len(right.log_hashes) // 16):

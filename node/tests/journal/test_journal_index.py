@@ -22,7 +22,7 @@ from txlog.journal.scan import JournalScan, scan_journal
 from txlog.journal.scrubber import RECORD_OVERHEAD_BYTES, SCRUB_CHUNK_BYTES
 from txlog.journal.segment_index import IndexBlock, decode_index, encode_index, index_name
 from txlog.model.errors import JournalBroken, JournalDamaged
-from txlog.model.records import Foot, Left, Promised, Recovered, Stable, Trimmed
+from txlog.model.records import LogStart, LogTrimmed, RecoveredState, StableAdvanced, ViewLeft, ViewPromised
 
 
 def survey_all(journal: Journal) -> int:
@@ -47,11 +47,11 @@ def write(journal: Journal, pen: Pen, rounds: int, *, surveys: bool = True) -> N
             cut = len(pen.log) - 2
             journal.append(pen.accepted(cut, stamped=[stamped("b", pen.seqs["b"], [10**6 + turn])]))
             journal.append(pen.installed())
-            journal.append(Promised(pen.number + 5, 1, "b"))
-            journal.append(Left(pen.number, 1, "a"))
+            journal.append(ViewPromised(pen.number + 5, 1, "b"))
+            journal.append(ViewLeft(pen.number, 1, "a"))
             journal.sync()
         if turn % 4 == 1:
-            journal.append(Stable(len(pen.log) - 3))
+            journal.append(StableAdvanced(len(pen.log) - 3))
             journal.sync()
         journal.seal()
         if surveys:
@@ -77,7 +77,7 @@ def segments(files: MemoryVfs) -> list[str]:
     return [name for name in files.list() if name.startswith("segment")]
 
 
-def told(files: MemoryVfs) -> Recovered:
+def told(files: MemoryVfs) -> RecoveredState:
     """What a start tells, on a copy."""
     copy = MemoryVfs.load(files.dump())
     journal, recovered = open_journal(copy)
@@ -85,11 +85,11 @@ def told(files: MemoryVfs) -> Recovered:
     return recovered
 
 
-def told_without(files: MemoryVfs) -> Recovered:
+def told_without(files: MemoryVfs) -> RecoveredState:
     return told(MemoryVfs.load({name: data for name, data in files.dump().items() if not name.startswith("index")}))
 
 
-def same(one: Recovered, other: Recovered) -> bool:
+def same(one: RecoveredState, other: RecoveredState) -> bool:
     return msgspec.structs.asdict(one) == msgspec.structs.asdict(other)
 
 
@@ -264,7 +264,7 @@ def test_the_log_trimmed_takes_the_indexes_along() -> None:
     for node, seq in pen.log[:index]:
         last[node] = seq
     seqs = [(node, BIRTHS[node], seq) for node, seq in last.items()]
-    journal.append(Trimmed(Foot(index, pen.hashes[index - 1], (node, BIRTHS[node]), 1, seqs, [], [], [])))
+    journal.append(LogTrimmed(LogStart(index, pen.hashes[index - 1], (node, BIRTHS[node]), 1, seqs, [], [], [])))
     journal.sync()
     removal = journal.begin_removal()
     assert removal is not None
@@ -277,7 +277,7 @@ def test_the_log_trimmed_takes_the_indexes_along() -> None:
     journal.close()
     assert scanned(files).indexed_segments
     assert same(told(files), told_without(files))
-    assert recovered.foot.index < told(files).foot.index == index
+    assert recovered.log_start.index < told(files).log_start.index == index
 
 
 def test_an_index_without_its_segment_goes_at_the_next_start() -> None:
@@ -444,7 +444,7 @@ def test_a_disk_that_fails_while_an_index_is_made_ends_the_process() -> None:
         survey_all(journal)
     files.hook = None
     with pytest.raises(JournalBroken):
-        journal.append(Stable(1))
+        journal.append(StableAdvanced(1))
 
 
 def test_a_segment_that_a_trim_removes_meanwhile_is_let_go() -> None:

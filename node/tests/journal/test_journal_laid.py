@@ -16,10 +16,10 @@ from test_journal_trim import segments, trim
 from txlog.journal import Journal, MemoryVfs, OsVfs, SimulatedCrash, check_journal, dump_journal
 from txlog.journal.payload_staging import STAGED_MAX
 from txlog.journal.staged_payload import StagedPayload
-from txlog.model.entry import Item, Run
+from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.errors import JournalBroken, JournalFull
 from txlog.model.hashes import content_hash
-from txlog.model.records import Ceiling, Held, Record
+from txlog.model.records import CounterCeiling, Record, TransactionsPersisted
 
 SIZE = 3000
 PIECE = 700
@@ -38,7 +38,7 @@ def begin(journal: Journal, payload: bytes, key: str = "", kind: int = 1) -> Sta
     return laid
 
 
-def lay(journal: Journal, record: Held) -> None:
+def lay(journal: Journal, record: TransactionsPersisted) -> None:
     """Each payload of a record that is about to be appended."""
     for item in record.run.items:
         laid = begin(journal, item.payload, item.key, item.kind)
@@ -167,7 +167,7 @@ def test_only_the_latest_are_kept_and_the_others_removed() -> None:
     assert [name for name in files.list() if name.startswith("making")] == []
 
 
-def append_until_full(journal: Journal, pen: Pen, record: Held) -> None:
+def append_until_full(journal: Journal, pen: Pen, record: TransactionsPersisted) -> None:
     """It is on the disk, but what follows would have no segment."""
     for _ in range(8):
         journal.append(record)
@@ -187,7 +187,7 @@ def test_a_disk_without_room_for_it_is_not_asked() -> None:
     files.capacity = sum(len(data) for data in files.dump().values())
     with pytest.raises(JournalFull):
         append_until_full(journal, pen, record)
-    journal.append(Ceiling(1 << 20))
+    journal.append(CounterCeiling(1 << 20))
     journal.sync()
 
 
@@ -211,7 +211,7 @@ def test_a_disk_that_fails_breaks_the_journal(operation: str) -> None:
     with pytest.raises(JournalBroken, match=laid.name):
         put_and_remove(laid, payload)
     with pytest.raises(JournalBroken):
-        journal.append(Ceiling(1))
+        journal.append(CounterCeiling(1))
 
 
 def test_room_that_was_claimed_is_given_back() -> None:
@@ -220,7 +220,7 @@ def test_room_that_was_claimed_is_given_back() -> None:
     free = journal.bytes_free
     laid = begin(journal, b"x" * SIZE)
     assert journal.bytes_free == free - laid.file_bytes
-    journal.append(Ceiling(7))
+    journal.append(CounterCeiling(7))
     journal.sync()
     journal.discard_staged(laid)
     laid.remove()
@@ -242,16 +242,16 @@ class Batch(NamedTuple):
     """What is appended at once, and what is synced at once; whose payloads are laid before, or begun and no more."""
 
     appends: list[list[Record]]
-    laid: list[Held]
-    unfinished: list[Held]
+    laid: list[TransactionsPersisted]
+    unfinished: list[TransactionsPersisted]
 
 
 def life(pen: Pen) -> list[Batch]:
     made = [Batch([founding()], [], [])]
     for node in "ab":
         one, two, three = pen.held(node, 1), pen.held(node, 1), pen.held("a", 1)
-        made.append(Batch([[Ceiling(7)], [one], [Ceiling(9)]], [one], []))
-        made.append(Batch([[two, three, Ceiling(8)]], [], [two]))
+        made.append(Batch([[CounterCeiling(7)], [one], [CounterCeiling(9)]], [one], []))
+        made.append(Batch([[two, three, CounterCeiling(8)]], [], [two]))
         made.append(Batch([[pen.added((node, 1))]], [], []))
         four, five = pen.held("a", 1), pen.held(node, 1)
         made.append(Batch([[four, five]], [four, five], []))
@@ -335,7 +335,9 @@ def test_every_byte_flipped_is_seen_and_mended() -> None:
         journal, recovered = open_journal(files, cache_bytes=0)
         for damage in recovered.damage:
             runs = [
-                Run(s.node, BIRTHS[s.node], s.first_seq, [pen.item(s.node, s.first_seq + i) for i in range(s.count)])
+                TransactionRun(
+                    s.node, BIRTHS[s.node], s.first_seq, [pen.item(s.node, s.first_seq + i) for i in range(s.count)]
+                )
                 for s in damage.spans
             ]
             hashes = [b"".join(content(r.node, r.first_seq + i, 400) for i in range(len(r.items))) for r in runs]
@@ -371,7 +373,7 @@ def test_trimming_removes_it_as_any_segment() -> None:
     assert segments(files)[0] > 13
     journal.close()
     journal, recovered = open_journal(files, cache_bytes=0)
-    assert recovered.foot.index == 30
+    assert recovered.log_start.index == 30
     assert not recovered.damage
     check_content(journal, "a", 16, 20, pen=pen)
     check_content(journal, "b", 16, 20, pen=pen)
@@ -395,8 +397,8 @@ def test_on_a_real_disk_past_the_page_cache(tmp_path: Path) -> None:
         laid.finish()
         journal.finish_staging(laid)
         small = b"small %d" % seq
-        run = Run("b", 7, 2 * seq - 1, [Item(seq, 1, "", payload), Item(seq, 1, "", small)])
-        journal.append(Held(run, digest + content_hash(1, "", small)))
+        run = TransactionRun("b", 7, 2 * seq - 1, [RunItem(seq, 1, "", payload), RunItem(seq, 1, "", small)])
+        journal.append(TransactionsPersisted(run, digest + content_hash(1, "", small)))
         journal.sync()
     assert journal.staged_used == 3
     unused = journal.stage_payload(bytes(16), 1 << 20, "")

@@ -15,7 +15,16 @@ from journal_pen import BIRTHS, founding, open_journal
 
 from txlog.journal import Journal, MemoryVfs, SimulatedCrash
 from txlog.model.errors import JournalFull
-from txlog.model.records import Ceiling, Held, Left, Orders, Promised, Record, Recovered, Stable
+from txlog.model.records import (
+    CounterCeiling,
+    OperatorOverrides,
+    Record,
+    RecoveredState,
+    StableAdvanced,
+    TransactionsPersisted,
+    ViewLeft,
+    ViewPromised,
+)
 
 SEGMENT_BYTES = 4096
 NODES = st.sampled_from(sorted(BIRTHS))
@@ -52,7 +61,7 @@ class JournalMachine(RuleBasedStateMachine):
         self._follow()
         self._sync()
 
-    def _open(self) -> tuple[Journal, Recovered]:
+    def _open(self) -> tuple[Journal, RecoveredState]:
         return open_journal(self.files, segment_bytes=SEGMENT_BYTES, cache_bytes=self.cache)
 
     def _follow(self) -> None:
@@ -63,7 +72,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def _append(self, records: list[Record]) -> None:
         """On a full disk the reserve takes a few records, and somebody makes room in time."""
-        if not self.journal.has_room_for_work and not isinstance(records[0], Held):
+        if not self.journal.has_room_for_work and not isinstance(records[0], TransactionsPersisted):
             self.in_reserve += len(records)  # each of these small segments takes some
             if self.in_reserve > 1:
                 self.files.capacity += SEGMENT_BYTES
@@ -92,7 +101,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(stamp=st.integers(0, 1 << 63), stable=st.integers(0, 1 << 40))
     def promise(self, stamp: int, stable: int) -> None:
-        self._append([Ceiling(stamp), Stable(stable)])
+        self._append([CounterCeiling(stamp), StableAdvanced(stable)])
 
     @rule(node=NODES)
     def hold_late(self, node: str) -> None:
@@ -108,12 +117,12 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(ballot=st.integers(1, 99), leave=st.booleans())
     def promise_or_leave(self, ballot: int, leave: bool) -> None:
         number = self.pen.number
-        self._append([Left(number, 1, "a") if leave else Promised(number + 1, ballot, "b")])
+        self._append([ViewLeft(number, 1, "a") if leave else ViewPromised(number + 1, ballot, "b")])
 
     @rule(begin=st.lists(NODES, unique=True), without=st.dictionaries(NODES, st.integers(10, 12)))
     def order(self, begin: list[str], without: dict[str, int]) -> None:
         """Of members of the view, and of others that bore their names before."""
-        self._append([Orders(begin, [(node, birth, self.pen.number) for node, birth in without.items()])])
+        self._append([OperatorOverrides(begin, [(node, birth, self.pen.number) for node, birth in without.items()])])
 
     @rule()
     def sync(self) -> None:
@@ -124,10 +133,10 @@ class JournalMachine(RuleBasedStateMachine):
         """What is appended while a batch is on its way belongs to the next one."""
         sync = self.journal.begin_sync()
         count = len(self.model.records)
-        self._append([Ceiling(1)])
+        self._append([CounterCeiling(1)])
         if sync is not None:
             sync.run()
-            self._append([Ceiling(2)])
+            self._append([CounterCeiling(2)])
             self.journal.end_sync(sync)
             self.model.durable = count
 

@@ -12,45 +12,45 @@ from txlog.journal import MemoryVfs, dump_journal
 from txlog.journal import format as fmt
 from txlog.journal.state_header import StateHeader
 from txlog.model.ids import Origin
-from txlog.model.records import NO_ORDERS, Ceiling, Orders, Record, ViewAccepted
+from txlog.model.records import NO_OVERRIDES, CounterCeiling, OperatorOverrides, Record, ViewAccepted
 
-BEGIN = Orders(["a", "b"], [])
-WITHOUT = Orders([], [("b", 0xB, 3), ("c", 0xC, 1)])
-ELSEWHERE = Orders([], [("b", 0xBB, 3), ("c", 0xC, 1)])
+BEGIN = OperatorOverrides(["a", "b"], [])
+WITHOUT = OperatorOverrides([], [("b", 0xB, 3), ("c", 0xC, 1)])
+ELSEWHERE = OperatorOverrides([], [("b", 0xBB, 3), ("c", 0xC, 1)])
 """The one of another birth is in no view of these."""
 
 
-def read_back(*records: Record) -> Orders:
+def read_back(*records: Record) -> OperatorOverrides:
     files = MemoryVfs()
     journal, _ = open_journal(files)
     journal.append(list(records))
     journal.sync()
     journal.close()
     _, found = open_journal(files)
-    assert found.orders == twin(list(records)).orders
-    return found.orders
+    assert found.overrides == twin(list(records)).overrides
+    return found.overrides
 
 
 def later(pen: Pen) -> ViewAccepted:
     record = pen.accepted(0)
-    return ViewAccepted(msgspec.structs.replace(record.view, history=[(1, 1, "a")]))
+    return ViewAccepted(msgspec.structs.replace(record.view, ancestors=[(1, 1, "a")]))
 
 
 def test_what_was_ordered_last_is_read_back() -> None:
-    assert read_back() == NO_ORDERS
+    assert read_back() == NO_OVERRIDES
     assert read_back(BEGIN) == BEGIN
-    assert read_back(BEGIN, Ceiling(7), WITHOUT) == WITHOUT
-    assert read_back(WITHOUT, NO_ORDERS) == NO_ORDERS
+    assert read_back(BEGIN, CounterCeiling(7), WITHOUT) == WITHOUT
+    assert read_back(WITHOUT, NO_OVERRIDES) == NO_OVERRIDES
 
 
 def test_what_something_has_come_of_is_dropped_with_the_record_that_says_so() -> None:
     pen = Pen()
     assert read_back(BEGIN, pen.accepted(0)) == BEGIN, "nobody has begun with it yet"
     pen = Pen()
-    assert read_back(BEGIN, pen.accepted(0), pen.installed()) == NO_ORDERS
-    assert read_back(BEGIN, later(Pen())) == NO_ORDERS, "it was let into a cluster that others began"
+    assert read_back(BEGIN, pen.accepted(0), pen.installed()) == NO_OVERRIDES
+    assert read_back(BEGIN, later(Pen())) == NO_OVERRIDES, "it was let into a cluster that others began"
     pen = Pen()
-    assert read_back(ELSEWHERE, pen.accepted(0), pen.installed()) == Orders([], [("c", 0xC, 1)])
+    assert read_back(ELSEWHERE, pen.accepted(0), pen.installed()) == OperatorOverrides([], [("c", 0xC, 1)])
     pen = Pen()
     assert read_back(pen.accepted(0), pen.installed(), WITHOUT) == WITHOUT
 
@@ -58,14 +58,14 @@ def test_what_something_has_come_of_is_dropped_with_the_record_that_says_so() ->
 def test_vitals_without_orders_are_what_they_were_before_there_were_any() -> None:
     vitals = StateHeader(Origin("a", 1))
     before = vitals.encoded
-    vitals.set_overrides(Orders(["a", "bb", "ccc"], [("d", (1 << 64) - 1, 5)]))
+    vitals.set_overrides(OperatorOverrides(["a", "bb", "ccc"], [("d", (1 << 64) - 1, 5)]))
     again = StateHeader.parse(vitals.encoded)
     assert (again.overrides, again.encoded) == (vitals.overrides, vitals.encoded)
-    vitals.set_overrides(NO_ORDERS)
+    vitals.set_overrides(NO_OVERRIDES)
     assert vitals.encoded == before
-    vitals.set_overrides(Orders([], [("d", 4, 5)]))
+    vitals.set_overrides(OperatorOverrides([], [("d", 4, 5)]))
     vitals.set_accepted(view(2))
-    assert vitals.overrides == StateHeader.parse(vitals.encoded).overrides == NO_ORDERS
+    assert vitals.overrides == StateHeader.parse(vitals.encoded).overrides == NO_OVERRIDES
 
 
 def test_what_is_behind_it_tells_an_order_whose_record_is_damaged() -> None:
@@ -86,7 +86,7 @@ def test_what_is_behind_it_tells_an_order_whose_record_is_damaged() -> None:
         assert at > 0
     data[at + fmt.HEAD_BYTES] ^= 4
     journal, found = open_journal(MemoryVfs.load({**files.dump(), name: bytes(data)}))
-    assert found.orders == WITHOUT
+    assert found.overrides == WITHOUT
     (damage,) = found.damage
     assert damage.spans == []
     journal.repair(damage, [], [], None)
@@ -108,7 +108,7 @@ def test_orders_survive_the_segment_they_stand_in(by_index: bool) -> None:
     assert len(segments(files)) > 3
     assert bool(indexes(files)) == by_index
     _, found = open_journal(files)
-    assert (found.orders, found.damage) == (WITHOUT, [])
+    assert (found.overrides, found.damage) == (WITHOUT, [])
     name = segments(files)[-1]
     header = fmt.read_segment_header(files.dump()[name], len(segments(files)))
     assert header is not None

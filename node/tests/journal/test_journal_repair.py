@@ -10,10 +10,19 @@ from journal_pen import BIRTHS, CLUSTER, Pen, check_content, founding, held, hel
 
 from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.journal import format as fmt
-from txlog.model.entry import Run, Span
+from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import chain_start
-from txlog.model.records import Added, Ceiling, Damage, Held, Left, Promised, Record, Recovered
+from txlog.model.records import (
+    CounterCeiling,
+    Damage,
+    LogAppended,
+    Record,
+    RecoveredState,
+    TransactionsPersisted,
+    ViewLeft,
+    ViewPromised,
+)
 
 SEGMENT_BYTES = 4096
 STOPPED = (1, 2, "")
@@ -24,7 +33,7 @@ def write(pen: Pen | None = None) -> MemoryVfs:
     """A sealed journal of three segments."""
     files, pen = MemoryVfs(), pen or Pen()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
-    journal.append([*founding(), Ceiling(500)])
+    journal.append([*founding(), CounterCeiling(500)])
     for node in ("a", "b", "a", "c", "b"):
         journal.append([pen.held(node, 4), pen.held("a", 8)])
         journal.sync()
@@ -54,7 +63,7 @@ def places(files: MemoryVfs) -> list[tuple[str, int, int]]:
 class Other:
     """Another master: it holds everything, and knows the whole order."""
 
-    def __init__(self, recovered: Recovered) -> None:
+    def __init__(self, recovered: RecoveredState) -> None:
         self.log = [
             Span(span.node, span.birth, seq, 1)
             for span in recovered.log_spans
@@ -62,10 +71,10 @@ class Other:
         ]
         self.hashes = bytes(recovered.log_hashes)
 
-    def answer(self, damage: Damage) -> tuple[list[Held], Added | None]:
+    def answer(self, damage: Damage) -> tuple[list[TransactionsPersisted], LogAppended | None]:
         runs = [held(span.node, span.first_seq, span.count) for span in damage.spans]
         a, b = damage.log_from, damage.log_to
-        order = Added(a, self.log[a - 1 : b], self.hashes[16 * (a - 1) : 16 * b], 0) if a <= b else None
+        order = LogAppended(a, self.log[a - 1 : b], self.hashes[16 * (a - 1) : 16 * b], 0) if a <= b else None
         return runs, order
 
     def mend(self, journal: Journal) -> None:
@@ -77,14 +86,14 @@ class Other:
         journal.close()
 
 
-def same(found: Recovered, right: Recovered) -> None:
+def same(found: RecoveredState, right: RecoveredState) -> None:
     """But for the view that may have been stopped."""
     for name in right.__struct_fields__:
         if name not in ("start", "promised"):
             assert getattr(found, name) == getattr(right, name), name
 
 
-def reopened(files: MemoryVfs) -> Recovered:
+def reopened(files: MemoryVfs) -> RecoveredState:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     for node, last in held_of(found).items():
         if not found.damage:
@@ -93,18 +102,18 @@ def reopened(files: MemoryVfs) -> Recovered:
     return found
 
 
-def waited(found: Recovered, right: Recovered) -> bool:
+def waited(found: RecoveredState, right: RecoveredState) -> bool:
     """Whether something that was damaged was held and not in the log."""
     logged = {span.node: span.first_seq + span.count - 1 for span in right.log_spans}
     return any(s.first_seq + s.count - 1 > logged.get(s.node, 0) for damage in found.damage for s in damage.spans)
 
 
 @pytest.fixture(scope="module")
-def right() -> Recovered:
+def right() -> RecoveredState:
     return reopened(write())
 
 
-def test_every_record_and_every_pair_of_records(right: Recovered) -> None:
+def test_every_record_and_every_pair_of_records(right: RecoveredState) -> None:
     all_places = places(write())
     assert len(all_places) > 15
     for broken in [(place,) for place in all_places] + list(combinations(all_places, 2)):
@@ -123,7 +132,7 @@ def test_every_record_and_every_pair_of_records(right: Recovered) -> None:
             assert again.accepted_number == right.accepted_number, "both copies of the view are lost, its number is not"
 
 
-def test_a_repair_that_is_damaged_itself_is_named_again(right: Recovered) -> None:
+def test_a_repair_that_is_damaged_itself_is_named_again(right: RecoveredState) -> None:
     for name, offset, _ in places(write()):
         files = write()
         files.flip_bit(name, offset + 30, 3)
@@ -142,7 +151,7 @@ def test_a_repair_that_is_damaged_itself_is_named_again(right: Recovered) -> Non
             assert reopened(flipped).damage == []
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_written(right: Recovered) -> None:
+def test_what_does_not_fit_is_refused_and_nothing_is_written(right: RecoveredState) -> None:
     files = write()
     for name, offset, number in places(files):
         if number in (13, 14):
@@ -182,7 +191,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(right: Recovered) -
     assert reopened(files).damage == []
 
 
-def test_a_damage_stays_until_its_repair_is_synced(right: Recovered) -> None:
+def test_a_damage_stays_until_its_repair_is_synced(right: RecoveredState) -> None:
     files = write()
     name, offset, number = places(files)[8]
     files.flip_bit(name, offset + 30, 3)
@@ -193,7 +202,7 @@ def test_a_damage_stays_until_its_repair_is_synced(right: Recovered) -> None:
     assert [damage.first for damage in check_journal(files).damage] == [number]
 
 
-def test_the_chain_of_the_first_entries_begins_with_the_cluster(right: Recovered) -> None:
+def test_the_chain_of_the_first_entries_begins_with_the_cluster(right: RecoveredState) -> None:
     """Damage at index 1 is checked against the cluster's id, which the view tells."""
     files = write()
     name, offset, _ = next(place for place in places(files) if place[2] == 8)
@@ -213,7 +222,7 @@ def test_work_goes_on_beside_a_damage() -> None:
     files.flip_bit(name, offset + 30, 3)
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     first = found.damage[0]
-    journal.append([pen.held("b", 5), pen.added(("b", 2)), Ceiling(900)])
+    journal.append([pen.held("b", 5), pen.added(("b", 2)), CounterCeiling(900)])
     journal.sync()
     journal.close()
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
@@ -246,7 +255,7 @@ def test_flips_one_after_the_other_never_cost_the_view() -> None:
     journal.close()
 
 
-def test_damage_right_in_front_of_what_was_mended_before(right: Recovered) -> None:
+def test_damage_right_in_front_of_what_was_mended_before(right: RecoveredState) -> None:
     """The entry behind the rest of a hole proves its end, so it is fetched once more."""
     all_places = places(write())
     for at in range(2, len(all_places)):
@@ -260,7 +269,7 @@ def test_damage_right_in_front_of_what_was_mended_before(right: Recovered) -> No
         assert (again.log_spans, again.log_hashes) == (right.log_spans, right.log_hashes)
 
 
-def later(run: Run) -> Run:
+def later(run: TransactionRun) -> TransactionRun:
     """As one sends it to whom a later view gave it other stamps."""
     return msgspec.structs.replace(run, items=[msgspec.structs.replace(i, stamp=i.stamp + 5000) for i in run.items])
 
@@ -269,7 +278,7 @@ def small(*behind: Record, logged: int) -> MemoryVfs:
     """A sealed journal of five transactions of b, so many of them in the log."""
     files, pen = MemoryVfs(), Pen()
     journal, _ = open_journal(files, segment_bytes=1 << 16)
-    journal.append([*founding(), Ceiling(500), pen.held("b", 5), pen.added(("b", logged)), *behind])
+    journal.append([*founding(), CounterCeiling(500), pen.held("b", 5), pen.added(("b", logged)), *behind])
     journal.sync()
     assert journal.seal()
     journal.close()
@@ -278,7 +287,7 @@ def small(*behind: Record, logged: int) -> MemoryVfs:
     return files
 
 
-def mended(files: MemoryVfs, run: Run) -> Recovered:
+def mended(files: MemoryVfs, run: TransactionRun) -> RecoveredState:
     journal, found = open_journal(files, segment_bytes=1 << 16)
     (damage,) = found.damage
     assert damage.spans == [Span("b", BIRTHS["b"], 1, 5)]
@@ -316,12 +325,12 @@ def test_a_view_in_which_something_waited_with_a_stamp_that_nothing_proves_is_st
     assert kinds.index(fmt.PROMISED) < len(kinds) - 1 - kinds[::-1].index(fmt.HELD)
 
 
-@pytest.mark.parametrize("stop", [Promised(1, 2, "c"), Left(1, 1, "a")])
+@pytest.mark.parametrize("stop", [ViewPromised(1, 2, "c"), ViewLeft(1, 1, "a")])
 def test_a_view_that_is_stopped_already_stays_as_it_is(stop: Record) -> None:
     files = small(stop, logged=3)
     run = held("b", 1, 5).run
     found = mended(files, msgspec.structs.replace(run, items=[*run.items[:3], *later(run).items[3:]]))
-    assert found.promised == ((1, 2, "c") if isinstance(stop, Promised) else (1, 1, "a"))
+    assert found.promised == ((1, 2, "c") if isinstance(stop, ViewPromised) else (1, 1, "a"))
 
 
 def records_of(files: MemoryVfs) -> list[fmt.FramedRecord]:

@@ -16,7 +16,17 @@ from journal_pen import BIRTHS, Pen, item, open_journal, stamped, view
 from txlog.journal import Journal, MemoryVfs, SimulatedCrash, check_journal, dump_journal
 from txlog.model.entry import Span
 from txlog.model.errors import JournalFault
-from txlog.model.records import Added, Ceiling, Damage, Left, Promised, Recovered, Stable, ViewAccepted, ViewInstalled
+from txlog.model.records import (
+    CounterCeiling,
+    Damage,
+    LogAppended,
+    RecoveredState,
+    StableAdvanced,
+    ViewAccepted,
+    ViewInstalled,
+    ViewLeft,
+    ViewPromised,
+)
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
@@ -113,11 +123,11 @@ class Bench:
         return iter(())
 
     def do_promised(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
-        self._journal.append(Promised(int(words[0]), int(words[1]), words[2]))
+        self._journal.append(ViewPromised(int(words[0]), int(words[1]), words[2]))
         return iter(())
 
     def do_left(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
-        self._journal.append(Left(int(words[0]), int(words[1]), words[2]))
+        self._journal.append(ViewLeft(int(words[0]), int(words[1]), words[2]))
         return iter(())
 
     def do_view(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
@@ -129,11 +139,11 @@ class Bench:
         return iter(())
 
     def do_stable(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
-        self._journal.append(Stable(int(words[0])))
+        self._journal.append(StableAdvanced(int(words[0])))
         return iter(())
 
     def do_ceiling(self, words: list[str], options: dict[str, str]) -> Iterator[str]:
-        self._journal.append(Ceiling(int(words[0])))
+        self._journal.append(CounterCeiling(int(words[0])))
         return iter(())
 
     # -- harm
@@ -212,16 +222,16 @@ def _segment(number: str) -> str:
     return f"segment-{int(number):010d}"
 
 
-def _order(pen: Pen, damage: Damage) -> Added | None:
+def _order(pen: Pen, damage: Damage) -> LogAppended | None:
     a, b = damage.log_from, damage.log_to
     if a > b:
         return None
     spans = [Span(node, BIRTHS[node], seq, 1) for node, seq in pen.log[a - 1 : b]]
-    return Added(a, spans, b"".join(pen.hashes[a - 1 : b]), 0)
+    return LogAppended(a, spans, b"".join(pen.hashes[a - 1 : b]), 0)
 
 
-def _recovered(found: Recovered) -> Iterator[str]:
-    yield f"start {found.start}{' fresh' if found.fresh else ''}, ceiling {found.ceiling}, stable {found.stable}"
+def _recovered(found: RecoveredState) -> Iterator[str]:
+    yield f"start {found.start}{' fresh' if found.is_new else ''}, ceiling {found.ceiling}, stable {found.stable}"
     views = [one.number if one else None for one in (found.accepted, found.installed)]
     left = f" left {found.left}" if found.left[0] else ""
     yield f"accepted {views[0]} promised {found.promised} installed {views[1]}{left}"

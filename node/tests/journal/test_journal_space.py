@@ -9,10 +9,10 @@ import pytest
 from journal_pen import BIRTHS, Pen, check_content, held_of, open_journal
 
 from txlog.journal import Journal, MemoryVfs, OsVfs
-from txlog.model.entry import Item, Run
+from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
 from txlog.model.hashes import content_hash
-from txlog.model.records import Ceiling, Held, Stable
+from txlog.model.records import CounterCeiling, StableAdvanced, TransactionsPersisted
 
 SEGMENT_BYTES = 8192
 
@@ -45,7 +45,7 @@ def test_work_is_refused_and_the_protocol_goes_on(capacity: int) -> None:
     assert fill(journal, pen) > 10
     assert not journal.has_room_for_work
     for stamp in range(1, 15):
-        journal.append([Ceiling(stamp), Stable(0)])
+        journal.append([CounterCeiling(stamp), StableAdvanced(0)])
         journal.sync()
     assert not journal.has_room_for_work
     files.kill()
@@ -59,9 +59,9 @@ def test_the_reserve_is_a_whole_segment() -> None:
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     fill(journal, pen)
     for stamp in range((SEGMENT_BYTES - 2048) // 200):
-        journal.append(Ceiling(stamp))
+        journal.append(CounterCeiling(stamp))
         journal.sync()
-    journal.append([Ceiling(stamp) for stamp in range(SEGMENT_BYTES // 100)])
+    journal.append([CounterCeiling(stamp) for stamp in range(SEGMENT_BYTES // 100)])
     with pytest.raises(JournalBroken, match="no space left, not even in the reserve"):
         journal.sync()
 
@@ -84,7 +84,7 @@ def test_a_batch_is_refused_as_a_whole() -> None:
     fill(journal, pen)
     before = pen.seqs["a"]
     with pytest.raises(JournalFull, match="full up to the reserve"):
-        journal.append([Ceiling(1), pen.held("a", 90), Stable(0)])
+        journal.append([CounterCeiling(1), pen.held("a", 90), StableAdvanced(0)])
     assert not journal.dirty
     assert journal.read("a", BIRTHS["a"], before + 1, 1, 1).items == []
 
@@ -105,9 +105,9 @@ def test_a_transaction_larger_than_a_segment_gets_its_own() -> None:
     files = MemoryVfs()
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     payload = bytes(range(256)) * 200
-    run = Run("b", BIRTHS["b"], 1, [Item(1, 1, "", payload)])
-    journal.append(Held(run, content_hash(1, "", payload)))
-    journal.append(Ceiling(7))
+    run = TransactionRun("b", BIRTHS["b"], 1, [RunItem(1, 1, "", payload)])
+    journal.append(TransactionsPersisted(run, content_hash(1, "", payload)))
+    journal.append(CounterCeiling(7))
     journal.sync()
     files.kill()
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
@@ -125,7 +125,7 @@ def test_the_quota_of_a_real_folder(tmp_path: Path) -> None:
     journal, _ = Journal.open(files, node="a", draw_birth=lambda: 0xA, segment_bytes=SEGMENT_BYTES)
     fill(journal, pen)
     assert journal.bytes_used <= 4 * SEGMENT_BYTES
-    journal.append(Ceiling(3))
+    journal.append(CounterCeiling(3))
     journal.sync()
     journal.close()
 
@@ -149,7 +149,7 @@ def test_a_failed_write_breaks_the_journal_for_good(operation: str) -> None:
         sync.run()
     done = len(calls)
     files.hook = None
-    for attempt in (journal.begin_sync, lambda: journal.append(Ceiling(1))):
+    for attempt in (journal.begin_sync, lambda: journal.append(CounterCeiling(1))):
         with pytest.raises(JournalBroken, match="must end"):
             attempt()
     assert not journal.seal()

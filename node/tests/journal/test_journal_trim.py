@@ -11,16 +11,16 @@ from txlog.journal import Journal, MemoryVfs, SimulatedCrash, check_journal, dum
 from txlog.journal.format import parse_name
 from txlog.model.errors import JournalDamaged
 from txlog.model.ids import Origin
-from txlog.model.records import Ceiling, Foot, KeyKept, Trimmed
+from txlog.model.records import CounterCeiling, IdempotencyKeyRecord, LogStart, LogTrimmed
 
 
-def foot_at(pen: Pen, index: int) -> Foot:
+def foot_at(pen: Pen, index: int) -> LogStart:
     """The foot of a pen's log."""
     logged = logged_in(pen.log[:index])
     node, seq = pen.log[index - 1]
-    key = KeyKept("kept", "a", BIRTHS["a"], 1, 7, b"c" * 16)
+    key = IdempotencyKeyRecord("kept", "a", BIRTHS["a"], 1, 7, b"c" * 16)
     seqs = [(name, BIRTHS[name], last) for name, last in logged.items() if last]
-    return Foot(index, pen.hashes[index - 1], (node, BIRTHS[node]), pen.item(node, seq).stamp, seqs, [key], [], [])
+    return LogStart(index, pen.hashes[index - 1], (node, BIRTHS[node]), pen.item(node, seq).stamp, seqs, [key], [], [])
 
 
 def write(journal: Journal, pen: Pen, rounds: int) -> None:
@@ -34,7 +34,7 @@ def write(journal: Journal, pen: Pen, rounds: int) -> None:
 
 def trim(journal: Journal, pen: Pen, index: int) -> int:
     """Trim, durably, and remove what may go; how many segments."""
-    journal.append(Trimmed(foot_at(pen, index)))
+    journal.append(LogTrimmed(foot_at(pen, index)))
     journal.sync()
     removal = journal.begin_removal()
     if removal is None:
@@ -88,8 +88,8 @@ def test_whole_segments_below_the_foot_go_and_the_rest_is_read_back() -> None:
     write(journal, pen, 10)
     journal.close()
     journal, recovered = open_journal(files)
-    assert recovered.foot.index == 90
-    assert recovered.foot.keys[0].key == "kept"
+    assert recovered.log_start.index == 90
+    assert recovered.log_start.keys[0].key == "kept"
     assert recovered.log_end == len(pen.log)
     assert recovered.hash_at(90) == pen.hashes[89]
     assert recovered.hash_at(len(pen.log)) == pen.hashes[-1]
@@ -110,7 +110,7 @@ def test_a_log_is_trimmed_again_and_again() -> None:
         assert len(segments(files)) < 30
         journal.close()
         journal, recovered = open_journal(files)
-        assert recovered.foot.index == len(pen.log) - 20
+        assert recovered.log_start.index == len(pen.log) - 20
         assert recovered.log_end == len(pen.log)
     report = check_journal(files)
     assert report.ok
@@ -125,7 +125,7 @@ def test_a_view_whose_copies_stand_on_both_sides_of_a_trim(filler: int, in_force
     one that went before, or in one that stays."""
     files = MemoryVfs()
     journal, pen = begun(files, 10)
-    journal.append([pen.held("c", 1), *(Ceiling(at + 1) for at in range(filler))])
+    journal.append([pen.held("c", 1), *(CounterCeiling(at + 1) for at in range(filler))])
     pen.number = 1
     journal.append(pen.accepted(len(pen.log), stamped=[stamped("c", 1, [1 << 40])]))
     journal.append([pen.installed(), pen.added(("c", 1))])
@@ -135,7 +135,7 @@ def test_a_view_whose_copies_stand_on_both_sides_of_a_trim(filler: int, in_force
         journal.sync()
     trim(journal, pen, len(pen.log))
     write(journal, pen, 12)
-    journal.append(Trimmed(foot_at(pen, len(pen.log))))
+    journal.append(LogTrimmed(foot_at(pen, len(pen.log))))
     journal.sync()
     files.kill()
     for _ in range(2):
@@ -181,14 +181,14 @@ def test_a_snapshot_takes_the_place_of_a_log_that_is_behind() -> None:
     journal, _ = open_journal(files)
     other = Pen(100)
     journal.append(other.held("b", 5))
-    journal.append(Trimmed(foot_at(pen, 80)))
+    journal.append(LogTrimmed(foot_at(pen, 80)))
     logged = logged_in(pen.log[:80])
     other.seqs = dict(logged)
     journal.append(other.held("b", 4))
     journal.sync()
     journal.close()
     journal, recovered = open_journal(files)
-    assert (recovered.foot.index, recovered.log_end, recovered.stable) == (80, 80, 80)
+    assert (recovered.log_start.index, recovered.log_end, recovered.stable) == (80, 80, 80)
     assert [(q.node, q.first_seq, len(q.stamps)) for q in recovered.queued] == [("b", logged["b"] + 1, 4)]
     check_content(journal, "b", logged["b"] + 1, logged["b"] + 4, pen=other)
 
@@ -208,16 +208,16 @@ def test_a_crash_at_any_step_of_a_trim_is_harmless() -> None:
         chance = random.Random(steps)
         files.crash(lambda _, count, chance=chance: chance.randrange(count))  # type: ignore[misc]
         journal, recovered = open_journal(files)
-        assert recovered.foot.index in (0, 60)
-        met.add(recovered.foot.index == 60)
+        assert recovered.log_start.index in (0, 60)
+        met.add(recovered.log_start.index == 60)
         assert recovered.log_end == len(pen.log)
         assert recovered.hash_at(len(pen.log)) == pen.hashes[-1]
         assert not recovered.damage
-        if recovered.foot.index:
+        if recovered.log_start.index:
             there = segments(files)
             assert there[0] > 1
             assert there == list(range(there[0], there[-1] + 1))
-        check_kept(journal, pen, recovered.foot.index)
+        check_kept(journal, pen, recovered.log_start.index)
         write(journal, pen, 2)
         steps += 1
     assert met == {True, False}
@@ -237,7 +237,7 @@ def test_one_lost_copy_of_the_foot_costs_nothing_and_two_are_refused() -> None:
         for name, at in hit:
             harmed.flip_bit(name, at + 80, 3)
         reopened, recovered = open_journal(harmed)
-        assert recovered.foot.index == 90
+        assert recovered.log_start.index == 90
         assert recovered.log_end == len(pen.log)
         assert [(d.spans, d.log_from > d.log_to) for d in recovered.damage] in ([([], True)], [])
         reopened.close()
@@ -304,7 +304,7 @@ def test_frees_says_what_a_foot_would_leave() -> None:
 def test_nothing_goes_before_the_trim_is_durable() -> None:
     files = MemoryVfs()
     journal, pen = begun(files)
-    journal.append(Trimmed(foot_at(pen, 90)))
+    journal.append(LogTrimmed(foot_at(pen, 90)))
     assert journal.begin_removal() is None
     sync = journal.begin_sync()
     assert sync is not None

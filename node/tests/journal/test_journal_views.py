@@ -62,9 +62,9 @@ def test_what_a_view_cuts_off_is_kept_where_nobody_goes_back() -> None:
         files.kill()
         found = open_journal(files, segment_bytes=SEGMENT_BYTES)[1]
         if strategy == "Smart":
-            assert found.abandoned == []
+            assert found.abandoned_branches == []
             continue
-        (kept,) = found.abandoned
+        (kept,) = found.abandoned_branches
         assert (kept.after, kept.after_hash, kept.hashes) == (3, gone[2], b"".join(gone[3:]))
         assert [(s.node, s.first_seq, s.count) for s in kept.spans] == [("b", 2, 7), ("a", 3, 7)]
         assert [(key, txid.origin.node, txid.seq) for key, txid in kept.keys] == [("k7", "b", 7), ("k7", "a", 7)]

@@ -14,7 +14,16 @@ from txlog.journal import Journal, MemoryVfs, check_journal
 from txlog.journal import format as fmt
 from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
-from txlog.model.records import Added, Ceiling, Damage, Held, Left, Promised, Recovered, Stable
+from txlog.model.records import (
+    CounterCeiling,
+    Damage,
+    LogAppended,
+    RecoveredState,
+    StableAdvanced,
+    TransactionsPersisted,
+    ViewLeft,
+    ViewPromised,
+)
 
 SEGMENT_BYTES = 4096
 
@@ -30,18 +39,18 @@ def life() -> tuple[dict[str, bytes], Pen]:
         journal.append(list(records))  # pyright: ignore[reportArgumentType]
         journal.sync()
 
-    write(pen.held("a", 2, late=True), Promised(1, 1, "a"))
-    write(pen.accepted(0, stamped=[stamped("a", 1, [70, 71])]), pen.installed(), Ceiling(5000))
+    write(pen.held("a", 2, late=True), ViewPromised(1, 1, "a"))
+    write(pen.accepted(0, stamped=[stamped("a", 1, [70, 71])]), pen.installed(), CounterCeiling(5000))
     write(pen.held("b", 6), pen.held("a", 4), pen.held("c", 3))
     write(pen.added(("a", 2), ("b", 4), stable=1))
-    write(pen.added(("c", 2), ("a", 3), stable=2), Promised(2, 3, "c"), pen.held("a", 2, late=True))
+    write(pen.added(("c", 2), ("a", 3), stable=2), ViewPromised(2, 3, "c"), pen.held("a", 2, late=True))
     write(pen.accepted(4, ("c", 3), ("b", 2), stamped=[stamped("b", 3, [900, 901, 902, 903])]))
     write(pen.accepted(4, ("a", 1), ("c", 1), stamped=[stamped("b", 4, [1000, 1001]), stamped("a", 3, [1 << 63] * 6)]))
-    write(pen.installed(), Ceiling(9000))
+    write(pen.installed(), CounterCeiling(9000))
     write(pen.held("b", 3), pen.added(("a", 2), ("b", 2)), pen.added(("c", 2)))
     write(pen.accepted(0, ("c", 1), ("a", 6), ("b", 5), stamped=[stamped("c", 1, [3, 4, 5])]), pen.installed())
-    write(pen.added(("b", 1), ("c", 1)), Stable(13))
-    write(pen.accepted(len(pen.log)), pen.installed(), pen.held("c", 2), Left(pen.number, 1, "a"))
+    write(pen.added(("b", 1), ("c", 1)), StableAdvanced(13))
+    write(pen.accepted(len(pen.log)), pen.installed(), pen.held("c", 2), ViewLeft(pen.number, 1, "a"))
     assert journal.seal()
     journal.close()
     return files.dump(), pen
@@ -66,12 +75,12 @@ def records(files: MemoryVfs) -> list[tuple[str, fmt.FramedRecord]]:
     return found
 
 
-def answer(damage: Damage, pen: Pen) -> tuple[list[Held], Added | None]:
+def answer(damage: Damage, pen: Pen) -> tuple[list[TransactionsPersisted], LogAppended | None]:
     """What another master would send, which knows everything as it is now."""
     runs = [pen.held_again(span.node, span.first_seq, span.count) for span in damage.spans]
     a, b = damage.log_from, damage.log_to
     spans = [Span(node, BIRTHS[node], seq, 1) for node, seq in pen.log[a - 1 : b]]
-    return runs, Added(a, spans, b"".join(pen.hashes[a - 1 : b]), 0) if a <= b else None
+    return runs, LogAppended(a, spans, b"".join(pen.hashes[a - 1 : b]), 0) if a <= b else None
 
 
 def mend(journal: Journal, pen: Pen | None = None) -> None:
@@ -83,7 +92,7 @@ def mend(journal: Journal, pen: Pen | None = None) -> None:
     journal.close()
 
 
-def reopened(files: MemoryVfs) -> Recovered:
+def reopened(files: MemoryVfs) -> RecoveredState:
     journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     if not found.damage:
         for node, last in life()[1].seqs.items():
@@ -93,7 +102,7 @@ def reopened(files: MemoryVfs) -> Recovered:
 
 
 @cache
-def right() -> Recovered:
+def right() -> RecoveredState:
     found = reopened(disk())
     assert found.damage == []
     pen = life()[1]
@@ -102,13 +111,13 @@ def right() -> Recovered:
     return found
 
 
-def check_promises(found: Recovered) -> None:
+def check_promises(found: RecoveredState) -> None:
     """They are known whatever is damaged."""
     for name in ("accepted_number", "promised", "left", "ceiling", "stable"):
         assert getattr(found, name) == getattr(right(), name), name
 
 
-def check_mended(found: Recovered) -> None:
+def check_mended(found: RecoveredState) -> None:
     for name in right().__struct_fields__:
         if name == "start" or (found.accepted is None and name in ("accepted", "installed")):
             continue
@@ -261,20 +270,20 @@ def write_small(*, sealed: bool) -> dict[str, bytes]:
     journal, _ = open_journal(files, segment_bytes=SEGMENT_BYTES)
     journal.append([*founding(), pen.held("b", 3), pen.held("a", 2, late=True)])
     pen.number = 1
-    journal.append([pen.added(("b", 3), stable=1), Promised(2, 1, "a")])
+    journal.append([pen.added(("b", 3), stable=1), ViewPromised(2, 1, "a")])
     journal.sync()
     journal.append(pen.accepted(1, ("b", 1), ("a", 1), stamped=[stamped("b", 2, [7, 8]), stamped("a", 1, [9, 10])]))
     journal.sync()
-    journal.append([pen.installed(), Ceiling(77)])
+    journal.append([pen.installed(), CounterCeiling(77)])
     journal.sync()
-    journal.append([pen.added(("a", 1)), Left(2, 1, "a")])
+    journal.append([pen.added(("a", 1)), ViewLeft(2, 1, "a")])
     journal.sync()
     if sealed:
         assert journal.seal()
     return {name: data for name, data in files.dump().items() if name.startswith("segment")}
 
 
-def judge(files: MemoryVfs, whole: Recovered) -> str:
+def judge(files: MemoryVfs, whole: RecoveredState) -> str:
     try:
         journal, found = open_journal(files, segment_bytes=SEGMENT_BYTES)
     except JournalDamaged as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from txlog.model.duty import repairs, restores
+from txlog.model.duty import merge_repair_duties, merge_restore_duties
 
 
 def restore(worker: str, lacks: bool = False) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def test_a_worker_is_repaired_when_all_that_answer_say_so_alone_and_beside_nothi
         ([[], []], []),
         ([], []),
     ):
-        assert list(repairs([{"duties": duties} for duties in lists])) == wanted
+        assert list(merge_repair_duties([{"duties": duties} for duties in lists])) == wanted
 
 
 def test_a_worker_goes_back_when_a_master_knows_that_it_must_or_nobody_knows_better() -> None:
@@ -44,4 +44,4 @@ def test_a_worker_goes_back_when_a_master_knows_that_it_must_or_nobody_knows_bet
         ([[restore("w-1", True), restore("w-2")], [restore("w-2")]], ["w-2"]),
         ([[], []], []),
     ):
-        assert list(restores([{"duties": duties} for duties in lists])) == wanted
+        assert list(merge_restore_duties([{"duties": duties} for duties in lists])) == wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import KIND_QUADS, Position
 from txlog.model.errors import PeerFault
 from txlog.wire.log_page import LogPage, PageEntry, decode_page, encode_page
@@ -35,5 +35,5 @@ def test_all_that_decoding_raises_is_named(data: bytes) -> None:
         y: str = ""
         x: str = ""
 
-    with pytest.raises(MALFORMED):
+    with pytest.raises(DECODE_ERRORS):
         msgspec.json.decode(data, type=Told)

@@ -12,13 +12,15 @@ def in_view(cluster: Cluster, *nodes: str) -> bool:
     views = [cluster.core(node).views for node in nodes]
     numbers = {views_of.number for views_of in views}
     members = {m.node for v in views if v.accepted is not None for m in v.accepted.members}
-    return len(numbers) == 1 and members == set(nodes) and all(v.at_work for v in views)
+    return len(numbers) == 1 and members == set(nodes) and all(v.is_active for v in views)
 
 
 def run_until_in_view(cluster: Cluster, *nodes: str, within_ms: int = 10_000) -> None:
     end_ms = cluster.now_ms + within_ms
     while not in_view(cluster, *nodes):
-        assert cluster.now_ms < end_ms, {n: (c.core.state, c.core.views.holding) for n, c in cluster.executors.items()}
+        assert cluster.now_ms < end_ms, {
+            n: (c.core.state, c.core.views.blocked_reason) for n, c in cluster.executors.items()
+        }
         cluster.run(20)
 
 
@@ -26,7 +28,7 @@ def leave(cluster: Cluster, node: str) -> None:
     """As its shell does at SIGTERM: it ends when it says that it may."""
     cluster.executors[node].leave(cluster.now(node), 2000)
     end_ms = cluster.now_ms + 5000
-    while not cluster.core(node).leave_done:
+    while not cluster.core(node).is_leave_done:
         assert cluster.now_ms < end_ms
         cluster.run(10)
     cluster.crash(node)
@@ -44,7 +46,7 @@ def assert_same_logs(cluster: Cluster, count: int) -> None:
     assert len({tuple(log) for log in logs.values()}) == 1, logs
     assert len(next(iter(logs.values()))) == count
     for node in cluster.executors:
-        agreement = cluster.core(node).agreement
+        agreement = cluster.core(node).log_state
         assert agreement is not None
         assert agreement.stable == count
 
@@ -52,15 +54,15 @@ def assert_same_logs(cluster: Cluster, count: int) -> None:
 def back_up(cluster: Cluster, *nodes: str) -> None:
     """A split backup of a worker of each of these stands."""
     for node in nodes:
-        agreement = cluster.core(node).agreement
+        agreement = cluster.core(node).log_state
         assert agreement is not None
-        cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+        cluster.executors[node].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
 
 
 def prefer(cluster: Cluster, strategy: str) -> None:
     """Everybody prefers it from now on; until a view that does is at work."""
     for node in cluster.executors:
-        cluster.core(node).adopt(replace(cluster.core(node).settings, strategy=strategy))
+        cluster.core(node).apply_settings(replace(cluster.core(node).settings, strategy=strategy))
     end_ms = cluster.now_ms + 5000
     while any(cluster.core(node).views.accepted.strategy != strategy for node in cluster.executors):  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms

@@ -10,11 +10,18 @@ from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
-from txlog.protocol.events import Accepted, ConfiguredMember, Marks, Now, Settings, Submission
+from txlog.protocol.events import (
+    ClockReading,
+    ConfiguredMember,
+    DurabilityMarks,
+    ProtocolSettings,
+    Submission,
+    SubmissionAccepted,
+)
 from txlog.runtime.executor import Executor
 from txlog.wire import messages as wire
 from txlog.wire.messages import Post
-from txlog_simulation.plain_journal import PlainJournal
+from txlog_simulation.reference_journal import ReferenceJournal
 
 WALL_MS = 1_700_000_000_000
 
@@ -32,7 +39,7 @@ class Cluster:
         self,
         nodes: str = "abc",
         latency_ms: int = 1,
-        journal: Callable[[str, int], Any] = PlainJournal,
+        journal: Callable[[str, int], Any] = ReferenceJournal,
         heavy: str = "",
         **settings: int,
     ) -> None:
@@ -43,7 +50,7 @@ class Cluster:
         self.settings = settings
         self.journals: dict[str, Any] = {n: journal(n, 1 + i) for i, n in enumerate(nodes)}
         self.executors: dict[str, Executor] = {}
-        self.marks: dict[str, Marks] = {}
+        self.marks: dict[str, DurabilityMarks] = {}
         self.faults: dict[str, list[str]] = defaultdict(list)
         self.posts: dict[str, int] = defaultdict(int)
         self.wall_ms: dict[str, int] = defaultdict(int)
@@ -55,7 +62,7 @@ class Cluster:
 
     def start(self, node: str) -> Executor:
         recovered = self.journals[node].open()
-        settings = Settings(node=node, members=self.members, **{"round_timeout_ms": 400, **self.settings})
+        settings = ProtocolSettings(node=node, members=self.members, **{"round_timeout_ms": 400, **self.settings})
         self.executors[node] = Executor(Core(settings, recovered, self.now(node)), self.journals[node])
         self._wake[node] = self.now_ms
         return self.executors[node]
@@ -64,25 +71,25 @@ class Cluster:
         del self.executors[node]
         self.journals[node].crash(kept)
 
-    def now(self, node: str) -> Now:
-        return Now(WALL_MS + self.now_ms + self.wall_ms[node], 1000 + self.now_ms)
+    def now(self, node: str) -> ClockReading:
+        return ClockReading(WALL_MS + self.now_ms + self.wall_ms[node], 1000 + self.now_ms)
 
     def core(self, node: str) -> Core:
         return self.executors[node].core
 
     def log(self, node: str) -> list[str]:
-        agreement = self.core(node).agreement
+        agreement = self.core(node).log_state
         assert agreement is not None
-        spans = agreement.history.spans(agreement.history.start, agreement.history.length)
+        spans = agreement.log_index.spans(agreement.log_index.start, agreement.log_index.length)
         return [f"{s.node}{s.first_seq + i}" for s in spans for i in range(s.count)]
 
-    def submit(self, node: str, *texts: str, key: str = "", kind: int = KIND_UPDATE) -> list[Accepted]:
+    def submit(self, node: str, *texts: str, key: str = "", kind: int = KIND_UPDATE) -> list[SubmissionAccepted]:
         answers = self.executors[node].submit([update(text, key, kind) for text in texts], self.now(node))
-        assert all(isinstance(answer, Accepted) for answer in answers), answers
+        assert all(isinstance(answer, SubmissionAccepted) for answer in answers), answers
         self._turn(node)
-        return [answer for answer in answers if isinstance(answer, Accepted)]
+        return [answer for answer in answers if isinstance(answer, SubmissionAccepted)]
 
-    def ask(self, node: str, submission: Submission) -> Accepted | Refused:
+    def ask(self, node: str, submission: Submission) -> SubmissionAccepted | Refused:
         """One transaction, whatever its kind; what becomes of it."""
         answer = self.executors[node].submit([submission], self.now(node))[0]
         self._turn(node)
@@ -120,7 +127,7 @@ class Cluster:
             sync.run()
             executor.end_sync()
         released = executor.release()
-        self.marks[node] = released.marks or self.marks.get(node, Marks(0, 0, 0, 0, 0))
+        self.marks[node] = released.marks or self.marks.get(node, DurabilityMarks(0, 0, 0, 0, 0))
         for peer, data in released.messages:
             if isinstance(wire.decode(peer, data), Post):
                 self.posts[node] += 1
@@ -130,5 +137,5 @@ class Cluster:
 
     def founded(self, within_ms: int = 1500) -> Cluster:
         self.run(within_ms)
-        assert all(e.core.agreement is not None for e in self.executors.values())
+        assert all(e.core.log_state is not None for e in self.executors.values())
         return self

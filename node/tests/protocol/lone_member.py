@@ -7,12 +7,12 @@ from array import array
 import msgspec
 from core_cluster import update
 
-from txlog.model.entry import KIND_UPDATE, Item, Run, Span
+from txlog.model.entry import KIND_UPDATE, RunItem, Span, TransactionRun
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
-from txlog.model.records import Held, Record, Stamped, ViewAccepted, ViewInstalled
-from txlog.model.view import Member, Number, View, founding_view
+from txlog.model.records import ReassignedStamps, Record, TransactionsPersisted, ViewAccepted, ViewInstalled
+from txlog.model.view import Member, Number, View, bootstrap_view
 from txlog.protocol.core import Core
-from txlog.protocol.events import ConfiguredMember, Now, Settings
+from txlog.protocol.events import ClockReading, ConfiguredMember, ProtocolSettings
 from txlog.wire import messages as wire
 from txlog.wire.messages import (
     AcceptView,
@@ -24,11 +24,11 @@ from txlog.wire.messages import (
     ReplicaState,
     ReportSummary,
 )
-from txlog_simulation.plain_journal import recovered_from
+from txlog_simulation.reference_journal import recovered_state
 
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "uk"), Member("c", 3, 1, "us")]
 A, B, C = MEMBERS
-VIEW = founding_view(1, "a", MEMBERS, "Smart")
+VIEW = bootstrap_view(1, "a", MEMBERS, "Smart")
 CONFIGURED = tuple(ConfiguredMember(m.node, m.data_center, m.weight) for m in MEMBERS)
 FIRST: list[Record] = [ViewAccepted(VIEW), ViewInstalled(1, 1, "a")]
 NEXT: Number = (2, 1, "a")
@@ -43,15 +43,15 @@ class Lone:
         self.majority = majority
         self.mono = 1000
         self.said: list[tuple[str, Message]] = []
-        settings = Settings("b", CONFIGURED, round_timeout_ms=400, majority=majority)
-        self.core = Core(settings, recovered_from("b", 2, start, self.records), self.now)
+        settings = ProtocolSettings("b", CONFIGURED, round_timeout_ms=400, majority=majority)
+        self.core = Core(settings, recovered_state("b", 2, start, self.records), self.now)
         for _ in range(30):  # long enough alone that it takes part
             self.pass_ms(100)
         self.said.clear()
 
     @property
-    def now(self) -> Now:
-        return Now(1_700_000_000_000_000 + self.mono * 1000, self.mono)
+    def now(self) -> ClockReading:
+        return ClockReading(1_700_000_000_000_000 + self.mono * 1000, self.mono)
 
     def restart(self) -> Lone:
         return Lone(self.records, self.start + 1, self.majority)
@@ -113,10 +113,11 @@ def propose(
     )
 
 
-def held(member: Member, first: int, *stamps: int) -> Held:
-    items = [Item(stamp, KIND_UPDATE, "", f"{member.node}{first + n}".encode()) for n, stamp in enumerate(stamps)]
-    return Held(
-        Run(member.node, member.birth, first, items), b"".join(content(member, first + n) for n in range(len(items)))
+def held(member: Member, first: int, *stamps: int) -> TransactionsPersisted:
+    items = [RunItem(stamp, KIND_UPDATE, "", f"{member.node}{first + n}".encode()) for n, stamp in enumerate(stamps)]
+    return TransactionsPersisted(
+        TransactionRun(member.node, member.birth, first, items),
+        b"".join(content(member, first + n) for n in range(len(items))),
     )
 
 
@@ -134,7 +135,7 @@ def base(*entries: tuple[Member, int, int]) -> bytes:
 
 def accept(
     *entries: tuple[Member, int, int],
-    waiting: list[Stamped] | None = None,
+    waiting: list[ReassignedStamps] | None = None,
     floor: int = 0,
     number: Number = NEXT,
     outlines: list[ReportSummary] | None = None,
@@ -152,7 +153,7 @@ def accept(
     known = {(m.node, m.birth): max([0, *(seq for member, seq, _ in entries if member is m)]) for m in MEMBERS}
     for several in waiting or []:
         known[several.node, several.birth] = several.first_seq + len(several.stamps) - 1
-    view = msgspec.structs.replace(view, known=[known[one] for one in view.origins], strategies=["Smart"])
+    view = msgspec.structs.replace(view, known_seqs=[known[one] for one in view.origins], strategies=["Smart"])
     spans = [Span(member.node, member.birth, seq, 1) for member, seq, _ in entries]
     stamps = array("Q", [stamp for _, _, stamp in entries]).tobytes()
     log = Checkpoint(0, chain_start(VIEW.cluster_id))
@@ -160,7 +161,7 @@ def accept(
     return AcceptView(view, [], 0, spans, stamps, waiting or [], told)
 
 
-def post(view: Number = VIEW.number, node: Member = A, runs: list[Run] | None = None) -> Post:
+def post(view: Number = VIEW.number, node: Member = A, runs: list[TransactionRun] | None = None) -> Post:
     epoch, ballot, coordinator = view
     slot = MEMBERS.index(node)
     claim = ReplicaState(slot, node.birth, 1, 1, 0, chain_start(VIEW.cluster_id), 50, 0, [0, 0, 0], 7, False)

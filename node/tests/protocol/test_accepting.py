@@ -7,8 +7,8 @@ import pytest
 from lone_member import DOWN, FIRST, NEXT, VIEW, A, B, C, Lone, accept, base, held, post, propose, who_of
 
 from txlog.model.entry import Span
-from txlog.model.records import Held, Stamped, ViewAccepted, ViewInstalled
-from txlog.protocol.events import Accepted
+from txlog.model.records import ReassignedStamps, TransactionsPersisted, ViewAccepted, ViewInstalled
+from txlog.protocol.events import SubmissionAccepted
 from txlog.wire import messages as wire
 from txlog.wire.messages import Post, ViewReport
 
@@ -23,13 +23,13 @@ def test_rule_21_nothing_of_the_base_is_used_before_the_install() -> None:
     for _ in range(4):
         b.pass_ms(20)
     core = b.core
-    assert core.agreement is not None
-    assert core.agreement.history.length == 1
-    assert (core.agreement.stable, core.views.installed, core.views.at_work) == (0, False, False)
+    assert core.log_state is not None
+    assert core.log_state.log_index.length == 1
+    assert (core.log_state.stable, core.views.installed, core.views.is_active) == (0, False, False)
     assert not any(isinstance(message, Post) for _, message in b.said)
     b.receive("a", wire.InstallView(NEXT))
     b.pass_ms(1)
-    assert (core.agreement.stable, core.views.at_work) == (1, True)
+    assert (core.log_state.stable, core.views.is_active) == (1, True)
     assert ViewInstalled(*NEXT) in b.records
     assert any(isinstance(message, Post) and message.epoch == 2 for _, message in b.said)
     assert [peer.node for peer in core.peers] == ["a"]
@@ -44,9 +44,9 @@ def test_a_post_in_the_accepted_view_tells_that_it_is_installed() -> None:
     one = post(NEXT)
     claim = msgspec.structs.replace(one.claim, log_index=1, log_hash=base((A, 1, 10)), own_seq=1, held=[1, 0, 0])
     restarted.receive("a", msgspec.structs.replace(one, claim=claim))
-    assert restarted.core.views.at_work
-    assert restarted.core.agreement is not None
-    assert restarted.core.agreement.stable == 1
+    assert restarted.core.views.is_active
+    assert restarted.core.log_state is not None
+    assert restarted.core.log_state.stable == 1
 
 
 def test_rule_34_an_accepted_view_is_not_installed_over_a_higher_promise() -> None:
@@ -85,11 +85,11 @@ def test_an_entry_of_the_base_may_have_another_stamp_than_it_was_held_with() -> 
     b.ask("a", propose([A, B], [DOWN]))
     assert b.ask("a", accept((A, 1, 10), (B, 1, 15))) == wire.ViewAcceptedReply(NEXT, "b", 2)
     (record,) = [r for r in b.records if isinstance(r, ViewAccepted) and r.view.number == NEXT]
-    assert record.stamped == [Stamped("b", 2, 1, [15])]
-    again = b.restart().core.agreement
+    assert record.reassigned == [ReassignedStamps("b", 2, 1, [15])]
+    again = b.restart().core.log_state
     assert again is not None
     assert again.own.stamp(1) == 15
-    assert again.history.hash == base((A, 1, 10), (B, 1, 15))
+    assert again.log_index.hash == base((A, 1, 10), (B, 1, 15))
 
 
 def test_what_another_view_made_of_its_stamps_is_no_word_of_a_master() -> None:
@@ -108,7 +108,7 @@ def test_no_counter_of_the_old_view_is_usable_in_the_next() -> None:
     b.ask("a", propose([A, B], [DOWN]))
     b.ask("a", accept((A, 1, 10), floor=60))
     b.receive("a", wire.InstallView(NEXT))
-    assert b.core.views.at_work
+    assert b.core.views.is_active
     assert {p.node: p.usable_counter for p in b.core.peers} == {"a": 0}, "it has posted nothing in this view"
 
 
@@ -121,21 +121,23 @@ def test_what_comes_while_the_view_is_stopped_gets_its_stamp_at_the_accept_above
     b.ask("a", propose([A, B], [DOWN]))
     answers = b.submit("x", "y")
     answers += b.submit("z")
-    assert [one.txid.seq for one in answers if isinstance(one, Accepted)] == [2, 3, 4]
-    late = [i.stamp for r in b.records if isinstance(r, Held) and r.run.first_seq >= 2 for i in r.run.items]
+    assert [one.txid.seq for one in answers if isinstance(one, SubmissionAccepted)] == [2, 3, 4]
+    late = [
+        i.stamp for r in b.records if isinstance(r, TransactionsPersisted) and r.run.first_seq >= 2 for i in r.run.items
+    ]
     assert late == [0, 0, 0]
     if restart:
         b = b.restart()
-    assert b.core.agreement is not None
-    assert b.core.agreement.last_own == 4
+    assert b.core.log_state is not None
+    assert b.core.log_state.last_own_seq == 4
     b.ask("a", accept((A, 1, 10), (B, 1, 20), floor=1 << 62))
-    own = b.core.agreement.own
+    own = b.core.log_state.own
     assert own.stamps(2, 4) == [(1 << 62) + 1, (1 << 62) + 2, (1 << 62) + 3]
     (record,) = [r for r in b.records if isinstance(r, ViewAccepted) and r.view.number == NEXT]
-    assert record.stamped == [Stamped("b", 2, 2, own.stamps(2, 4))]
-    assert b.core.agreement.last_stamp == own.stamp(4)
-    assert b.core.agreement.late == []
-    again = b.restart().core.agreement
+    assert record.reassigned == [ReassignedStamps("b", 2, 2, own.stamps(2, 4))]
+    assert b.core.log_state.last_stamp == own.stamp(4)
+    assert b.core.log_state.unstamped == []
+    again = b.restart().core.log_state
     assert again is not None
     assert again.own.stamps(2, 4) == own.stamps(2, 4)
 

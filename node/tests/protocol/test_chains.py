@@ -33,9 +33,11 @@ def test_two_halves_of_a_chain_of_four_become_one(strategy: str) -> None:
     cluster.cut -= {("b", "c"), ("c", "b")}
     end_ms = cluster.now_ms + 60_000
     while not in_view(cluster, *"abcd"):
-        assert cluster.now_ms < end_ms, {n: (c.core.state, c.core.views.holding) for n, c in cluster.executors.items()}
+        assert cluster.now_ms < end_ms, {
+            n: (c.core.state, c.core.views.blocked_reason) for n, c in cluster.executors.items()
+        }
         for node in "abcd":
-            if cluster.core(node).wants_backup:
+            if cluster.core(node).needs_split_backup:
                 back_up(cluster, node)
         cluster.run(20)
     assert_same_logs(cluster, 2)

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from txlog.protocol.views.branch_selection import InsufficientReports
+from txlog.protocol.views.next_view import NextView, compute_next_view
 
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.view import Member, Number, View, founding_view
-from txlog.protocol.branches import Unclosed
-from txlog.protocol.closing import Closed, close
-from txlog.protocol.history import History
+from txlog.model.view import Member, Number, View, bootstrap_view
+from txlog.protocol.log.log_index import LogIndex
 from txlog.wire.messages import Checkpoint, Departure, QueuedTransactions, ViewReport
 
 MEMBERS = [Member(node, birth, 1, "uk") for birth, node in enumerate("abcd", start=1)]
-FIRST = founding_view(1, "a", MEMBERS, "Smart")
+FIRST = bootstrap_view(1, "a", MEMBERS, "Smart")
 NEXT: Number = (9, 1, "a")
 
 
@@ -67,8 +67,8 @@ def hashes_of(log: list[Tx]) -> list[bytes]:
     return found
 
 
-def history_of(log: list[Tx]) -> History:
-    history = History(FIRST.cluster_id, [m.origin for m in MEMBERS])
+def history_of(log: list[Tx]) -> LogIndex:
+    history = LogIndex(FIRST.cluster_id, [m.origin for m in MEMBERS])
     slots = {m.origin: slot for slot, m in enumerate(MEMBERS)}
     history.append(bytes(slots[one.origin] for one in log), b"".join(hashes_of(log)[1:]))
     return history
@@ -116,22 +116,22 @@ def closed_of(
     reports: list[ViewReport] | None = None,
     gone: list[Departure] | None = None,
     majority: bool = False,
-) -> Closed:
+) -> NextView:
     """``own``: the log of whoever computes; the first one's, when nothing else is said."""
     log = masters[0].log if own is None else own
     found = [report_of(master, log) for master in masters] if reports is None else reports
     members = sorted((m.member for m in masters), key=lambda m: m.node)
     weights = {m.node: m.weight for m in MEMBERS}
-    return close(NEXT, members, gone or [], found, history_of(log), weights, majority)
+    return compute_next_view(NEXT, members, gone or [], found, history_of(log), weights, majority)
 
 
-def base_of(closed: Closed, own: list[Tx]) -> list[Tx]:
+def base_of(closed: NextView, own: list[Tx]) -> list[Tx]:
     """The whole base with its stamps."""
     names = [(Origin(s.node, s.birth), seq) for s in closed.spans for seq in range(s.first_seq, s.first_seq + s.count)]
-    return own[: closed.cut] + [Tx(s, o, q) for s, (o, q) in zip(closed.stamps, names, strict=True)]
+    return own[: closed.truncate_to] + [Tx(s, o, q) for s, (o, q) in zip(closed.stamps, names, strict=True)]
 
 
-def waiting_of(closed: Closed) -> list[Tx]:
+def waiting_of(closed: NextView) -> list[Tx]:
     rows = [
         Tx(stamp, Origin(one.node, one.birth), one.first_seq + at)
         for one in closed.waiting
@@ -158,7 +158,7 @@ def test_the_longest_log_of_the_view_then_everything_held_in_key_order() -> None
     assert closed.waiting == []
     assert closed.view.base_index == 4
     assert closed.view.base_hash == hashes_of([a1, b1, a2, c1])[-1]
-    assert closed.view.history == [FIRST.number]
+    assert closed.view.ancestors == [FIRST.number]
     assert closed.branches == [FIRST.number]
     assert [m.node for m in closed.view.members] == ["a", "b", "c"]
 
@@ -240,14 +240,14 @@ def test_a_merge_takes_no_stamp_that_a_branch_only_fetched() -> None:
 
 def test_a_gap_inside_the_view_is_refused() -> None:
     """Hold means every earlier seq too, so such a report is none of a sound master."""
-    with pytest.raises(Unclosed, match=r"would follow"):
+    with pytest.raises(InsufficientReports, match=r"would follow"):
         closed_of([Master(A, FIRST, [a1], []), Master(B, FIRST, [], [tx("b2", 7)])])
 
 
 def test_a_log_that_nobody_names_in_full_is_refused() -> None:
     masters = [Master(A, FIRST, [a1], []), Master(B, FIRST, [a1, b1], [])]
     reports = [report_of(masters[0], [a1]), msgspec.structs.replace(report_of(masters[1], [a1]), pending=[])]
-    with pytest.raises(Unclosed, match="in full"):
+    with pytest.raises(InsufficientReports, match="in full"):
         closed_of(masters, reports=reports)
 
 
@@ -255,7 +255,7 @@ def test_a_log_that_does_not_lead_to_its_hash_is_refused() -> None:
     masters = [Master(A, FIRST, [a1], []), Master(B, FIRST, [a1, b1], [])]
     wrong = report_of(masters[1], [a1])
     wrong = msgspec.structs.replace(wrong, pending=named([tx("b1", 21)]))
-    with pytest.raises(Unclosed, match="cannot be put together"):
+    with pytest.raises(InsufficientReports, match="cannot be put together"):
         closed_of(masters, reports=[report_of(masters[0], [a1]), wrong])
 
 
@@ -263,18 +263,18 @@ def test_a_log_that_does_not_lead_to_its_hash_is_refused() -> None:
 def test_a_report_that_does_not_fit_the_log_here_is_refused(change: dict[str, object]) -> None:
     masters = [Master(A, FIRST, [a1], []), Master(B, FIRST, [a1, b1], [])]
     wrong = msgspec.structs.replace(report_of(masters[1], [a1]), **change)
-    with pytest.raises(Unclosed, match="report of b"):
+    with pytest.raises(InsufficientReports, match="report of b"):
         closed_of(masters, reports=[report_of(masters[0], [a1]), wrong])
 
 
 def test_learners_alone_close_nothing() -> None:
-    with pytest.raises(Unclosed, match="nobody"):
+    with pytest.raises(InsufficientReports, match="nobody"):
         closed_of([Master(A, None, [], [a1]), Master(B, None, [], [])])
 
 
 def test_an_origins_place_is_one_byte() -> None:
     many = tuple(Tx(n, Origin("d", 100 + n), 1) for n in range(252))
-    with pytest.raises(Unclosed, match="255"):
+    with pytest.raises(InsufficientReports, match="255"):
         closed_of([Master(A, FIRST, [a1], []), Master(D, None, [], list(many))])
     assert len(closed_of([Master(A, FIRST, [a1], []), Master(D, None, [], list(many[:251]))]).view.origins) == 255
 
@@ -333,24 +333,26 @@ def test_where_the_log_may_part_is_noted_when_one_is_left_behind_that_did_not_sa
     masters = [Master(A, FIRST, [a1, b1], [], 1), Master(B, FIRST, [a1, b1], [], 2)]
     gone = [Departure(m.node, m.birth, 1, why) for m, why in zip((C, D), kinds, strict=False)]
     view = closed_of(masters, gone=gone).view
-    assert view.apart_at == (-1 if kinds == ["left", "left"] else 2)
-    assert view.silent == [m.node for m, why in zip((C, D), [*kinds, "", ""], strict=False) if why in ("silent", "")]
+    assert view.diverged_index == (-1 if kinds == ["left", "left"] else 2)
+    assert view.silent_members == [
+        m.node for m, why in zip((C, D), [*kinds, "", ""], strict=False) if why in ("silent", "")
+    ]
     before = view_of((2, 1, "a"), "ab", [FIRST.number], apart_at=1)
     again = [master._replace(view=before) for master in masters]
-    assert closed_of(again, gone=gone).view.apart_at == 1
-    assert closed_of(again, gone=gone, majority=True).view.apart_at == -1
+    assert closed_of(again, gone=gone).view.diverged_index == 1
+    assert closed_of(again, gone=gone, majority=True).view.diverged_index == -1
     everybody = [*again, Master(C, FIRST, [a1], []), Master(D, FIRST, [a1], [])]
-    assert closed_of(everybody).view.apart_at == -3, "until it is installed"
+    assert closed_of(everybody).view.diverged_index == -3, "until it is installed"
 
 
 def test_where_the_log_may_part_counts_until_everybody_has_accepted_the_view_with_everybody_in_it() -> None:
     healed = view_of((3, 1, "a"), "abcd", [FIRST.number], apart_at=-3)
-    assert (healed.settled(5, False), healed.settled(5, True)) == (1, 5)
+    assert (healed.final_index(5, False), healed.final_index(5, True)) == (1, 5)
     masters = [Master(m, healed, [a1, b1], [], 1) for m in MEMBERS]
-    assert closed_of(masters).view.apart_at == -1, "they have installed it"
+    assert closed_of(masters).view.diverged_index == -1, "they have installed it"
     reports = [msgspec.structs.replace(report_of(m, [a1, b1]), installed=False) for m in masters]
-    assert closed_of(masters, reports=reports).view.apart_at == -3
-    assert closed_of(masters[:3], reports=reports[:3]).view.apart_at == 1
+    assert closed_of(masters, reports=reports).view.diverged_index == -3
+    assert closed_of(masters[:3], reports=reports[:3]).view.diverged_index == 1
 
 
 def test_one_who_ordered_more_in_the_view_left_behind_is_still_a_lagger() -> None:
@@ -419,7 +421,7 @@ def case_of(rng: Random, strategy: str) -> Case:
         parent = rng.choice([FIRST, *views])
         members = "".join(sorted(rng.sample("abcd", rng.randint(1, 4))))
         number = (epoch, 1, members[0])
-        views.append(view_of(number, members, [*parent.history, parent.number], strategy=strategy))
+        views.append(view_of(number, members, [*parent.ancestors, parent.number], strategy=strategy))
     held = {view.number: _some(rng, settled, seqs, stamp) for view in views}
     ends = {view.number: rng.randint(0, len(held[view.number])) for view in views}
     installed = {view.number: rng.random() < 0.6 for view in views}
@@ -465,7 +467,7 @@ def model(masters: list[Master], majority: bool, simple: bool) -> tuple[list[Tx]
 
     def history(n: Number) -> list[Number]:
         found = view[n]
-        return found.history if found else []
+        return found.ancestors if found else []
 
     def names(n: Number) -> set[str]:
         found = view[n]
@@ -535,7 +537,7 @@ def test_rule_25_the_same_as_the_model(seed: int, strategy: str, majority: bool)
     masters = case.masters
     computes = [m for m in masters if m.view is not None]
     if not computes:
-        with pytest.raises(Unclosed):
+        with pytest.raises(InsufficientReports):
             closed_of(masters)
         return
     own = rng.choice(computes).log

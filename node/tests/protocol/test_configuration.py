@@ -6,17 +6,24 @@ import msgspec
 import pytest
 from changing_views import assert_same_logs, back_up, forget, leave, prefer, run_until_in_view
 from core_cluster import Cluster, update
+from txlog.protocol.membership.configuration_history import ConfigurationHistory
+from txlog.protocol.membership.handshake import build_hello
 
-from txlog.model.configuration import LEAVING, MUTED, Change, Configuration, Master, key_of
+from txlog.model.configuration import (
+    LEAVING,
+    MUTED,
+    Configuration,
+    ConfigurationChange,
+    Master,
+    encode_configuration_change,
+)
 from txlog.model.errors import BadInput, ChangePending, Conflict, Fatal, Refused, Unavailable
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
-from txlog.protocol.configurations import Configurations
-from txlog.protocol.events import Accepted, ConfiguredMember
-from txlog.protocol.greetings import who_now
-from txlog.protocol.keys import First, Keys
+from txlog.protocol.events import ConfiguredMember, SubmissionAccepted
+from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
 from txlog.wire.messages import AcceptView, Post, decode, encode
-from txlog_simulation.plain_journal import PlainJournal
+from txlog_simulation.reference_journal import ReferenceJournal
 
 
 def configuration(cluster: Cluster, node: str) -> Configuration:
@@ -25,7 +32,7 @@ def configuration(cluster: Cluster, node: str) -> Configuration:
     return found
 
 
-def change(cluster: Cluster, at: str, wanted: Configuration) -> Accepted | Refused:
+def change(cluster: Cluster, at: str, wanted: Configuration) -> SubmissionAccepted | Refused:
     submission = cluster.core(at).prepare_change(wanted, "a test")
     answer = cluster.ask(at, submission)
     cluster.run(1)
@@ -40,12 +47,12 @@ def with_role(now: Configuration, node: str, role: str) -> Configuration:
 def add(cluster: Cluster, at: str, node: str, weight: int = 1) -> None:
     now = configuration(cluster, at)
     wanted = msgspec.structs.replace(now, masters=[*now.masters, Master(node, "uk", weight)])
-    assert isinstance(change(cluster, at, wanted), Accepted)
+    assert isinstance(change(cluster, at, wanted), SubmissionAccepted)
 
 
 def begin(cluster: Cluster, node: str, birth: int) -> None:
     """A new master's manifest names itself and those that were there."""
-    cluster.journals[node] = PlainJournal(node, birth)
+    cluster.journals[node] = ReferenceJournal(node, birth)
     before = cluster.members
     cluster.members = (*before, ConfiguredMember(node, "uk", 1))
     cluster.start(node)
@@ -53,12 +60,12 @@ def begin(cluster: Cluster, node: str, birth: int) -> None:
 
 
 def remove(cluster: Cluster, at: str, node: str) -> None:
-    assert isinstance(change(cluster, at, with_role(configuration(cluster, at), node, LEAVING)), Accepted)
+    assert isinstance(change(cluster, at, with_role(configuration(cluster, at), node, LEAVING)), SubmissionAccepted)
 
 
 def run_until_removed(cluster: Cluster, node: str, within_ms: int = 5000) -> None:
     end_ms = cluster.now_ms + within_ms
-    while not (cluster.core(node).removed and cluster.core(node).leave_done):
+    while not (cluster.core(node).removed and cluster.core(node).is_leave_done):
         assert cluster.now_ms < end_ms, cluster.core(node).state
         cluster.run(5)
     cluster.crash(node)
@@ -82,7 +89,7 @@ def test_it_may_run_before_it_is_added() -> None:
     begin(cluster, "c", 33)
     cluster.run(500)
     assert "NotListed" in cluster.faults["a"]
-    assert cluster.core("c").agreement is None
+    assert cluster.core("c").log_state is None
     add(cluster, "b", "c")
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 1)
@@ -124,7 +131,7 @@ def test_as_many_as_are_configured_is_not_everybody() -> None:
     cluster = Cluster("abcd", idle_interval_ms=100).founded()
     now = configuration(cluster, "a")
     masters = [msgspec.structs.replace(m, weight=3) if m.node == "b" else m for m in now.masters]
-    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), SubmissionAccepted)
     cluster.run(300)
     leave(cluster, "b")
     run_until_in_view(cluster, "a", "c", "d", within_ms=2000)
@@ -161,7 +168,7 @@ def test_a_crash_while_it_drains_loses_nothing() -> None:
 
 def test_a_muted_master_orders_and_takes_no_writes() -> None:
     cluster = Cluster(idle_interval_ms=100).founded()
-    assert isinstance(change(cluster, "b", with_role(configuration(cluster, "b"), "a", MUTED)), Accepted)
+    assert isinstance(change(cluster, "b", with_role(configuration(cluster, "b"), "a", MUTED)), SubmissionAccepted)
     cluster.run(50)
     refused = cluster.executors["a"].submit([update("x")], cluster.now("a"))[0]
     assert isinstance(refused, Unavailable)
@@ -170,7 +177,7 @@ def test_a_muted_master_orders_and_takes_no_writes() -> None:
     cluster.run(50)
     assert cluster.marks["c"].synced == 1
     # the muted one itself may be asked to be heard again
-    assert isinstance(change(cluster, "a", with_role(configuration(cluster, "a"), "a", "member")), Accepted)
+    assert isinstance(change(cluster, "a", with_role(configuration(cluster, "a"), "a", "member")), SubmissionAccepted)
     cluster.run(50)
     cluster.submit("a", "z")
     assert_same_logs(cluster, 4)
@@ -180,7 +187,7 @@ def test_a_second_change_is_refused_while_one_is_pending() -> None:
     cluster = Cluster(idle_interval_ms=100).founded()
     now = configuration(cluster, "a")
     cluster.cut |= {("c", "a"), ("c", "b"), ("b", "a")}
-    assert isinstance(change(cluster, "a", with_role(now, "c", MUTED)), Accepted)
+    assert isinstance(change(cluster, "a", with_role(now, "c", MUTED)), SubmissionAccepted)
     refused = change(cluster, "a", with_role(now, "b", MUTED))
     assert isinstance(refused, ChangePending)
     with pytest.raises(BadInput, match="less than half"):
@@ -191,13 +198,13 @@ def test_of_two_changes_at_once_the_first_in_the_log_counts() -> None:
     cluster = Cluster(idle_interval_ms=100).founded()
     for node, other in (("a", "b"), ("b", "c")):
         submission = cluster.core(node).prepare_change(with_role(configuration(cluster, node), other, MUTED), "")
-        assert isinstance(cluster.executors[node].submit([submission], cluster.now(node))[0], Accepted)
+        assert isinstance(cluster.executors[node].submit([submission], cluster.now(node))[0], SubmissionAccepted)
     cluster.run(200)
     muted = {tuple(m.node for m in configuration(cluster, n).masters if m.role == MUTED) for n in "abc"}
     assert len(muted) == 1
     assert len(muted.pop()) == 1
     for node in "abc":
-        agreement = cluster.core(node).agreement
+        agreement = cluster.core(node).log_state
         assert agreement is not None
         assert list(agreement.configurations.noops) == [2]
     assert_same_logs(cluster, 2)
@@ -208,17 +215,17 @@ def test_the_split_mode_follows_in_a_view_of_everybody() -> None:
     wanted = msgspec.structs.replace(configuration(cluster, "a"), majority=True)
     leave(cluster, "c")
     run_until_in_view(cluster, "a", "b")
-    assert isinstance(change(cluster, "a", wanted), Accepted)
+    assert isinstance(change(cluster, "a", wanted), SubmissionAccepted)
     cluster.run(500)
-    assert not cluster.core("a").views.majority
+    assert not cluster.core("a").views.majority_required
     leave(cluster, "b")
     run_until_in_view(cluster, "a")
-    assert not cluster.core("a").views.majority  # c may have gone on alone, for all that is known
+    assert not cluster.core("a").views.majority_required  # c may have gone on alone, for all that is known
     cluster.start("b")
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     cluster.run(500)
-    assert all(cluster.core(node).views.majority for node in "abc")
+    assert all(cluster.core(node).views.majority_required for node in "abc")
     cluster.cut |= {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
     cluster.run(4000)
     assert cluster.core("c").state == "Suspected"
@@ -232,19 +239,19 @@ def test_new_masters_get_half_of_the_votes_only_when_majority_binds_no_more() ->
     cluster.cut |= {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
     run_until_in_view(cluster, "a", "b")
     now = configuration(cluster, "a")
-    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, majority=False)), Accepted)
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, majority=False)), SubmissionAccepted)
     cluster.run(500)
     now = configuration(cluster, "a")
     assert not now.majority
-    assert cluster.core("a").views.majority, "c is out, who could go on under the other one"
+    assert cluster.core("a").views.majority_required, "c is out, who could go on under the other one"
     heavy = msgspec.structs.replace(now, masters=[*now.masters, Master("d", "uk", 3)])
     refused = change(cluster, "a", heavy)
     assert isinstance(refused, ChangePending)
     cluster.cut.clear()
     run_until_in_view(cluster, "a", "b", "c")
     cluster.run(500)
-    assert not cluster.core("a").views.majority
-    assert isinstance(change(cluster, "a", heavy), Accepted)
+    assert not cluster.core("a").views.majority_required
+    assert isinstance(change(cluster, "a", heavy), SubmissionAccepted)
     begin(cluster, "d", 44)
     run_until_in_view(cluster, "a", "b", "c", "d")
 
@@ -263,7 +270,7 @@ def test_a_master_is_added_under_majority_only_while_those_in_the_view_stay_a_ma
     assert "a, b are in the view" in str(refused)
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
-    assert isinstance(change(cluster, "a", wanted), Accepted)
+    assert isinstance(change(cluster, "a", wanted), SubmissionAccepted)
     begin(cluster, "d", 44)
     run_until_in_view(cluster, "a", "b", "c", "d")
 
@@ -288,9 +295,9 @@ def test_a_half_that_changes_the_weights_alone_is_no_majority() -> None:
     now = configuration(cluster, "a")
     weights = {"a": 3, "b": 3, "c": 2, "d": 2}
     masters = [msgspec.structs.replace(m, weight=weights[m.node]) for m in now.masters]
-    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), SubmissionAccepted)
     cluster.run(6000)
-    assert not cluster.core("a").agreement.history.length  # type: ignore[union-attr]
+    assert not cluster.core("a").log_state.log_index.length  # type: ignore[union-attr]
     assert cluster.core("a").state == cluster.core("c").state == "Suspected"
     cluster.cut.clear()
     run_until_in_view(cluster, "a", "b", "c", "d")
@@ -311,7 +318,7 @@ def test_a_lost_disk_is_taken_in_again_under_the_configuration_of_the_log() -> N
     run_until_in_view(cluster, "a", "b", "c")
     cluster.run(300)
     assert [m.node for m in configuration(cluster, "b").masters] == ["a", "b", "c"]
-    assert cluster.core("b").views.accepted.has(Origin("b", 77))  # type: ignore[union-attr]
+    assert cluster.core("b").views.accepted.has_member(Origin("b", 77))  # type: ignore[union-attr]
     assert_same_logs(cluster, 2)
 
 
@@ -321,7 +328,7 @@ def test_a_half_that_has_not_seen_a_change_is_no_majority_under_it() -> None:
     now = configuration(cluster, "a")
     weights = {"a": 4, "b": 4, "c": 1, "d": 1, "e": 1}
     masters = [msgspec.structs.replace(m, weight=weights[m.node]) for m in now.masters]
-    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), SubmissionAccepted)
     # it has arrived everywhere, and so do the answers; of what follows from them three are told nothing
     cluster.cut |= {(x, y) for x in "ab" for y in "cde"}
     cluster.run(150)
@@ -353,10 +360,10 @@ def test_what_an_accepted_view_holds_changes_no_majority_before_its_install() ->
     now = configuration(cluster, "a")
     weights = {"a": 4, "b": 4, "c": 1, "d": 1, "e": 1}
     masters = [msgspec.structs.replace(m, weight=weights[m.node]) for m in now.masters]
-    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), Accepted)
+    assert isinstance(change(cluster, "a", msgspec.structs.replace(now, masters=masters)), SubmissionAccepted)
     end_ms = cluster.now_ms + 10_000
     while any(cluster.core(node).views.number[0] == 1 for node in "ab"):
-        assert cluster.now_ms < end_ms, [cluster.core(node).views.holding for node in "abc"]
+        assert cluster.now_ms < end_ms, [cluster.core(node).views.blocked_reason for node in "abc"]
         cluster.run(1)
     assert not any(cluster.core(node).views.installed for node in "ab")
     assert [len(cluster.log(node)) for node in "abc"] == [1, 1, 0]
@@ -366,23 +373,23 @@ def test_what_an_accepted_view_holds_changes_no_majority_before_its_install() ->
         cluster.start(node)
     run_until_in_view(cluster, "c", "d", "e", within_ms=20_000)
     cluster.run(6000)
-    assert not any(cluster.core(node).views.at_work for node in "ab"), "a majority by what only they have accepted"
+    assert not any(cluster.core(node).views.is_active for node in "ab"), "a majority by what only they have accepted"
     cluster.cut.clear()
     run_until_in_view(cluster, *"abcde", within_ms=20_000)
     assert_same_logs(cluster, 1)
 
 
 def test_a_change_made_in_a_view_that_the_chain_does_not_know_is_a_noop() -> None:
-    along = Configurations(Configuration([Master("a", "uk", 1), Master("b", "uk", 1)], False, 1000))
-    wanted = with_role(along.last, "b", MUTED)
-    elsewhere = key_of(Change((3, 1, "b"), 0, wanted))
-    assert not along.enter(1, Txid(Origin("b", 2), 1), elsewhere, [(1, 1, "a"), (2, 1, "a")])
-    assert along.last.version == 0
+    along = ConfigurationHistory(Configuration([Master("a", "uk", 1), Master("b", "uk", 1)], False, 1000))
+    wanted = with_role(along.latest, "b", MUTED)
+    elsewhere = encode_configuration_change(ConfigurationChange((3, 1, "b"), 0, wanted))
+    assert not along.apply(1, Txid(Origin("b", 2), 1), elsewhere, [(1, 1, "a"), (2, 1, "a")])
+    assert along.latest.version == 0
     assert along.noops == {1: Txid(Origin("b", 2), 1)}
-    assert along.enter(2, Txid(Origin("b", 2), 2), elsewhere, [(1, 1, "a"), (3, 1, "b")])
-    assert [m.role for m in along.last.masters] == ["member", MUTED]
-    along.cut(1)
-    assert along.last.version == 0
+    assert along.apply(2, Txid(Origin("b", 2), 2), elsewhere, [(1, 1, "a"), (3, 1, "b")])
+    assert [m.role for m in along.latest.masters] == ["member", MUTED]
+    along.truncate(1)
+    assert along.latest.version == 0
 
 
 def test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_well() -> None:
@@ -397,13 +404,13 @@ def test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_
     run_until_in_view(cluster, "a")
     run_until_in_view(cluster, "b")
     longer = msgspec.structs.replace(configuration(cluster, "a"), key_retention_ms=60_000)
-    assert isinstance(change(cluster, "a", longer), Accepted)
+    assert isinstance(change(cluster, "a", longer), SubmissionAccepted)
     cluster.submit("a", "y", key="once")
     cluster.run(300)
     assert configuration(cluster, "a").key_retention_ms == 60_000
     cluster.run(2000)
     muted = change(cluster, "b", with_role(configuration(cluster, "b"), "a", MUTED))
-    assert isinstance(muted, Accepted)
+    assert isinstance(muted, SubmissionAccepted)
     cluster.submit("b", "y", key="once")
     cluster.submit("b", "z")
     cluster.run(300)
@@ -415,10 +422,10 @@ def test_a_change_of_a_branch_that_did_not_go_on_is_a_noop_where_it_was_made_as_
             cluster.crash("a")
             cluster.start("a")
             run_until_in_view(cluster, "a", "b")
-        mine, its = cluster.core("b").agreement, cluster.core("a").agreement
+        mine, its = cluster.core("b").log_state, cluster.core("a").log_state
         assert mine is not None
         assert its is not None
-        assert its.configurations.places == mine.configurations.places
+        assert its.configurations.entries == mine.configurations.entries
         assert its.configurations.noops == mine.configurations.noops
         assert list(mine.configurations.noops) == [2]
         assert (its.noops, mine.noops) == ({}, {})
@@ -429,15 +436,15 @@ def test_what_a_longer_retention_finds_forgotten_stays_forgotten() -> None:
     """The same whether the first entry with the key is still in memory or not."""
     origin = Origin("a", 1)
     for remembers in (True, False):
-        keys = Keys(1000)
-        assert keys.entered(1, "k", First(Txid(origin, 1), 0, b"")) is None
-        keys.entered(2, "other", First(Txid(origin, 2), 1500 << LOGICAL_BITS, b""))
+        keys = IdempotencyKeys(1000)
+        assert keys.record_use(1, "k", FirstUse(Txid(origin, 1), 0, b"")) is None
+        keys.record_use(2, "other", FirstUse(Txid(origin, 2), 1500 << LOGICAL_BITS, b""))
         if not remembers:
-            keys.settle(2)
-        keys.retain(3, 1600 << LOGICAL_BITS, 60_000)
-        assert keys.entered(4, "k", First(Txid(origin, 4), 1700 << LOGICAL_BITS, b"")) is None
-        assert keys.entered(5, "other", First(Txid(origin, 5), 9000 << LOGICAL_BITS, b"")) == Txid(origin, 2)
-        keys.cut(2)
+            keys.mark_final(2)
+        keys.change_retention(3, 1600 << LOGICAL_BITS, 60_000)
+        assert keys.record_use(4, "k", FirstUse(Txid(origin, 4), 1700 << LOGICAL_BITS, b"")) is None
+        assert keys.record_use(5, "other", FirstUse(Txid(origin, 5), 9000 << LOGICAL_BITS, b"")) == Txid(origin, 2)
+        keys.truncate(2)
         assert not keys.is_repeat(0, 1001 << LOGICAL_BITS)
 
 
@@ -446,16 +453,16 @@ def test_a_master_that_is_alone_does_not_go() -> None:
     cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=1000).founded()
     remove(cluster, "a", "c")
     end_ms = cluster.now_ms + 500
-    while cluster.core("c").agreement.last_own == 0:  # type: ignore[union-attr]
+    while cluster.core("c").log_state.last_own_seq == 0:  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms
         cluster.run(1)
     cluster.cut |= {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
     cluster.run(700)
     for node in "ac":
-        assert cluster.core(node).wants_backup
-        agreement = cluster.core(node).agreement
+        assert cluster.core(node).needs_split_backup
+        agreement = cluster.core(node).log_state
         assert agreement is not None
-        cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+        cluster.executors[node].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
     run_until_in_view(cluster, "a", "b")
     run_until_in_view(cluster, "c")
     cluster.run(500)
@@ -476,7 +483,7 @@ def test_one_that_is_lost_is_refused_when_it_comes_back() -> None:
     run_until_in_view(cluster, "a", "b")
     now = configuration(cluster, "a")
     wanted = msgspec.structs.replace(now, masters=now.masters[:2], removed=["c"])
-    assert isinstance(change(cluster, "a", wanted), Accepted)
+    assert isinstance(change(cluster, "a", wanted), SubmissionAccepted)
     cluster.run(100)
     assert cluster.core("b").state == "Joined"
     cluster.start("c")
@@ -488,17 +495,17 @@ def test_one_that_is_lost_is_refused_when_it_comes_back() -> None:
     forget(cluster, "c")
     cluster.start("c")
     cluster.run(1000)
-    assert cluster.core("c").agreement is None
+    assert cluster.core("c").log_state is None
     now = configuration(cluster, "b")
     again = msgspec.structs.replace(now, masters=[*now.masters, Master("c", "uk", 1)], removed=[])
-    assert isinstance(change(cluster, "b", again), Accepted)
+    assert isinstance(change(cluster, "b", again), SubmissionAccepted)
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 3)
 
 
 def test_another_clusters_master_is_refused_by_name() -> None:
     cluster, other = Cluster("ab", idle_interval_ms=100).founded(), Cluster("cd", idle_interval_ms=100).founded()
-    who = who_now(other.core("c").views)
+    who = build_hello(other.core("c").views)
     cluster.receive("c", "a", encode(who))
     assert cluster.faults["a"] == ["NotListed"]
     # also where its id is a master's
@@ -511,7 +518,7 @@ def test_nobody_goes_while_another_is_out_who_knows_none_of_those_that_stay() ->
     cluster = Cluster("ab", idle_interval_ms=100, max_peer_lag_ms=500).founded()
     cluster.crash("a")
     cluster.run(2000)
-    cluster.executors["b"].backup_done(0, cluster.core("b").agreement.history.hash)  # type: ignore[union-attr]
+    cluster.executors["b"].backup_done(0, cluster.core("b").log_state.log_index.hash)  # type: ignore[union-attr]
     run_until_in_view(cluster, "b")
     add(cluster, "b", "c")
     begin(cluster, "c", 33)

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txlog.model.entry import KIND_SKIP, KIND_UPDATE, Item, Run, Span
+from txlog.model.entry import KIND_SKIP, KIND_UPDATE, RunItem, Span, TransactionRun
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Stamped, ViewAccepted, ViewInstalled
+from txlog.model.records import ReassignedStamps, ViewAccepted, ViewInstalled
 from txlog.model.stamp import LOGICAL_BITS
-from txlog.model.view import Member, View, founding_view
-from txlog.protocol.agreement import Agreement
-from txlog.protocol.history import History
-from txlog.protocol.keys import First, Keys
-from txlog.protocol.queue import OriginQueue
-from txlog.protocol.surroundings import Surroundings
-from txlog_simulation.plain_journal import recovered_from
+from txlog.model.view import Member, View, bootstrap_view
+from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.log.incoming_queue import OriginQueue
+from txlog.protocol.log.log_index import LogIndex
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.failure_detector import FailureDetector
+from txlog_simulation.reference_journal import recovered_state
 
 ORIGINS = [Origin("b", 2), Origin("a", 9), Origin("c", 5)]
 
@@ -27,7 +27,7 @@ def cell(index: int) -> bytes:
     return index.to_bytes(HASH_BYTES, "big")
 
 
-def same(one: History, other: History) -> None:
+def same(one: LogIndex, other: LogIndex) -> None:
     assert one.length == other.length
     assert one.hash == other.hash
     assert one.order(0, one.length) == other.order(0, other.length)
@@ -40,8 +40,8 @@ def same(one: History, other: History) -> None:
             assert one.index_of(origin, seq) == other.index_of(origin, seq)
 
 
-def history_of(order: list[int], origins: list[Origin] | None = None) -> History:
-    history = History(bytes(16), ORIGINS if origins is None else origins)
+def history_of(order: list[int], origins: list[Origin] | None = None) -> LogIndex:
+    history = LogIndex(bytes(16), ORIGINS if origins is None else origins)
     history.append(bytes(order), b"".join(cell(i) for i in range(1, len(order) + 1)))
     return history
 
@@ -51,7 +51,7 @@ def test_a_log_that_is_cut_is_one_that_never_was_longer(order: list[int], data: 
     cut = data.draw(st.integers(0, len(order)))
     more = data.draw(st.lists(st.integers(0, 2), max_size=20))
     history = history_of(order)
-    assert history.cut(cut) == [order[cut:].count(slot) for slot in range(3)]
+    assert history.truncate(cut) == [order[cut:].count(slot) for slot in range(3)]
     same(history, history_of(order[:cut]))
     history.append(bytes(more), b"".join(cell(i) for i in range(cut + 1, cut + 1 + len(more))))
     same(history, history_of(order[:cut] + more))
@@ -62,7 +62,7 @@ def test_a_cut_at_and_around_the_marks(cut: int) -> None:
     """Every 1,024 entries the seqs reached are noted."""
     order = [i % 3 for i in range(3000)]
     history = history_of(order)
-    history.cut(cut)
+    history.truncate(cut)
     more = [2, 2, 0] * 700
     history.append(bytes(more), b"".join(cell(i) for i in range(cut + 1, cut + 1 + len(more))))
     other = history_of(order[:cut] + more)
@@ -79,30 +79,30 @@ def test_renumbered_it_is_the_same_log(order: list[int], places: list[int]) -> N
     after = [before[place] for place in places]
     history = history_of(order)
     spans = history.spans(0, history.length)
-    history.renumber(after)
+    history.reassign_slots(after)
     assert history.spans(0, history.length) == spans
     same(history, history_of([after.index(ORIGINS[slot]) for slot in order], after))
 
 
 def test_an_origin_without_an_entry_may_be_gone_one_with_an_entry_never() -> None:
     history = history_of([0, 2, 0])
-    history.renumber([ORIGINS[2], ORIGINS[0]])
+    history.reassign_slots([ORIGINS[2], ORIGINS[0]])
     assert history.spans(0, 3) == [Span("b", 2, 1, 1), Span("c", 5, 1, 1), Span("b", 2, 2, 1)]
     with pytest.raises(AssertionError):
-        history.renumber([ORIGINS[0]])
+        history.reassign_slots([ORIGINS[0]])
 
 
 # Keys
 
 
-def first(seq: int, stamp_ms: int) -> First:
-    return First(Txid(Origin("a", 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
+def first(seq: int, stamp_ms: int) -> FirstUse:
+    return FirstUse(Txid(Origin("a", 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
 
 
-def decides(keys: Keys, stamp_ms: int) -> dict[str, First]:
+def decides(keys: IdempotencyKeys, stamp_ms: int) -> dict[str, FirstUse]:
     """What a later entry can still repeat."""
     now = stamp_ms << LOGICAL_BITS
-    return {key: one for key, one in keys.logged.items() if now - one.stamp <= 100 << LOGICAL_BITS}
+    return {key: one for key, one in keys.first_uses.items() if now - one.stamp <= 100 << LOGICAL_BITS}
 
 
 @given(st.lists(st.tuples(st.sampled_from("kl"), st.integers(0, 80)), max_size=20), st.data())
@@ -111,36 +111,36 @@ def test_rule_16_keys_that_left_the_log_count_as_if_they_had_never_entered(
 ) -> None:
     settled = data.draw(st.integers(0, len(rows)))
     cut = data.draw(st.integers(settled, len(rows)))
-    keys, twin, stamp = Keys(retention_ms=100), Keys(retention_ms=100), 0
-    entries: list[tuple[int, str, First]] = []
+    keys, twin, stamp = IdempotencyKeys(retention_ms=100), IdempotencyKeys(retention_ms=100), 0
+    entries: list[tuple[int, str, FirstUse]] = []
     for index, (key, later) in enumerate(rows, start=1):
         stamp += later
         entries.append((index, key, first(index, stamp)))
     for entry in entries:
-        keys.entered(*entry)
+        keys.record_use(*entry)
         if entry[0] <= cut:
-            twin.entered(*entry)
-    keys.settle(settled)
-    twin.settle(settled)
-    keys.cut(cut)
+            twin.record_use(*entry)
+    keys.mark_final(settled)
+    twin.mark_final(settled)
+    keys.truncate(cut)
     assert decides(keys, stamp) == decides(twin, stamp)
     assert set(keys.waiting) == {key for index, key, _ in entries if index > cut}
     for index, key, _ in entries[cut:]:  # another order may come, with other stamps
         again = first(index, stamp + 5)
-        assert keys.entered(index, key, again) == twin.entered(index, key, again)
+        assert keys.record_use(index, key, again) == twin.record_use(index, key, again)
     assert decides(keys, stamp) == decides(twin, stamp)
 
 
 def test_nothing_is_forgotten_because_of_an_entry_that_may_leave_the_log() -> None:
-    keys = Keys(retention_ms=100)
-    keys.entered(1, "k", first(1, 0))
-    keys.settle(1)
-    keys.entered(2, "l", first(2, 1000))
-    keys.cut(1)
-    assert keys.known("k", 50 << LOGICAL_BITS) == first(1, 0)
-    keys.entered(2, "l", first(2, 1000))
-    keys.settle(2)
-    assert keys.known("k", 50 << LOGICAL_BITS) is None, "now it is over for good"
+    keys = IdempotencyKeys(retention_ms=100)
+    keys.record_use(1, "k", first(1, 0))
+    keys.mark_final(1)
+    keys.record_use(2, "l", first(2, 1000))
+    keys.truncate(1)
+    assert keys.find_first_use("k", 50 << LOGICAL_BITS) == first(1, 0)
+    keys.record_use(2, "l", first(2, 1000))
+    keys.mark_final(2)
+    assert keys.find_first_use("k", 50 << LOGICAL_BITS) is None, "now it is over for good"
 
 
 # Queues
@@ -154,16 +154,16 @@ def test_what_left_the_log_waits_again(steps: list[int], data: st.DataObject) ->
     taken = data.draw(st.integers(0, len(stamps)))
     settled = data.draw(st.integers(0, taken))
     back = data.draw(st.integers(0, taken - settled))
-    queue.take(taken)
-    queue.settle(settled)
-    queue.untake(back)
+    queue.move_to_log(taken)
+    queue.mark_final(settled)
+    queue.return_to_queue(back)
     assert (queue.in_log, queue.held, len(queue)) == (taken - back, len(stamps), len(stamps) - taken + back)
-    assert queue.bytes == 10 * len(queue)
+    assert queue.payload_bytes == 10 * len(queue)
     new = [1000 + i for i in range(len(queue))]
     if new:
         queue.restamp(queue.in_log + 1, new)
         assert queue.stamps(queue.in_log + 1, queue.held) == new
-    kept = queue.kept_from
+    kept = queue.first_kept
     assert queue.stamps(kept, queue.held) == stamps[kept - 1 : queue.in_log] + new
     assert queue.contents(kept, queue.held) == b"".join(cell(s) for s in stamps[kept - 1 :])
 
@@ -173,31 +173,35 @@ def test_what_left_the_log_waits_again(steps: list[int], data: st.DataObject) ->
 
 MEMBERS = [Member("a", 1, 1, "uk"), Member("b", 2, 1, "us")]
 A, B = (m.origin for m in MEMBERS)
-VIEW = founding_view(1, "a", MEMBERS, "Smart")
+VIEW = bootstrap_view(1, "a", MEMBERS, "Smart")
 
 
 def content(text: str, key: str = "", kind: int = KIND_UPDATE) -> bytes:
     return content_hash(kind, key, text.encode())
 
 
-def agreement() -> Agreement:
+def agreement() -> LogState:
     """The log is a1 (stamp 10, key k), b1 (20, key k: counts for nothing), a2 (30: passes over b1), b2 (40) behind
     index 1, which is stable; b3 (50) waits. ``records`` says it all."""
-    made = Agreement(A, VIEW, recovered_from("a", 1, 1, []), 1000)
+    made = LogState(A, VIEW, recovered_state("a", 1, 1, []), 1000)
     skipped = str(Txid(B, 1))
-    own = [Item(10, KIND_UPDATE, "k", b"a1"), Item(30, KIND_SKIP, skipped, b"a2")]
-    made.hold_own(own, [content("a1", "k"), content("a2", skipped, KIND_SKIP)])
-    rows = [Item(20, KIND_UPDATE, "k", b"b1"), Item(40, KIND_UPDATE, "", b"b2"), Item(50, KIND_UPDATE, "", b"b3")]
-    made.hold_foreign(Run("b", 2, 1, rows))
-    made.add(40, [2, 3])
-    made.settle([1, 0])
-    assert (made.history.length, made.stable) == (4, 1)
+    own = [RunItem(10, KIND_UPDATE, "k", b"a1"), RunItem(30, KIND_SKIP, skipped, b"a2")]
+    made.persist_own(own, [content("a1", "k"), content("a2", skipped, KIND_SKIP)])
+    rows = [
+        RunItem(20, KIND_UPDATE, "k", b"b1"),
+        RunItem(40, KIND_UPDATE, "", b"b2"),
+        RunItem(50, KIND_UPDATE, "", b"b3"),
+    ]
+    made.persist_replicated(TransactionRun("b", 2, 1, rows))
+    made.append_up_to(40, [2, 3])
+    made.advance_stable([1, 0])
+    assert (made.log_index.length, made.stable) == (4, 1)
     assert made.noops == {2: Txid(A, 1)}
     assert made.skips == {skipped: 3}
     return made
 
 
-def chained(made: Agreement, *entries: tuple[Origin, int, int]) -> bytes:
+def chained(made: LogState, *entries: tuple[Origin, int, int]) -> bytes:
     value = chain_start(VIEW.cluster_id)
     for origin, seq, stamp in entries:
         value = chain_hash(value, stamp, origin_tag(origin), seq, made.by_origin[origin].content(seq))
@@ -215,22 +219,30 @@ def test_accept_cuts_goes_on_and_restamps_and_install_makes_it_stable() -> None:
     entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
     view = next_view(4, chained(made, *entries), 100, [2, 3])
     spans = [Span("b", 2, 2, 1), Span("a", 1, 2, 1)]
-    assert made.accept(view, 2, spans, [25, 45], [Stamped("b", 2, 3, [101])])
+    assert made.accept_view(view, 2, spans, [25, 45], [ReassignedStamps("b", 2, 3, [101])])
     record = made.records[-1]
     assert isinstance(record, ViewAccepted)
     assert (record.cut, record.spans) == (2, spans)
-    assert record.stamped == [Stamped("b", 2, 2, [25]), Stamped("a", 1, 2, [45]), Stamped("b", 2, 3, [101])]
-    assert record.hashes[-HASH_BYTES:] == view.base_hash == made.history.hash
-    assert [(s.node, s.first_seq, s.count) for s in made.history.spans(0, 4)] == [("a", 1, 1), ("b", 1, 2), ("a", 2, 1)]
+    assert record.reassigned == [
+        ReassignedStamps("b", 2, 2, [25]),
+        ReassignedStamps("a", 1, 2, [45]),
+        ReassignedStamps("b", 2, 3, [101]),
+    ]
+    assert record.hashes[-HASH_BYTES:] == view.base_hash == made.log_index.hash
+    assert [(s.node, s.first_seq, s.count) for s in made.log_index.spans(0, 4)] == [
+        ("a", 1, 1),
+        ("b", 1, 2),
+        ("a", 2, 1),
+    ]
     assert (made.stable, made.installed, len(made.by_origin[B])) == (1, False, 1)
     assert made.noops == {2: Txid(A, 1)}
     assert made.skips == {str(Txid(B, 1)): 4}, "at its new place"
     assert made.last_stamp == 101
-    made.install()
+    made.install_view()
     assert (made.stable, made.installed) == (4, True)
     assert made.records[-1] == ViewInstalled(2, 1, "b")
-    assert made.add(1000, [2, 3])
-    assert made.history.length == 5
+    assert made.append_up_to(1000, [2, 3])
+    assert made.log_index.length == 5
 
 
 @pytest.mark.parametrize("cut", [1, 2])
@@ -240,44 +252,46 @@ def test_what_the_base_says_again_has_kept_its_place(cut: int) -> None:
     entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
     view = next_view(4, chained(made, *entries), 100, [2, 3])
     spans = [Span("b", 2, cut, 3 - cut), Span("a", 1, 2, 1)]
-    assert made.accept(view, cut, spans, [20, 25, 45][cut - 1 :], [Stamped("b", 2, 3, [101])])
-    assert made.kept == 2
+    assert made.accept_view(view, cut, spans, [20, 25, 45][cut - 1 :], [ReassignedStamps("b", 2, 3, [101])])
+    assert made.unchanged_until == 2
 
 
 def test_what_was_shown_is_set_aside_also_behind_a_view_that_was_never_installed() -> None:
     """The first view takes over all that is here and is accepted only; the second one cuts it."""
     made = agreement()
-    made.view = msgspec.structs.replace(VIEW, apart_at=1)  # somebody is out, who may have another order behind that
-    made.settle([1, 1])
-    shown = made.history.spans(1, made.stable), made.history.hashes(1, made.stable)
+    made.view = msgspec.structs.replace(
+        VIEW, diverged_index=1
+    )  # somebody is out, who may have another order behind that
+    made.advance_stable([1, 1])
+    shown = made.log_index.spans(1, made.stable), made.log_index.hashes(1, made.stable)
     assert made.stable == 2
     entries = [(A, 1, 10), (B, 1, 20), (A, 2, 30), (B, 2, 40)]
-    first = msgspec.structs.replace(next_view(4, chained(made, *entries), 100, [2, 3]), apart_at=1)
-    assert made.accept(first, 4, [], [], [Stamped("b", 2, 3, [101])])
-    assert made.set_aside is None
+    first = msgspec.structs.replace(next_view(4, chained(made, *entries), 100, [2, 3]), diverged_index=1)
+    assert made.accept_view(first, 4, [], [], [ReassignedStamps("b", 2, 3, [101])])
+    assert made.displaced is None
     entries = [(A, 1, 10), (A, 2, 35), (B, 1, 45), (B, 2, 46)]
     spans = [Span("a", 1, 2, 1), Span("b", 2, 1, 2)]
     second = msgspec.structs.replace(next_view(4, chained(made, *entries), 200, [2, 3]), epoch=3)
-    assert made.accept(second, 1, spans, [35, 45, 46], [Stamped("b", 2, 3, [201])])
-    assert made.set_aside is not None
-    assert (made.set_aside.after, made.set_aside.spans, made.set_aside.hashes) == (1, *shown)
+    assert made.accept_view(second, 1, spans, [35, 45, 46], [ReassignedStamps("b", 2, 3, [201])])
+    assert made.displaced is not None
+    assert (made.displaced.after, made.displaced.spans, made.displaced.hashes) == (1, *shown)
 
 
 def test_after_a_restart_it_is_the_same() -> None:
     made = agreement()
     entries = [(A, 1, 10), (B, 1, 20), (B, 2, 25), (A, 2, 45)]
     view = next_view(4, chained(made, *entries), 100, [2, 3])
-    made.accept(view, 2, [Span("b", 2, 2, 1), Span("a", 1, 2, 1)], [25, 45], [Stamped("b", 2, 3, [101])])
-    again = Agreement(
-        A, view, recovered_from("a", 1, 2, [ViewAccepted(VIEW), ViewInstalled(1, 1, "a"), *made.records]), 1000
+    made.accept_view(view, 2, [Span("b", 2, 2, 1), Span("a", 1, 2, 1)], [25, 45], [ReassignedStamps("b", 2, 3, [101])])
+    again = LogState(
+        A, view, recovered_state("a", 1, 2, [ViewAccepted(VIEW), ViewInstalled(1, 1, "a"), *made.records]), 1000
     )
-    assert again.history.hash == made.history.hash
-    assert again.history.spans(0, 4) == made.history.spans(0, 4)
+    assert again.log_index.hash == made.log_index.hash
+    assert again.log_index.spans(0, 4) == made.log_index.spans(0, 4)
     assert again.stable == made.stable
     assert again.noops == made.noops
     assert again.skips == made.skips
-    assert again.keys.logged == made.keys.logged
-    assert [q.stamps(max(1, q.kept_from), q.held)[-1] for q in again.queues] == [45, 101]
+    assert again.keys.first_uses == made.keys.first_uses
+    assert [q.stamps(max(1, q.first_kept), q.held)[-1] for q in again.queues] == [45, 101]
     assert again.last_stamp >= made.last_stamp
 
 
@@ -289,10 +303,10 @@ def test_a_base_that_is_not_the_one_named_changes_nothing(wrong: str) -> None:
     entries = [(A, 1, 10), (B, 1, 20), (B, 2, stamps[0]), (A, 2, stamps[1])]
     base_hash = bytes(HASH_BYTES) if wrong == "hash" else chained(made, *entries)
     said = len(made.records)
-    before = (made.history.hash, made.history.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
+    before = (made.log_index.hash, made.log_index.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
     spans = [Span("b", 2, 2, 1), Span("a", 1, 2, 1)]
-    assert not made.accept(next_view(4, base_hash, 100, [2, 3]), 2, spans, stamps, [])
-    assert before == (made.history.hash, made.history.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
+    assert not made.accept_view(next_view(4, base_hash, 100, [2, 3]), 2, spans, stamps, [])
+    assert before == (made.log_index.hash, made.log_index.spans(0, 4), made.by_origin[B].stamps(2, 3), dict(made.skips))
     assert len(made.records) == said
     assert made.view == VIEW
 
@@ -300,27 +314,27 @@ def test_a_base_that_is_not_the_one_named_changes_nothing(wrong: str) -> None:
 def test_what_is_settled_is_never_cut() -> None:
     made = agreement()
     with pytest.raises(AssertionError):
-        made.accept(next_view(0, chain_start(VIEW.cluster_id), 100, [2, 3]), 0, [], [], [])
+        made.accept_view(next_view(0, chain_start(VIEW.cluster_id), 100, [2, 3]), 0, [], [], [])
 
 
 # Who is heard
 
 
-def heard_both_ways(around: Surroundings, node: str) -> None:
-    around.heard(node)
-    around.hears(node, [around.node])
+def heard_both_ways(around: FailureDetector, node: str) -> None:
+    around.on_message(node)
+    around.on_direct_peers(node, [around.node])
 
 
 def test_rule_14_a_process_that_stood_still_judges_nobody() -> None:
     """It has heard nobody meanwhile, which says nothing of the others: their silence counts from its waking."""
-    around = Surroundings("a", 400, 0)
+    around = FailureDetector("a", 400, 0)
     for at_ms in range(0, 2000, 40):
         around.tick(at_ms)
         heard_both_ways(around, "b")
     assert around.silent_ms("b") < 100
     around.tick(2000 + 60_000)
     assert around.silent_ms("b") == 0
-    assert not around.both_ways("b"), "nor is it there"
+    assert not around.is_bidirectional("b"), "nor is it there"
     for at_ms in range(62_000, 63_000, 40):
         around.tick(at_ms)
     assert 900 <= around.silent_ms("b") <= 1000
@@ -328,50 +342,52 @@ def test_rule_14_a_process_that_stood_still_judges_nobody() -> None:
 
 def test_rule_22_the_far_end_of_a_chain_is_there() -> None:
     """c hears b, which a does not hear, and tells what b says; what b says itself is newer than that."""
-    around = Surroundings("a", 400, 0)
-    around.heard("c")
-    around.hears("c", ["a", "b"])
+    around = FailureDetector("a", 400, 0)
+    around.on_message("c")
+    around.on_direct_peers("c", ["a", "b"])
     assert around.reachable() == {"a", "b", "c"}
-    around.hears_of([("b", ["c", "d"]), ("a", ["e"])])
+    around.on_relayed_connectivity([("b", ["c", "d"]), ("a", ["e"])])
     assert around.reachable() == {"a", "b", "c", "d"}
-    assert around.told() == [("c", ["a", "b"], 0), ("b", ["c", "d"], 25)], "of whom it was told, a step older"
+    assert around.known_connectivity() == [("c", ["a", "b"], 0), ("b", ["c", "d"], 25)], (
+        "of whom it was told, a step older"
+    )
     around.tick(380)
-    assert [node for node, _, _ in around.told()] == ["c"], "no news any more"
-    around.heard("b")
-    around.hears("b", ["c"])
-    around.hears_of([("b", ["c", "d"])])
+    assert [node for node, _, _ in around.known_connectivity()] == ["c"], "no news any more"
+    around.on_message("b")
+    around.on_direct_peers("b", ["c"])
+    around.on_relayed_connectivity([("b", ["c", "d"])])
     assert around.reachable() == {"a", "b", "c"}
 
 
 def test_silence_counts_from_the_start_of_this_process() -> None:
-    around = Surroundings("a", 400, 5000)
+    around = FailureDetector("a", 400, 5000)
     for at_ms in range(5000, 6001, 100):
         around.tick(at_ms)
     assert around.silent_ms("b") == 1000
 
 
 def test_time_that_goes_back_is_passed_over() -> None:
-    around = Surroundings("a", 400, 1000)
+    around = FailureDetector("a", 400, 1000)
     heard_both_ways(around, "b")
     around.tick(500)
     assert around.now_ms == 1000
-    assert around.both_ways("b")
+    assert around.is_bidirectional("b")
 
 
 def test_rule_22_a_master_that_a_third_reaches_is_reachable_and_not_silent() -> None:
-    around = Surroundings("a", 400, 0)
+    around = FailureDetector("a", 400, 0)
     for at_ms in range(0, 2000, 40):
         around.tick(at_ms)
-        around.heard("b")
-        around.hears("b", ["a", "c"])
+        around.on_message("b")
+        around.on_direct_peers("b", ["a", "c"])
     assert around.reachable() == {"a", "b", "c"}
-    assert not around.both_ways("c")
+    assert not around.is_bidirectional("c")
     assert around.silent_ms("c") < 100
-    around.hears("b", ["a"])
+    around.on_direct_peers("b", ["a"])
     for at_ms in range(2000, 3000, 40):
         around.tick(at_ms)
-        around.heard("b")
-        around.answered("b")
+        around.on_message("b")
+        around.on_reply("b")
     assert around.reachable() == {"a", "b"}
     assert around.silent_ms("c") >= 900
 
@@ -379,14 +395,14 @@ def test_rule_22_a_master_that_a_third_reaches_is_reachable_and_not_silent() -> 
 @pytest.mark.parametrize("deaf", [True, False])
 def test_rule_22_one_way_is_no_way(deaf: bool) -> None:
     """A master that is heard and does not hear, or that hears and is not heard."""
-    around = Surroundings("a", 400, 0)
+    around = FailureDetector("a", 400, 0)
     for at_ms in range(0, 1000, 40):
         around.tick(at_ms)
         if deaf:
-            around.heard("b")
-            around.hears("b", ["c"])
+            around.on_message("b")
+            around.on_direct_peers("b", ["c"])
         else:
-            around.answered("b")
-    assert not around.both_ways("b")
+            around.on_reply("b")
+    assert not around.is_bidirectional("b")
     assert around.reachable() == {"a"}
     assert around.silent_ms("b") >= 900

@@ -6,7 +6,7 @@ import pytest
 from changing_views import assert_same_logs, back_up, in_view, run_until_in_view
 from core_cluster import Cluster
 
-from txlog.protocol.surroundings import Surroundings
+from txlog.protocol.replication.failure_detector import FailureDetector
 
 LAG_MS = 2000
 ROUND_TIMEOUT_MS = 400
@@ -67,7 +67,7 @@ def test_rule_22_a_side_of_a_split_goes_on_without_a_deaf_one_when_its_term_and_
     cluster.submit("c", "y")
     cluster.run(LAG_MS + 2 * ROUND_TIMEOUT_MS)
     for node in "abc":
-        assert cluster.core(node).wants_backup
+        assert cluster.core(node).needs_split_backup
         assert cluster.core(node).state == "Suspected"
     cluster.run(3000)
     assert in_view(cluster, "a", "b", "c"), "no backup, no going on"
@@ -138,7 +138,7 @@ def test_rule_22_who_hears_through_others_is_never_let_go(cut: set[tuple[str, st
         cluster.run(500)
         for node in "abc":
             assert cluster.core(node).views.number == number, n
-            assert not cluster.core(node).silent or n == 0
+            assert not cluster.core(node).silent_members or n == 0
     cluster.run(1000)
     assert cluster.marks["a"].synced == 20
 
@@ -169,37 +169,37 @@ def test_a_deaf_one_that_began_a_change_holds_the_others_no_longer_than_its_term
     assert cluster.marks["b"].synced == 1
 
 
-def around_b(at_ms: int) -> Surroundings:
+def around_b(at_ms: int) -> FailureDetector:
     """At a, which hears b both ways; b hears all others."""
-    around = Surroundings("a", 400, 0)
+    around = FailureDetector("a", 400, 0)
     around.tick(at_ms)
-    around.heard("b")
-    around.hears("b", ["a", "c", "d", "e"])
+    around.on_message("b")
+    around.on_direct_peers("b", ["a", "c", "d", "e"])
     return around
 
 
 def test_whom_others_hear_is_reached_when_it_is_known_to_hear_one_that_is_reached() -> None:
     around = around_b(10)
     assert around.reachable() == {"a", "b", "c", "d", "e"}, "nothing is known against it"
-    around.hears_of([("c", [])])
+    around.on_relayed_connectivity([("c", [])])
     assert around.reachable() == {"a", "b", "d", "e"}
-    around.hears_of([("c", ["d"]), ("d", ["c"])])
+    around.on_relayed_connectivity([("c", ["d"]), ("d", ["c"])])
     assert around.reachable() == {"a", "b", "e"}, "they hear each other alone"
-    around.hears_of([("d", ["e"])])
+    around.on_relayed_connectivity([("d", ["e"])])
     assert around.reachable() == {"a", "b", "c", "d", "e"}, "and one of them hears another"
-    around.posts("c", [])
-    assert around.says("c") == []
+    around.on_reachable_peers("c", [])
+    assert around.peers_heard_by("c") == []
     assert around.reachable() == {"a", "b", "d", "e"}
 
 
 def test_what_a_post_says_is_no_answer_over_the_link_to_its_sender() -> None:
-    around = Surroundings("a", 400, 0)
+    around = FailureDetector("a", 400, 0)
     around.tick(10)
-    around.heard("c")
-    around.posts("c", ["a", "b"])
-    assert not around.both_ways("c")
-    around.hears("c", ["a"])
-    assert around.both_ways("c")
+    around.on_message("c")
+    around.on_reachable_peers("c", ["a", "b"])
+    assert not around.is_bidirectional("c")
+    around.on_direct_peers("c", ["a"])
+    assert around.is_bidirectional("c")
 
 
 def test_a_deaf_one_is_silent_from_when_it_said_that_it_hears_nobody() -> None:
@@ -207,8 +207,8 @@ def test_a_deaf_one_is_silent_from_when_it_said_that_it_hears_nobody() -> None:
     for at_ms in range(20, 2000, 40):
         around.tick(at_ms)
         for node in ("b", "c"):
-            around.heard(node)
-        around.answered("b")
-        around.posts("c", ["a", "b"] if at_ms < 1000 else [])
-    assert around.is_heard("c")
+            around.on_message(node)
+        around.on_reply("b")
+        around.on_reachable_peers("c", ["a", "b"] if at_ms < 1000 else [])
+    assert around.is_alive("c")
     assert 900 <= around.silent_ms("c") <= 1100

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from changing_views import assert_same_logs, forget, in_view, run_until_in_view
 from core_cluster import Cluster, update
+from txlog.protocol.membership.handshake import build_hello, build_hello_reply
 
-from txlog.protocol.events import Accepted
-from txlog.protocol.greetings import known_to, who_now
+from txlog.protocol.events import SubmissionAccepted
 from txlog.wire.messages import encode
 
 
@@ -23,17 +23,17 @@ def test_rule_2_a_lost_journal_is_a_learner_until_it_is_let_in_again() -> None:
         assert cluster.now_ms < 20_000
         seen.add(executor.core.state)
         (answer,) = executor.submit([update("z")], cluster.now("a"))
-        assert not isinstance(answer, Accepted) or executor.core.views.accepted is not None
+        assert not isinstance(answer, SubmissionAccepted) or executor.core.views.accepted is not None
         cluster.run(1)
     assert "Learning" in seen
     assert cluster.core("a").birth == 77
     accepted = cluster.submit("a", "z")[0]
-    agreement = executor.core.agreement
+    agreement = executor.core.log_state
     assert agreement is not None
     assert (accepted.txid.origin.birth, accepted.txid.seq) == (77, agreement.own.held)
     assert_same_logs(cluster, 2 + agreement.own.held)
     assert cluster.log("a")[:2] == ["a1", "a2"]
-    assert [one.birth for one in agreement.history.origins if one.node == "a"] == [1, 77]
+    assert [one.birth for one in agreement.log_index.origins if one.node == "a"] == [1, 77]
 
 
 def test_rule_2_a_lost_journal_that_nobody_vouches_for_is_let_in_when_everybody_is_there() -> None:
@@ -57,7 +57,7 @@ def test_rule_2_a_view_that_only_a_lost_disk_knew_is_waited_for_no_more() -> Non
     cluster.executors["b"].prove_down("a", cluster.journals["a"].birth, cluster.journals["a"].start)
     run_until_in_view(cluster, "b", within_ms=2500)
     cluster.start("a")
-    while cluster.core("a").views.ahead is None:
+    while cluster.core("a").views.newer_view is None:
         assert cluster.now_ms < 10_000
         cluster.run(1)
     cluster.crash("b")
@@ -72,8 +72,8 @@ def test_rule_2_what_was_told_an_earlier_process_founds_no_second_cluster() -> N
     """The first in order loses its disk; an answer to its earlier process is still on its way."""
     cluster = Cluster("ab", idle_interval_ms=100)
     cluster.run(0)
-    who = who_now(cluster.core("a").views)
-    told = known_to(who, cluster.core("b").views, cluster.core("b").peers)
+    who = build_hello(cluster.core("a").views)
+    told = build_hello_reply(who, cluster.core("b").views, cluster.core("b").peers)
     cluster.founded()
     first = cluster.core("b").views.accepted
     cluster.crash("a")
@@ -93,7 +93,7 @@ def test_an_earlier_birth_that_the_view_knows_is_no_lost_identity() -> None:
     cluster.crash("c")
     forget(cluster, "c")
     cluster.start("c")
-    behind = known_to(who_now(cluster.core("c").views), cluster.core("b").views, cluster.core("b").peers)
+    behind = build_hello_reply(build_hello(cluster.core("c").views), cluster.core("b").views, cluster.core("b").peers)
     run_until_in_view(cluster, "a", "b", "c")
     cluster.receive("b", "c", encode(behind))
     assert in_view(cluster, "a", "b", "c")
@@ -109,8 +109,8 @@ def test_rule_2_a_learner_counts_for_no_majority() -> None:
     forget(cluster, "b")
     cluster.start("b")
     cluster.run(8000)
-    assert not cluster.core("a").views.at_work
-    assert not cluster.core("b").views.at_work
+    assert not cluster.core("a").views.is_active
+    assert not cluster.core("b").views.is_active
     assert cluster.log("b") == []
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")

@@ -55,11 +55,11 @@ def test_the_whole_cluster_leaves_and_comes_back_in_any_order() -> None:
     leave(cluster, "c")
     cluster.start("a")
     cluster.run(3000)
-    assert not cluster.core("a").views.at_work, "it does not know what followed"
+    assert not cluster.core("a").views.is_active, "it does not know what followed"
     cluster.start("b")
     cluster.run(3000)
-    assert not cluster.core("a").views.at_work
-    assert not cluster.core("b").views.at_work, "c was let go by nobody and went on"
+    assert not cluster.core("a").views.is_active
+    assert not cluster.core("b").views.is_active, "c was let go by nobody and went on"
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 2)
@@ -161,17 +161,17 @@ def test_a_change_goes_on_after_a_crash_at_any_step(node: str, step: int) -> Non
 def test_rule_23_a_backup_of_an_earlier_silence_is_none_for_the_next() -> None:
     cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=500).founded()
     views = cluster.core("a").views
-    agreement = views.agreement
+    agreement = views.log_state
     assert agreement is not None
-    cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.executors["a"].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
     cluster.run(300)
-    assert views.backup_at == -1
+    assert views.backup_index == -1
     cluster.crash("b")
     cluster.crash("c")
     before = views.number
     cluster.run(8000)
     assert views.number == before, "it went on without a backup"
-    cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.executors["a"].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
     run_until_in_view(cluster, "a")
 
 
@@ -179,16 +179,16 @@ def test_rule_23_a_backup_of_the_one_that_is_left_behind_is_none() -> None:
     cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=500).founded()
     views, before = cluster.core("b").views, cluster.core("b").views.number
     patient = cluster.core("a").settings
-    cluster.core("a").adopt(replace(patient, max_peer_lag_ms=60_000))  # it stays in the view
+    cluster.core("a").apply_settings(replace(patient, max_peer_lag_ms=60_000))  # it stays in the view
     cluster.cut = {("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}
-    agreement = cluster.core("a").views.agreement
+    agreement = cluster.core("a").views.log_state
     assert agreement is not None
     cluster.run(450)
-    cluster.executors["a"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.executors["a"].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
     cluster.cut -= {("a", "b")}  # it is heard again, by b alone, and hears nobody
     cluster.run(8000)
     assert views.number == before, "it went on without a backup"
-    cluster.executors["c"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.executors["c"].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
     run_until_in_view(cluster, "b", "c")
 
 
@@ -196,11 +196,11 @@ def test_rule_23_a_backup_of_one_that_leaves_is_none_for_those_who_stay() -> Non
     """It was to go on with them; its data centre's backup does not help their workers back."""
     cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=1000).founded()
     views, before = cluster.core("a").views, cluster.core("a").views.number
-    agreement = cluster.core("b").views.agreement
+    agreement = cluster.core("b").views.log_state
     assert agreement is not None
     cluster.crash("c")
     cluster.run(450)
-    cluster.executors["b"].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.executors["b"].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
     cluster.run(700)  # it has told of it, and is not silent yet when the term is over
     leave(cluster, "b")
     cluster.run(8000)
@@ -222,7 +222,8 @@ def test_silent_members_are_let_go_by_masters_that_know_other_processes_of_them(
         cluster.run(15)  # it has asked, and not posted: nobody relays that
         cluster.crash(node)
     heard = {
-        node: [cluster.core(node).views.heard_start_of(Origin(*gone)) for gone in (("c", 3), ("d", 4))] for node in stay
+        node: [cluster.core(node).views.last_start_seen(Origin(*gone)) for gone in (("c", 3), ("d", 4))]
+        for node in stay
     }
     assert (heard["a"], heard["b"]) == ([2, 1], [1, 2])
     cluster.cut.clear()
@@ -246,7 +247,7 @@ def test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on() -> N
     run_until_in_view(cluster, "b", "c")
     cluster.run(500)
     before = cluster.core("b").views.number
-    cluster.core("c").adopt(replace(cluster.core("c").settings, strategy="Simple"))
+    cluster.core("c").apply_settings(replace(cluster.core("c").settings, strategy="Simple"))
     while cluster.core("b").views.number == before:
         assert cluster.now_ms < 60_000
         cluster.run(1)
@@ -258,7 +259,7 @@ def test_one_that_a_lagging_coordinator_knows_nothing_of_may_have_gone_on() -> N
     run_until_in_view(cluster, "a", "b")
     view = cluster.core("a").views.accepted
     assert view is not None
-    assert (view.silent, view.apart_at) == (["c"], 0)
+    assert (view.silent_members, view.diverged_index) == (["c"], 0)
     cluster.submit("a", "x")
     cluster.run(600)
     back_up(cluster, "c")
@@ -281,7 +282,7 @@ def test_a_backup_of_before_does_when_a_rejoin_is_cut_off_before_it_is_installed
     apart = {(x, y) for x in "abc" for y in "abc" if "c" in (x, y) and x != y}
     cluster.cut = set(apart)
     cluster.run(500)
-    stood = cluster.core("a").agreement.stable, cluster.core("a").agreement.history.hash  # type: ignore[union-attr]
+    stood = cluster.core("a").log_state.stable, cluster.core("a").log_state.log_index.hash  # type: ignore[union-attr]
     back_up(cluster, "a", "b", "c")
     run_until_in_view(cluster, "a", "b")
     run_until_in_view(cluster, "c")
@@ -290,12 +291,14 @@ def test_a_backup_of_before_does_when_a_rejoin_is_cut_off_before_it_is_installed
     cluster.run(500)
     cluster.cut.clear()
     end_ms = cluster.now_ms + 10_000
-    while not any(e.core.agreement.below_stable and not e.core.views.installed for e in cluster.executors.values()):  # type: ignore[union-attr]
+    while not any(
+        e.core.log_state.truncated_executed_entries and not e.core.views.installed for e in cluster.executors.values()
+    ):  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms
         cluster.run(1)
     cluster.cut = set(apart)
     cluster.run(3000)
-    assert cluster.core("a").recalls_backup
+    assert cluster.core("a").accepts_earlier_backup
     assert not in_view(cluster, "a", "b")
     cluster.executors["a"].backup_done(*stood)
     run_until_in_view(cluster, "a", "b")

@@ -21,7 +21,7 @@ def assert_good(cluster: Cluster, count: int) -> None:
     assert all(log == logs[0] for log in logs)
     assert len(logs[0]) == count
     for node in cluster.executors:
-        agreement = cluster.core(node).agreement
+        agreement = cluster.core(node).log_state
         assert agreement is not None
         assert agreement.stable == count
 
@@ -183,7 +183,7 @@ def test_rule_18_a_missing_payload_comes_from_a_third_holder() -> None:
 
     cluster.receive = watching  # type: ignore[method-assign]
     cluster.run(3000)
-    agreement = cluster.core("c").agreement
+    agreement = cluster.core("c").log_state
     assert agreement is not None
     assert agreement.queues[0].held == 2
     assert ("c", "b") in asked
@@ -289,7 +289,7 @@ def test_rule_22_a_deaf_or_mute_master_holds_the_log_and_is_known_as_such(deaf: 
     assert states(cluster)["a"] == "Suspected"
     assert states(cluster)["b"] == "Suspected"
     for node in "ab":
-        core, agreement = cluster.core(node), cluster.core(node).agreement
+        core, agreement = cluster.core(node), cluster.core(node).log_state
         assert agreement is not None
         assert [peer.node for peer in core.peers if not core.is_present(peer)] == ["c"]
         assert agreement.stable == 0, "not durable everywhere, so not stable"
@@ -310,16 +310,16 @@ def test_rule_16_a_retry_at_another_master_counts_once() -> None:
     cluster.cut = {("a", "b"), ("b", "a")}
     one = cluster.submit("a", "x", key="k")[0]
     other = cluster.submit("b", "x", key="k")[0]
-    assert not one.repeat
-    assert not other.repeat, "b cannot know yet"
+    assert not one.is_repeat
+    assert not other.is_repeat, "b cannot know yet"
     cluster.cut.clear()
     cluster.run(2000)
     assert_good(cluster, 2)
-    noops = [executor.core.agreement.noops for executor in cluster.executors.values() if executor.core.agreement]
+    noops = [executor.core.log_state.noops for executor in cluster.executors.values() if executor.core.log_state]
     assert noops[0] == noops[1] == noops[2]
     assert len(noops[0]) == 1
     again = cluster.submit("c", "x", key="k")[0]
-    assert again.repeat
+    assert again.is_repeat
     assert again.txid in (one.txid, other.txid)
 
 
@@ -341,7 +341,7 @@ def test_rule_16_a_skip_that_is_in_the_log_is_no_waiting_key() -> None:
         cluster.run(200)
     assert_good(cluster, 3)
     for executor in cluster.executors.values():
-        agreement = executor.core.agreement
+        agreement = executor.core.log_state
         assert agreement is not None
         assert agreement.skips == {txid: 2}
         assert agreement.keys.waiting == {}

@@ -9,7 +9,7 @@ import pytest
 from lone_member import DOWN, VIEW, A, B, C, Lone, accept, post, propose, who_of
 
 from txlog.model.errors import Conflict, Unavailable
-from txlog.model.records import Left, Promised
+from txlog.model.records import ViewLeft, ViewPromised
 from txlog.model.view import Number
 from txlog.wire import messages as wire
 from txlog.wire.messages import Departure, ProposeView, RejectView, ViewReport
@@ -26,13 +26,13 @@ def test_a_master_that_has_left_says_so_until_it_is_heard_and_takes_no_more_work
         b.pass_ms(50)
     leaving = wire.LeaveNotice("b", 2, 1, VIEW.number)
     assert ("a", leaving) in b.said
-    assert Left(1, 1, "a") in b.records
+    assert ViewLeft(1, 1, "a") in b.records
     b.receive("a", leaving)
-    assert b.core.leave_done
+    assert b.core.is_leave_done
     b.said.clear()
     b.receive("a", propose([A, B], [DOWN]))
     assert b.said == [("a", leaving)], "no vote of one that has left"
-    assert not any(isinstance(record, Promised) for record in b.records)
+    assert not any(isinstance(record, ViewPromised) for record in b.records)
 
 
 def test_a_master_that_has_left_accepts_no_view_any_more() -> None:
@@ -42,7 +42,7 @@ def test_a_master_that_has_left_accepts_no_view_any_more() -> None:
     assert isinstance(b.ask("a", propose([A, B], [DOWN])), ViewReport)
     b.core.leave(b.now, 500)
     b.pass_ms(600)
-    assert Left(1, 1, "a") in b.records
+    assert ViewLeft(1, 1, "a") in b.records
     b.said.clear()
     b.receive("a", accept(floor=50))
     assert b.said == [("a", wire.LeaveNotice("b", 2, 1, VIEW.number))]
@@ -53,7 +53,7 @@ def test_what_waits_for_one_that_leaves_begins_anew_at_once() -> None:
     b = Lone()
     for node in ("a", "c"):
         b.hear(node)
-    b.core.prove_down("a", 1, 1)
+    b.core.report_down("a", 1, 1)
     asked: list[Number] = []
     while not asked:
         assert b.mono < 20_000
@@ -68,7 +68,7 @@ def test_what_waits_for_one_that_leaves_begins_anew_at_once() -> None:
 def test_a_refused_proof_does_not_take_a_later_one_with_it() -> None:
     """The supervisor proves c's second process down while the first proof is on its way to a refusal."""
     b = Lone()
-    b.core.prove_down("c", 3, 1)
+    b.core.report_down("c", 3, 1)
     asked: list[Number] = []
     while not asked:
         assert b.mono < 20_000
@@ -76,7 +76,7 @@ def test_a_refused_proof_does_not_take_a_later_one_with_it() -> None:
         b.said.clear()
         b.pass_ms(10)
         asked = [m.number for to, m in b.said if to == "a" and isinstance(m, ProposeView)]
-    b.core.prove_down("c", 3, 2)
+    b.core.report_down("c", 3, 2)
     b.receive("a", RejectView(asked[-1], asked[-1], "StaleProof", "c", "c start 2 was heard"))
     assert b.core.views.departures == {"c": Departure("c", 3, 2, "down")}
 
@@ -85,9 +85,9 @@ def test_a_proof_of_an_earlier_process_is_refused_to_the_supervisor() -> None:
     b = Lone()
     b.hear("c", start=5)
     with pytest.raises(Conflict, match="start 5"):
-        b.core.prove_down("c", 3, 4)
+        b.core.report_down("c", 3, 4)
     assert b.core.views.departures == {}
-    b.core.prove_down("c", 3, 5)
+    b.core.report_down("c", 3, 5)
     assert b.core.views.departures == {"c": Departure("c", 3, 5, "down")}
     b.hear("c", start=6)
     assert b.core.views.departures == {}, "it is back"
@@ -97,9 +97,9 @@ def test_a_leave_counts_although_the_process_is_proved_down_thereafter() -> None
     """A proof needs somebody who vouches for it; what c said itself does not. Of a later process it is news."""
     b = Lone()
     b.receive("c", wire.LeaveNotice("c", 3, 1, VIEW.number))
-    b.core.prove_down("c", 3, 1)
+    b.core.report_down("c", 3, 1)
     assert b.core.views.departures == {"c": Departure("c", 3, 1, "left")}
-    b.core.prove_down("c", 3, 2)
+    b.core.report_down("c", 3, 2)
     assert b.core.views.departures == {"c": Departure("c", 3, 2, "down")}
 
 
@@ -137,7 +137,7 @@ def test_a_leave_of_a_later_view_than_this_master_knows_is_none_here() -> None:
 def gaps_between_proposals(why: str, tries: int) -> list[int]:
     """Milliseconds, of b, which wants to go on without a and is refused by c each time."""
     b = Lone()
-    b.core.prove_down("a", 1, 1)
+    b.core.report_down("a", 1, 1)
     asked: list[int] = []
     while len(asked) < tries:
         assert b.mono < 120_000

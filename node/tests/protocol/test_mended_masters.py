@@ -11,7 +11,7 @@ from test_trimming import DiskJournal
 
 from txlog.journal import format as fmt
 from txlog.model.errors import Fatal
-from txlog.protocol.events import Settings
+from txlog.protocol.events import ProtocolSettings
 from txlog.runtime.journal_repair import JournalRepair
 from txlog.wire import messages as wire
 from txlog.wire.messages import RunsReply
@@ -54,18 +54,18 @@ def apart() -> Cluster:
 def back_up(cluster: Cluster, node: str) -> None:
     """When somebody is silent, as its supervisor does."""
     end_ms = cluster.now_ms + 5000
-    while not cluster.core(node).wants_backup:
+    while not cluster.core(node).needs_split_backup:
         assert cluster.now_ms < end_ms
         cluster.run(20)
-    agreement = cluster.core(node).agreement
+    agreement = cluster.core(node).log_state
     assert agreement is not None
-    cluster.executors[node].backup_done(agreement.stable, agreement.history.hash_at(agreement.stable))
+    cluster.executors[node].backup_done(agreement.stable, agreement.log_index.hash_at(agreement.stable))
 
 
 def chain(cluster: Cluster, node: str) -> bytes:
-    agreement = cluster.core(node).agreement
+    agreement = cluster.core(node).log_state
     assert agreement is not None
-    return agreement.history.hash
+    return agreement.log_index.hash
 
 
 def rest(cluster: Cluster, node: str) -> None:
@@ -101,7 +101,7 @@ class Mending:
         self.journal: Any = cluster.journals[node]
         recovered = self.journal.open()
         assert recovered.damage
-        self.repair = JournalRepair(Settings(node=node, members=cluster.members), recovered, self.journal.inner)
+        self.repair = JournalRepair(ProtocolSettings(node=node, members=cluster.members), recovered, self.journal.inner)
 
     def ask(self) -> list[str]:
         """One question to the next master, if it runs; who was asked."""
@@ -173,7 +173,7 @@ def test_what_stands_in_the_log_comes_back_with_the_stamp_that_its_hash_proves()
     cluster.start("a")
     assert [mending.ask() for _ in range(3)] == [["b"], ["c"], ["a"]]
     mending.finish()
-    assert not cluster.core("d").views.stopped
+    assert not cluster.core("d").views.is_stopped
     back_up(cluster, "d")
     run_until_in_view(cluster, "a", "d")
     assert cluster.log("a") == cluster.log("d") == ["b1", "a1", "a2"]

@@ -42,7 +42,7 @@ def test_rule_34_a_number_whose_promise_was_lost_in_a_crash_was_heard_by_nobody(
     cluster.run(500)
     heard = Heard(cluster)
     stall_disk(cluster, "a")
-    cluster.core("a").adopt(replace(cluster.core("a").settings, strategy="Simple"))
+    cluster.core("a").apply_settings(replace(cluster.core("a").settings, strategy="Simple"))
     end_ms = cluster.now_ms + 2000
     while cluster.core("a").views.change is None:
         assert cluster.now_ms < end_ms

@@ -8,8 +8,8 @@ from core_cluster import Cluster
 
 from txlog.model.errors import Conflict
 from txlog.model.ids import Origin
-from txlog.model.records import NO_ORDERS, Orders
-from txlog_simulation.plain_journal import recovered_from
+from txlog.model.records import NO_OVERRIDES, OperatorOverrides
+from txlog_simulation.reference_journal import recovered_state
 
 
 def test_an_order_goes_on_without_members_that_nobody_can_vouch_for() -> None:
@@ -25,7 +25,7 @@ def test_an_order_goes_on_without_members_that_nobody_can_vouch_for() -> None:
     run_until_in_view(cluster, "a", within_ms=2000)
     view = cluster.core("a").views.accepted
     assert view is not None
-    assert view.forced == ["b", "c"]
+    assert view.excluded_by_override == ["b", "c"]
     cluster.submit("a", "y")
     cluster.run(100)
     assert cluster.marks["a"].synced == 2
@@ -43,10 +43,10 @@ def answered(cluster: Cluster, node: str) -> None:
         executor.end_sync()
 
 
-def ordered(cluster: Cluster, node: str) -> Orders:
+def ordered(cluster: Cluster, node: str) -> OperatorOverrides:
     """As a start of it now would find them."""
     journal = cluster.journals[node]
-    return recovered_from(node, journal.birth, 1, journal.records[: journal.durable]).orders
+    return recovered_state(node, journal.birth, 1, journal.records[: journal.durable]).overrides
 
 
 def test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_answer() -> None:
@@ -60,12 +60,12 @@ def test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_a
     cluster.run(4000)
     cluster.executors["a"].force_view(["b", "c"])
     answered(cluster, "a")
-    assert ordered(cluster, "a") == Orders([], [("b", births["b"], 1), ("c", births["c"], 1)])
+    assert ordered(cluster, "a") == OperatorOverrides([], [("b", births["b"], 1), ("c", births["c"], 1)])
     cluster.crash("a")
     cluster.start("a")
     run_until_in_view(cluster, "a", within_ms=5000)
-    assert cluster.core("a").views.accepted.forced == ["b", "c"]  # type: ignore[union-attr]
-    assert ordered(cluster, "a") == NO_ORDERS
+    assert cluster.core("a").views.accepted.excluded_by_override == ["b", "c"]  # type: ignore[union-attr]
+    assert ordered(cluster, "a") == NO_OVERRIDES
     cluster.start("b")
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
@@ -74,7 +74,7 @@ def test_an_order_leads_to_its_view_also_when_its_master_ends_right_behind_the_a
     cluster.start("a")
     cluster.run(6000)
     assert not in_view(cluster, "a")
-    assert set(cluster.core("a").views.going) == set()
+    assert set(cluster.core("a").views.departing) == set()
 
 
 def test_an_order_about_one_that_is_back_is_dropped_for_good() -> None:
@@ -84,14 +84,14 @@ def test_an_order_about_one_that_is_back_is_dropped_for_good() -> None:
     cluster.run(1000)
     cluster.executors["a"].force_view(["c"])  # b is still waited for
     cluster.run(100)
-    assert [node for node, _, _ in ordered(cluster, "a").without] == ["c"]
+    assert [node for node, _, _ in ordered(cluster, "a").excluded_members] == ["c"]
     cluster.start("c")
     cluster.run(500)
-    assert ordered(cluster, "a") == NO_ORDERS
+    assert ordered(cluster, "a") == NO_OVERRIDES
     written = len(cluster.journals["a"].records)
-    cluster.core("a").views.say_orders()
+    cluster.core("a").views.record_overrides()
     cluster.run(100)
-    assert not any(isinstance(record, Orders) for record in cluster.journals["a"].records[written:])
+    assert not any(isinstance(record, OperatorOverrides) for record in cluster.journals["a"].records[written:])
 
 
 def told_to_begin_and_crashed() -> Cluster:
@@ -107,10 +107,10 @@ def told_to_begin_and_crashed() -> Cluster:
 
 def test_an_order_to_begin_is_kept_over_a_crash_right_behind_the_answer() -> None:
     cluster = told_to_begin_and_crashed()
-    assert ordered(cluster, "a") == Orders(["a", "b"], [])
+    assert ordered(cluster, "a") == OperatorOverrides(["a", "b"], [])
     cluster.start("a")
     run_until_in_view(cluster, "a", "b", within_ms=3000)
-    assert ordered(cluster, "a") == NO_ORDERS
+    assert ordered(cluster, "a") == NO_OVERRIDES
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
 
@@ -154,11 +154,11 @@ def test_neither_a_proof_nor_an_order_replaces_the_other(first: str) -> None:
         else:
             a.force_view(["b"])
     assert {one.why for one in a.core.views.departures.values()} == {"down"}
-    assert {node: one.why for node, one in a.core.views.going.items()} == {"b": "ordered"}
+    assert {node: one.why for node, one in a.core.views.departing.items()} == {"b": "ordered"}
     run_until_in_view(cluster, "a", within_ms=5000)
     view = a.core.views.accepted
     assert view is not None
-    assert view.forced == ["b"]
+    assert view.excluded_by_override == ["b"]
 
 
 def test_a_proof_about_an_earlier_process_that_is_refused_takes_no_order_with_it() -> None:
@@ -173,13 +173,13 @@ def test_a_proof_about_an_earlier_process_that_is_refused_takes_no_order_with_it
     cluster.cut.clear()
     cluster.run(2000)
     a = cluster.executors["a"]
-    assert a.core.views.heard_start_of(Origin("c", birth)) == start
+    assert a.core.views.last_start_seen(Origin("c", birth)) == start
     a.force_view(["c"])
     a.prove_down("c", birth, start)
     run_until_in_view(cluster, "a", "b", within_ms=3000)
     view = a.core.views.accepted
     assert view is not None
-    assert view.forced == ["c"]
+    assert view.excluded_by_override == ["c"]
 
 
 def test_an_order_about_one_that_others_hear_is_refused_and_disturbs_nobody() -> None:
@@ -204,7 +204,7 @@ def test_an_order_is_forgotten_when_others_hear_the_member_again() -> None:
     cluster.run(500)
     cluster.cut -= {("b", "c"), ("c", "b")}
     cluster.run(2000)
-    assert cluster.core("a").views.orders == {}
+    assert cluster.core("a").views.overrides == {}
     cluster.start("d")
     run_until_in_view(cluster, "a", "b", "c", "d")
     cluster.run(2000)
@@ -246,7 +246,7 @@ def test_an_order_lets_go_of_births_whose_disks_are_lost() -> None:
     for node in "bc":
         cluster.start(node)
     cluster.run(5000)
-    assert not any(core.core.views.at_work for core in cluster.executors.values())
+    assert not any(core.core.views.is_active for core in cluster.executors.values())
     cluster.executors["a"].force_view(["b", "c"])
     run_until_in_view(cluster, "a", "b", "c")
     assert_same_logs(cluster, 1)
@@ -265,7 +265,7 @@ def test_an_order_is_forgotten_when_the_master_comes_back() -> None:
     assert in_view(cluster, "a", "b", "c")
     view = cluster.core("a").views.accepted
     assert view is not None
-    assert view.forced == []
+    assert view.excluded_by_override == []
 
 
 def test_rule_27_a_master_that_left_goes_on_by_order_only() -> None:
@@ -277,7 +277,7 @@ def test_rule_27_a_master_that_left_goes_on_by_order_only() -> None:
     cluster.crash("b")  # for good: what it had ordered alone is lost with it
     cluster.start("a")
     cluster.run(3000)
-    assert not cluster.core("a").views.at_work
+    assert not cluster.core("a").views.is_active
     cluster.executors["a"].force_view(["b"])
     run_until_in_view(cluster, "a", within_ms=3000)
     cluster.submit("a", "y")
@@ -406,7 +406,7 @@ def test_one_that_ends_before_it_is_let_in_by_those_of_an_order_is_let_in_later(
     cluster = only_a_by_order()
     cluster.start("b")
     deadline_ms = cluster.now_ms + 5000
-    while not cluster.core("a").views.accepted.has(Origin("b", 77)):  # type: ignore[union-attr]
+    while not cluster.core("a").views.accepted.has_member(Origin("b", 77)):  # type: ignore[union-attr]
         assert cluster.now_ms < deadline_ms
         cluster.run(1)
     cluster.crash("b")  # its accept is on the way
@@ -426,14 +426,14 @@ def test_an_order_that_came_about_nowhere_is_begun_again() -> None:
     cluster.run(2000)
     cluster.executors["a"].force_view(["b", "c"])
     deadline_ms = cluster.now_ms + 5000
-    while not (view := cluster.core("a").views.accepted).forced:  # type: ignore[union-attr]
+    while not (view := cluster.core("a").views.accepted).excluded_by_override:  # type: ignore[union-attr]
         assert cluster.now_ms < deadline_ms
         cluster.run(1)
     assert [m.birth for m in view.members] == [cluster.journals["a"].birth, 77, 78]  # type: ignore[union-attr]
     for node in "abc":
         cluster.crash(node)
     cluster.run(10)  # what was on the way finds nobody
-    assert ordered(cluster, "a") == NO_ORDERS
+    assert ordered(cluster, "a") == NO_OVERRIDES
     for node in "abc":
         cluster.start(node)
     run_until_in_view(cluster, "a", "b", "c")
@@ -453,7 +453,7 @@ def test_nobody_waits_for_a_view_that_was_lost_with_the_only_disk_that_had_it() 
     for node in "ac":
         cluster.start(node)
     deadline_ms = cluster.now_ms + 5000
-    while any(cluster.core(node).views.ahead is None for node in "ac"):
+    while any(cluster.core(node).views.newer_view is None for node in "ac"):
         assert cluster.now_ms < deadline_ms
         cluster.run(1)
     cluster.crash("b")
@@ -485,7 +485,7 @@ def unfounded(*away: str) -> Cluster:
     for node in away:
         cluster.crash(node)
     cluster.run(2000)
-    assert all(not cluster.core(node).founding.founded for node in cluster.executors)
+    assert all(not cluster.core(node).bootstrap.is_bootstrapped for node in cluster.executors)
     return cluster
 
 
@@ -526,7 +526,7 @@ def test_who_held_a_founding_that_never_came_about_is_let_in() -> None:
     assert cluster.core("c").views.accepted is not None
     cluster.crash("c", kept=99)
     cluster.cut.clear()
-    assert not cluster.core("a").founding.founded
+    assert not cluster.core("a").bootstrap.is_bootstrapped
     cluster.executors["a"].bootstrap(["a", "b"])
     run_until_in_view(cluster, "a", "b", within_ms=3000)
     cluster.submit("a", "x")
@@ -552,7 +552,7 @@ def test_a_founding_that_an_order_replaced_is_heard_late(later: bool) -> None:
     if later:
         cluster.cut.clear()
         run_until_in_view(cluster, "a", "b", "c")
-    assert cluster.core("b").founding.on_found("a", first) == []
+    assert cluster.core("b").bootstrap.on_propose("a", first) == []
     view = cluster.core("b").views.accepted
     assert view is not None
     assert view.cluster_id != first.cluster_id
@@ -582,14 +582,14 @@ def test_who_has_accepted_a_founding_begins_no_other() -> None:
         assert cluster.now_ms < 3000
         cluster.run(1)
     cluster.cut = {("b", "c"), ("c", "b")}
-    while not cluster.core("a").founding.founded:
+    while not cluster.core("a").bootstrap.is_bootstrapped:
         assert cluster.now_ms < 3000
         cluster.run(1)
     cluster.cut = {("a", "b"), ("a", "c")}
     with pytest.raises(Conflict, match="may be complete"):
         cluster.executors["b"].bootstrap(["b", "c"])
     cluster.run(2000)
-    assert not cluster.core("b").founding.founded
+    assert not cluster.core("b").bootstrap.is_bootstrapped
     cluster.cut.clear()
     run_until_in_view(cluster, "a", "b", "c")
 
@@ -602,7 +602,7 @@ def test_an_order_and_a_founding_of_all_make_one_cluster() -> None:
     cluster.cut |= {("b", "c")}
     cluster.executors["b"].bootstrap(["b", "c"])
     cluster.run(300)
-    assert cluster.core("b").views.unfounded
+    assert cluster.core("b").views.bootstrap_unconfirmed
     cluster.cut = {("b", "c"), ("a", "c")}
     cluster.run(1000)
     cluster.cut.clear()
@@ -620,7 +620,7 @@ def test_a_founding_is_proposed_above_what_an_order_began() -> None:
     for node in "ab":
         cluster.executors[node].bootstrap([node, "c"])
         cluster.run(300)
-        assert cluster.core(node).views.unfounded
+        assert cluster.core(node).views.bootstrap_unconfirmed
     cluster.cut.remove(("b", "c"))
     cluster.run(500)
     assert cluster.core("c").views.accepted == cluster.core("b").views.accepted

@@ -35,7 +35,10 @@ def test_the_same_members_are_installed_anew_with_the_safest_that_they_prefer() 
     assert number > NUMBER
     view = cluster.core("a").views.accepted
     assert view is not None
-    assert (view.prefers, [m.node for m in view.members]) == (["Smart", "Smart", "Simple"], ["a", "b", "c"])
+    assert (view.preferred_strategies, [m.node for m in view.members]) == (
+        ["Smart", "Smart", "Simple"],
+        ["a", "b", "c"],
+    )
     assert {cluster.core(n).state for n in "abc"} == {"Joined"}
     cluster.submit("b", "two")
     cluster.run(200)
@@ -78,9 +81,9 @@ def test_a_side_of_a_split_keeps_the_strategy_that_the_split_began_with() -> Non
     cluster.run(600)
     for node in "ac":
         core = cluster.core(node)
-        assert core.agreement is not None
+        assert core.log_state is not None
         cluster.executors[node].backup_done(
-            core.agreement.stable, core.agreement.history.hash_at(core.agreement.stable)
+            core.log_state.stable, core.log_state.log_index.hash_at(core.log_state.stable)
         )
     cluster.run(3000)
     assert {cluster.core(n).state for n in "abc"} == {"Isolated"}
@@ -133,6 +136,6 @@ def test_a_cluster_is_founded_with_the_safest_that_its_masters_prefer() -> None:
     assert (numbers(cluster), strategies(cluster)) == ({NUMBER}, {"Simple"})
     view = cluster.core("b").views.accepted
     assert view is not None
-    assert view.prefers == ["None", "Smart", "Simple"]
+    assert view.preferred_strategies == ["None", "Smart", "Simple"]
     cluster.run(3000)
     assert numbers(cluster) == {NUMBER}

@@ -13,10 +13,10 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.model.view import Member
-from txlog.protocol.history import History
-from txlog.protocol.keys import First, Keys
-from txlog.protocol.peers import Peer
-from txlog.protocol.queue import OriginQueue, head_within, ranks_of
+from txlog.protocol.log.idempotency_keys import FirstUse, IdempotencyKeys
+from txlog.protocol.log.incoming_queue import OriginQueue, prefix_within, rank_origins
+from txlog.protocol.log.log_index import LogIndex
+from txlog.protocol.replication.peer_progress import PeerProgress
 from txlog.wire.messages import ReplicaState
 
 ORIGINS = [Origin("b", 2), Origin("a", 9), Origin("a", 1), Origin("c", 5)]
@@ -25,7 +25,7 @@ stamps = st.lists(st.integers(1, 30), max_size=8, unique=True).map(sorted)
 
 def queue_of(origin: Origin, values: list[int], in_log: int = 0) -> OriginQueue:
     queue = OriginQueue(origin)
-    queue.pass_by(in_log)
+    queue.skip_final(in_log)
     contents = b"".join(bytes([i]) * HASH_BYTES for i in range(len(values)))
     queue.extend(values, contents, ["" for _ in values], [1 | 10 << 8 for _ in values])
     return queue
@@ -47,7 +47,7 @@ def test_rule_12_the_head_is_the_longest_prefix_of_the_sorted_queue(
         if stamp > stamp_max or seq > seq_max[slot]:
             break
         expected.append(slot)
-    found = head_within(queues, ranks_of(queues), stamp_max, seq_max)
+    found = prefix_within(queues, rank_origins(queues), stamp_max, seq_max)
     assert (list(found.order) if found else []) == expected
     assert [len(q) for q in queues] == [len(each) for each in values], "the queue is not changed"
     if found:
@@ -66,13 +66,13 @@ def test_a_queue_is_a_sorted_list(steps: list[tuple[bool, int]]) -> None:
             twin += fresh
         else:
             count = min(count, len(twin))
-            queue.take(count)
+            queue.move_to_log(count)
             del twin[:count]
             in_log += count
         assert len(queue) == len(twin)
         assert queue.in_log == in_log
         assert queue.held == in_log + len(twin)
-        assert queue.bytes == 7 * len(twin)
+        assert queue.payload_bytes == 7 * len(twin)
         assert queue.last_stamp == (twin[-1] if twin else 0)
         assert [queue.stamp(queue.in_log + 1 + i) for i in range(len(twin))] == twin
         for probe in (0, stamp // 2, stamp):
@@ -86,40 +86,40 @@ def test_what_is_not_in_the_queue_is_an_assertion(seqs: list[int]) -> None:
         queue.stamp(len(seqs) + 1)
 
 
-def first(node: str, seq: int, stamp_ms: int) -> First:
-    return First(Txid(Origin(node, 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
+def first(node: str, seq: int, stamp_ms: int) -> FirstUse:
+    return FirstUse(Txid(Origin(node, 1), seq), stamp_ms << LOGICAL_BITS, bytes(HASH_BYTES))
 
 
 def test_rule_16_the_first_in_log_order_counts_within_the_retention() -> None:
-    keys = Keys(retention_ms=100)
+    keys = IdempotencyKeys(retention_ms=100)
     one, other = first("a", 1, 1000), first("b", 1, 1100)
-    assert keys.entered(1, "k", one) is None
-    assert keys.entered(2, "k", other) == one.txid
+    assert keys.record_use(1, "k", one) is None
+    assert keys.record_use(2, "k", other) == one.txid
     late = first("b", 2, 1201)
-    assert keys.entered(3, "k", late) is None, "the retention of the first is over"
-    assert keys.entered(4, "k", first("a", 2, 1300)) == late.txid
+    assert keys.record_use(3, "k", late) is None, "the retention of the first is over"
+    assert keys.record_use(4, "k", first("a", 2, 1300)) == late.txid
 
 
 def test_rule_16_a_waiting_key_is_a_hint_only() -> None:
-    keys = Keys(retention_ms=100)
+    keys = IdempotencyKeys(retention_ms=100)
     waiting, overtakes = first("a", 1, 1000), first("b", 1, 999)
     keys.waiting["k"] = waiting
-    assert keys.known("k", 1) == waiting
-    assert keys.entered(1, "k", overtakes) is None
-    assert keys.known("k", 1000 << LOGICAL_BITS) == overtakes
-    assert keys.entered(2, "k", waiting) == overtakes.txid
+    assert keys.find_first_use("k", 1) == waiting
+    assert keys.record_use(1, "k", overtakes) is None
+    assert keys.find_first_use("k", 1000 << LOGICAL_BITS) == overtakes
+    assert keys.record_use(2, "k", waiting) == overtakes.txid
     assert "k" not in keys.waiting
 
 
 @given(st.lists(st.tuples(st.sampled_from("klm"), st.integers(0, 80)), max_size=30))
 def test_rule_16_keys_against_a_plain_list(rows: list[tuple[str, int]]) -> None:
-    keys, twin, stamp = Keys(retention_ms=100), {}, 0
+    keys, twin, stamp = IdempotencyKeys(retention_ms=100), {}, 0
     for at, (key, later) in enumerate(rows):
         stamp += later + 1
         entry = first("a", at + 1, stamp)
         before = twin.get(key)
         expected = before.txid if before and stamp - (before.stamp >> LOGICAL_BITS) <= 100 else None
-        assert keys.entered(at + 1, key, entry) == expected
+        assert keys.record_use(at + 1, key, entry) == expected
         if expected is None:
             twin[key] = entry
 
@@ -132,41 +132,41 @@ def claim(start: int, number: int, **changes: object) -> ReplicaState:
     )  # type: ignore[arg-type]
 
 
-def peer() -> Peer:
-    return Peer(1, Member("b", 2, 1, "uk"))
+def peer() -> PeerProgress:
+    return PeerProgress(1, Member("b", 2, 1, "uk"))
 
 
 def test_rule_9_an_old_or_repeated_claim_is_dropped() -> None:
     b = peer()
-    assert b.take(claim(2, 3), 100)
-    assert not b.take(claim(2, 3), 200)
-    assert not b.take(claim(2, 2), 200)
-    assert not b.take(claim(1, 9), 200)
+    assert b.update(claim(2, 3), 100)
+    assert not b.update(claim(2, 3), 200)
+    assert not b.update(claim(2, 2), 200)
+    assert not b.update(claim(1, 9), 200)
     assert b.heard_ms == 100
-    assert b.take(claim(3, 1), 300)
+    assert b.update(claim(3, 1), 300)
 
 
 @pytest.mark.parametrize("less", [{"log_index": 4}, {"counter": 49}, {"own_seq": 3}, {"held": [5, 3]}])
 def test_rule_9_who_claims_less_is_refused_by_name_until_it_starts_anew(less: dict[str, object]) -> None:
     b = peer()
-    b.take(claim(1, 1), 0)
+    b.update(claim(1, 1), 0)
     with pytest.raises(PeerFault, match="Regressed"):
-        b.take(claim(1, 2, **less), 1)
+        b.update(claim(1, 2, **less), 1)
     with pytest.raises(PeerFault, match="Regressed"):
-        b.take(claim(1, 3), 2)
-    assert b.claim == claim(1, 1), "nothing of it counts"
-    assert b.take(claim(2, 1), 3)
+        b.update(claim(1, 3), 2)
+    assert b.replica_state == claim(1, 1), "nothing of it counts"
+    assert b.update(claim(2, 1), 3)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=25), st.data())
 @pytest.mark.parametrize("how", ["appended", "taken over", "cut"])
 def test_rule_17_history_is_a_plain_list(how: str, pieces: list[tuple[int, int]], data: st.DataObject) -> None:
     origins = ORIGINS[:3]
-    history, twin, hashes, last = History(bytes(16), origins), [], [], [0, 0, 0]
+    history, twin, hashes, last = LogIndex(bytes(16), origins), [], [], [0, 0, 0]
     for slot, count in pieces:
         if how == "cut" and twin and data.draw(st.booleans()):
             index = data.draw(st.integers(0, len(twin)))
-            assert history.cut(index) == [sum(1 for s, _ in twin[index:] if s == at) for at in range(3)]
+            assert history.truncate(index) == [sum(1 for s, _ in twin[index:] if s == at) for at in range(3)]
             del twin[index:], hashes[index:]
             last = [max((seq for s, seq in twin if s == at), default=0) for at in range(3)]
         cells = [len(hashes).to_bytes(HASH_BYTES, "big") for _ in range(count)]
@@ -177,9 +177,9 @@ def test_rule_17_history_is_a_plain_list(how: str, pieces: list[tuple[int, int]]
             twin.append((slot, last[slot]))
             hashes.append(cell)
     if how == "taken over":
-        history.take(bytearray(slot for slot, _ in twin), bytearray(b"".join(hashes)))
+        history.load(bytearray(slot for slot, _ in twin), bytearray(b"".join(hashes)))
     assert history.length == len(twin)
-    assert history.hash == (hashes[-1] if hashes else history.start_hash)
+    assert history.hash == (hashes[-1] if hashes else history.empty_log_hash)
     for index, (slot, seq) in enumerate(twin, start=1):
         assert history.hash_at(index) == hashes[index - 1]
         assert history.index_of(origins[slot], seq) == index
@@ -197,12 +197,12 @@ def test_rule_17_history_is_a_plain_list(how: str, pieces: list[tuple[int, int]]
 
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_long_history_counts_from_its_marks(taken: bool) -> None:
-    history, order = History(bytes(16), ORIGINS[:3]), bytearray()
+    history, order = LogIndex(bytes(16), ORIGINS[:3]), bytearray()
     for slot, count in ((0, 1000), (1, 30), (0, 5), (2, 3000), (1, 1024), (0, 1)):
         order += bytes([slot]) * count
     hashes = b"".join(at.to_bytes(HASH_BYTES, "big") for at in range(len(order)))
     if taken:
-        history.take(bytearray(order[:4000]), bytearray(hashes[: 4000 * HASH_BYTES]))
+        history.load(bytearray(order[:4000]), bytearray(hashes[: 4000 * HASH_BYTES]))
         history.append(bytes(order[4000:]), hashes[4000 * HASH_BYTES :])
     else:
         history.append(bytes(order), hashes)
@@ -210,6 +210,6 @@ def test_a_long_history_counts_from_its_marks(taken: bool) -> None:
     assert history.index_of(ORIGINS[0], 1003) == 1033
     assert history.index_of(ORIGINS[1], 31) == 1000 + 30 + 5 + 3000 + 1
     assert [span.count for span in history.spans(1029, 4036)] == [1, 5, 3000, 1]
-    assert history.cut(1031) == [5, 1024, 3000]
+    assert history.truncate(1031) == [5, 1024, 3000]
     assert history.seqs_at(1031) == [("b", 2, 1001), ("a", 9, 30)]
     assert history.index_of(ORIGINS[0], 1002) == 0

@@ -7,20 +7,20 @@ from core_cluster import Cluster
 from lone_member import CONFIGURED, FIRST, NEXT, VIEW, A, C, Lone, base, held, post
 
 from txlog.model.entry import Span
-from txlog.model.records import Promised
+from txlog.model.records import ViewPromised
 from txlog.model.view import View
 from txlog.wire import messages as wire
 
-GROWN = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [VIEW.number], known=[2, 0, 0])
+GROWN = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [VIEW.number], known_seqs=[2, 0, 0])
 """c has gone on without a and b, and has given a's transactions new stamps."""
 
 
 def test_what_stands_elsewhere_with_other_stamps_is_not_taken_into_the_view_at_work() -> None:
     """One of another branch gave new stamps to what a member of this view made; here that orders by the member's."""
     b = Lone([*FIRST, held(A, 1, 10)])
-    agreement = b.core.agreement
+    agreement = b.core.log_state
     assert agreement is not None
-    assert b.core.views.at_work
+    assert b.core.views.is_active
     queue = agreement.by_origin[A.origin]
     b.receive("c", wire.RunsReply([held(A, 2, 99).run], NEXT))
     assert queue.held == 1
@@ -34,21 +34,21 @@ def test_rule_34_who_takes_stamps_of_the_view_ahead_has_stopped_its_own_for_good
     b.receive("c", wire.HelloReply("c", 3, 1, list(CONFIGURED), [], GROWN, True, [2, 0, 0]))
     b.pass_ms(50)
     assert ("c", wire.FetchRuns(Span("a", 1, 2, 1))) in b.said
-    assert b.core.views.at_work, "nothing came yet"
+    assert b.core.views.is_active, "nothing came yet"
     b.receive("c", wire.RunsReply([held(A, 1, 99).run], GROWN.number))
-    assert b.core.views.at_work, "nothing new came"
+    assert b.core.views.is_active, "nothing new came"
     b.receive("c", wire.RunsReply([held(A, 2, 99).run], GROWN.number))
     promise, taken = b.records[-2:]
-    assert (promise, taken) == (Promised(*GROWN.number), held(A, 2, 99))
+    assert (promise, taken) == (ViewPromised(*GROWN.number), held(A, 2, 99))
     for one in (b, b.restart()):
-        assert one.core.views.stopped
+        assert one.core.views.is_stopped
         ordered = msgspec.structs.replace(
             post(), order_after=0, order=bytes([0, 0]), order_hash=base((A, 1, 10), (A, 2, 20))
         )
         one.receive("a", ordered)
         one.pass_ms(500)
-        assert one.core.agreement is not None
-        assert one.core.agreement.history.length == 0
+        assert one.core.log_state is not None
+        assert one.core.log_state.log_index.length == 0
         assert not any(isinstance(message, wire.Post) for _, message in one.said)
 
 
@@ -63,8 +63,8 @@ def test_what_a_stopped_master_holds_is_not_told_with_the_stamps_of_its_view() -
     for stopped in (False, True):
         if stopped:
             known = wire.HelloReply("c", cluster.core("c").birth, 1, list(CONFIGURED), [], GROWN, True, [1, 0, 0])
-            cluster.core("a").views.on_known(known)
-            cluster.core("a").views.give_way()
+            cluster.core("a").views.on_hello_reply(known)
+            cluster.core("a").views.stop_for_newer_view()
         a.receive("b", wire.encode(wire.FetchRuns(Span("a", origin.birth, 1, 1))), cluster.now("a"))
         a.poll(cluster.now("a"))
         while (sync := a.begin_sync()) is not None:

@@ -33,7 +33,7 @@ def test_one_that_is_taken_out_and_has_not_left_holds_nobody() -> None:
     add(cluster, "c", "d")
     cluster.run(100)
     begin(cluster, "d", 44)
-    while not cluster.core("c").views.accepted.has(Origin("d", 44)):  # type: ignore[union-attr]
+    while not cluster.core("c").views.accepted.has_member(Origin("d", 44)):  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms + 10_000
         cluster.run(1)
     cluster.crash("c")  # d has not heard of it
@@ -61,11 +61,11 @@ def test_a_view_that_waits_for_one_that_was_taken_out_gives_way() -> None:
     cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=800).founded()
     remove(cluster, "c", "a")
     end_ms = cluster.now_ms + 2000
-    while cluster.core("a").agreement.last_own == 0:  # type: ignore[union-attr]
+    while cluster.core("a").log_state.last_own_seq == 0:  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms
         cluster.run(1)
     cluster.cut = both("ab", "bc")
-    while cluster.core("c").agreement.by_origin[Origin("a", 1)].held == 0:  # type: ignore[union-attr]
+    while cluster.core("c").log_state.by_origin[Origin("a", 1)].held == 0:  # type: ignore[union-attr]
         assert cluster.now_ms < end_ms
         cluster.run(1)
     cluster.crash("a")
@@ -78,9 +78,9 @@ def test_a_view_that_waits_for_one_that_was_taken_out_gives_way() -> None:
     for node in "bc":
         assert configuration(cluster, node).removed == ["a"]
         assert cluster.core(node).state == "Joined"
-        agreement = cluster.core(node).agreement
+        agreement = cluster.core(node).log_state
         assert agreement is not None
-        assert agreement.settled_at == agreement.stable, "it can be trimmed"
+        assert agreement.final_index == agreement.stable, "it can be trimmed"
 
 
 def test_one_that_is_no_master_elsewhere_does_not_outbid_who_is() -> None:
@@ -98,12 +98,12 @@ def test_one_that_is_no_master_elsewhere_does_not_outbid_who_is() -> None:
     cluster.cut = both("bc", "ac", "be", "ae")
     end_ms = cluster.now_ms + 5000
     accepted = lambda n: cluster.core(n).views.accepted  # noqa: E731
-    while not (accepted("d").has(Origin("a", 1)) and accepted("d").has(Origin("d", 44))):
+    while not (accepted("d").has_member(Origin("a", 1)) and accepted("d").has_member(Origin("d", 44))):
         assert cluster.now_ms < end_ms
         cluster.run(1)
-        if accepted("b").has(Origin("a", 1)):
+        if accepted("b").has_member(Origin("a", 1)):
             cluster.cut |= {("b", "a"), ("d", "a")}
-    assert not accepted("a").has(Origin("b", 2)), "it has not heard that"
+    assert not accepted("a").has_member(Origin("b", 2)), "it has not heard that"
     cluster.cut = both("ab", "ad", "bc", "cd", "be", "de")
     run_until_in_view(cluster, "a", "c", "e", within_ms=20_000)
     cluster.cut.clear()
@@ -112,7 +112,7 @@ def test_one_that_is_no_master_elsewhere_does_not_outbid_who_is() -> None:
         if in_view(cluster, *"abce"):
             break
         for node in "abcde":
-            if cluster.core(node).wants_backup:
+            if cluster.core(node).needs_split_backup:
                 back_up(cluster, node)
     run_until_in_view(cluster, *"abce", within_ms=20)  # d was added where nothing came of it
 
@@ -121,7 +121,7 @@ def test_one_that_was_taken_out_and_went_on_alone_ends() -> None:
     cluster = Cluster(idle_interval_ms=100, max_peer_lag_ms=800).founded()
     remove(cluster, "a", "c")
     end_ms = cluster.now_ms + 2000
-    held = {n: cluster.core(n).agreement for n in "ab"}
+    held = {n: cluster.core(n).log_state for n in "ab"}
     while not all(one is not None and one.by_origin[Origin("c", 3)].held for one in held.values()):
         assert cluster.now_ms < end_ms
         cluster.run(1)

@@ -9,11 +9,19 @@ import msgspec
 import pytest
 from changing_views import leave, run_until_in_view
 from core_cluster import Cluster
+from txlog.protocol.membership.handshake import build_hello
 
 from txlog.journal import Journal, MemoryVfs
-from txlog.model.records import Recovered
-from txlog.protocol.greetings import who_now
-from txlog.protocol.trimming import BACKUP, MASTER, SPLIT_BACKUP, UNKNOWN, WORKER, Place, Verdict
+from txlog.model.records import RecoveredState
+from txlog.protocol.log.log_trimming import (
+    BACKUP,
+    MASTER,
+    SPLIT_BACKUP,
+    UNKNOWN_INDEX,
+    WORKER,
+    RetentionPosition,
+    TrimDecision,
+)
 from txlog.wire import messages as wire
 
 SEGMENT_BYTES = 4096
@@ -27,7 +35,7 @@ class DiskJournal:
         self.files = MemoryVfs()
         self.inner: Journal | None = None
 
-    def open(self) -> Recovered:
+    def open(self) -> RecoveredState:
         birth = self.birth
         self.inner, recovered = Journal.open(
             self.files, node=self.node, draw_birth=lambda: birth, segment_bytes=SEGMENT_BYTES
@@ -63,25 +71,25 @@ def write(cluster: Cluster, count: int, nodes: str = "abc") -> None:
     cluster.run(300)
 
 
-def place(cluster: Cluster, kind: str, index: int, name: str = "one") -> Place:
-    agreement = cluster.core("a").agreement
+def place(cluster: Cluster, kind: str, index: int, name: str = "one") -> RetentionPosition:
+    agreement = cluster.core("a").log_state
     assert agreement is not None
-    return Place(kind, name, index, agreement.history.hash_at(index))
+    return RetentionPosition(kind, name, index, agreement.log_index.hash_at(index))
 
 
 def length(cluster: Cluster, node: str = "a") -> int:
-    agreement = cluster.core(node).agreement
+    agreement = cluster.core(node).log_state
     assert agreement is not None
-    return agreement.history.length
+    return agreement.log_index.length
 
 
 def start_of(cluster: Cluster, node: str) -> int:
-    agreement = cluster.core(node).agreement
+    agreement = cluster.core(node).log_state
     assert agreement is not None
-    return agreement.history.start
+    return agreement.log_index.start
 
 
-def trim(cluster: Cluster, node: str, *places: Place, keep_from: int = 1 << 60) -> Verdict:
+def trim(cluster: Cluster, node: str, *places: RetentionPosition, keep_from: int = 1 << 60) -> TrimDecision:
     """As its shell does."""
     verdict = cluster.executors[node].trim(list(places), keep_from)
     cluster.run(200)
@@ -91,9 +99,9 @@ def trim(cluster: Cluster, node: str, *places: Place, keep_from: int = 1 << 60) 
     return verdict
 
 
-def held_by(verdict: Verdict) -> list[tuple[str, str]]:
+def held_by(verdict: TrimDecision) -> list[tuple[str, str]]:
     """Who holds most."""
-    return [(one.kind, one.name) for one in verdict.holders if one.at == verdict.holders[0].at]
+    return [(one.kind, one.name) for one in verdict.blockers if one.log_index == verdict.blockers[0].log_index]
 
 
 def everywhere(cluster: Cluster, index: int) -> None:
@@ -102,9 +110,9 @@ def everywhere(cluster: Cluster, index: int) -> None:
 
 
 def hash_of(cluster: Cluster, node: str) -> bytes:
-    agreement = cluster.core(node).agreement
+    agreement = cluster.core(node).log_state
     assert agreement is not None
-    return agreement.history.hash
+    return agreement.log_index.hash
 
 
 def test_the_log_is_trimmed_on_the_disk_and_in_memory_and_goes_on() -> None:
@@ -125,9 +133,9 @@ def test_a_start_from_a_trimmed_journal_knows_what_counts() -> None:
     cluster.run(300)
     write(cluster, 20)
     everywhere(cluster, length(cluster) - 5)
-    own = cluster.core("b").agreement
+    own = cluster.core("b").log_state
     assert own is not None
-    assert own.history.is_trimmed(first.txid.origin, first.txid.seq)
+    assert own.log_index.is_trimmed(first.txid.origin, first.txid.seq)
     for node in "abc":
         end, value = length(cluster, node), hash_of(cluster, node)
         leave(cluster, node)
@@ -136,7 +144,7 @@ def test_a_start_from_a_trimmed_journal_knows_what_counts() -> None:
         assert length(cluster, node) == end
         assert hash_of(cluster, node) == value
     answer = cluster.submit("c", "kept", key="once")[0]
-    assert answer.repeat
+    assert answer.is_repeat
     assert answer.txid == first.txid
     write(cluster, 5)
     assert len({hash_of(cluster, node) for node in "abc"}) == 1
@@ -147,9 +155,9 @@ def test_keys_older_than_their_retention_are_not_kept() -> None:
     cluster.run(61_000)
     write(cluster, 20)
     everywhere(cluster, length(cluster) - 5)
-    agreement = cluster.core("a").agreement
+    agreement = cluster.core("a").log_state
     assert agreement is not None
-    keys = [one.key for one in agreement.history.foot.keys]
+    keys = [one.key for one in agreement.log_index.log_start.keys]
     assert keys
     assert len(keys) <= 12, "only those of the second half may still be repeated"
 
@@ -159,27 +167,27 @@ def test_rule_19_whoever_needs_the_log_holds_it(kind: str) -> None:
     cluster = cluster_with(30)
     backup = place(cluster, BACKUP, length(cluster), "newest")
     verdict = trim(cluster, "a", backup, place(cluster, kind, 40, "slow"))
-    assert verdict.cut == (40 if kind != BACKUP else length(cluster))
-    assert start_of(cluster, "a") == verdict.cut
+    assert verdict.trim_to == (40 if kind != BACKUP else length(cluster))
+    assert start_of(cluster, "a") == verdict.trim_to
     if kind != BACKUP:
         assert held_by(verdict) == [(kind, "slow")]
 
 
 def test_rule_19_nothing_goes_without_a_backup_on_this_log() -> None:
     cluster = cluster_with(20)
-    off = Place(BACKUP, "elsewhere", 30, b"another branch..")
+    off = RetentionPosition(BACKUP, "elsewhere", 30, b"another branch..")
     for places in ((), (off,)):
         verdict = trim(cluster, "a", *places)
-        assert verdict.cut == 0
+        assert verdict.trim_to == 0
         assert held_by(verdict) == [(BACKUP, "newest backup")]
 
 
 def test_rule_19_a_worker_on_another_branch_or_unknown_holds_everything() -> None:
     cluster = cluster_with(20)
     backup = place(cluster, BACKUP, length(cluster))
-    for index in (30, UNKNOWN):
-        verdict = trim(cluster, "a", backup, Place(WORKER, "lost", index, b"another branch.."))
-        assert verdict.cut == 0
+    for index in (30, UNKNOWN_INDEX):
+        verdict = trim(cluster, "a", backup, RetentionPosition(WORKER, "lost", index, b"another branch.."))
+        assert verdict.trim_to == 0
         assert held_by(verdict) == [(WORKER, "lost")]
 
 
@@ -190,21 +198,21 @@ def test_rule_19_a_silent_master_holds_what_it_lacks_and_an_unheard_one_everythi
     run_until_in_view(cluster, "a", "b")
     write(cluster, 20, "ab")
     verdict = trim(cluster, "a", place(cluster, BACKUP, length(cluster)))
-    assert verdict.cut == at
+    assert verdict.trim_to == at
     assert held_by(verdict) == [(MASTER, "c")]
     assert start_of(cluster, "a") == at
     leave(cluster, "a")
     cluster.start("a")
     run_until_in_view(cluster, "a", "b")
     verdict = trim(cluster, "a", place(cluster, BACKUP, length(cluster)))
-    assert verdict.cut == at
+    assert verdict.trim_to == at
     unheard = ("master", "c", "not heard since this start, or since an order")
-    assert unheard in [(h.kind, h.name, h.why) for h in verdict.holders]
+    assert unheard in [(h.kind, h.name, h.why) for h in verdict.blockers]
     cluster.start("c")
     run_until_in_view(cluster, "a", "b", "c")
     write(cluster, 2)
     assert len({hash_of(cluster, node) for node in "abc"}) == 1
-    assert trim(cluster, "a", place(cluster, BACKUP, length(cluster))).cut > at
+    assert trim(cluster, "a", place(cluster, BACKUP, length(cluster))).trim_to > at
 
 
 def test_rule_19_a_member_that_is_silent_holds_what_it_lacks() -> None:
@@ -214,8 +222,8 @@ def test_rule_19_a_member_that_is_silent_holds_what_it_lacks() -> None:
     cluster.run(600)
     backup = place(cluster, BACKUP, at)
     verdict = trim(cluster, "a", backup)
-    assert ("master", "c") in [(one.kind, one.name) for one in verdict.holders]
-    assert verdict.cut <= at
+    assert ("master", "c") in [(one.kind, one.name) for one in verdict.blockers]
+    assert verdict.trim_to <= at
 
 
 def test_rule_19_a_member_whose_old_disk_lies_below_the_foot_counts_for_nothing() -> None:
@@ -234,7 +242,7 @@ def test_rule_19_a_member_whose_old_disk_lies_below_the_foot_counts_for_nothing(
     cluster.journals["b"].files = image
     for node in "ab":
         cluster.start(node)
-    while not cluster.core("a").founding.admitted:
+    while not cluster.core("a").bootstrap.admitted:
         assert cluster.now_ms < 60_000
         cluster.run(1)
     cluster.submit("a", "one more")
@@ -242,7 +250,7 @@ def test_rule_19_a_member_whose_old_disk_lies_below_the_foot_counts_for_nothing(
     assert length(cluster, "b") < foot
     assert "BelowFoot" in cluster.faults["a"]
     (of_b,) = [peer for peer in cluster.core("a").peers if peer.node == "b"]
-    assert of_b.claim is None
+    assert of_b.replica_state is None
     assert of_b.fault is None, "a claim from before it came by, on its way since, is none"
     assert length(cluster) == foot, "nothing is ordered without it"
 
@@ -250,7 +258,7 @@ def test_rule_19_a_member_whose_old_disk_lies_below_the_foot_counts_for_nothing(
 def test_what_shall_be_kept_in_any_case_is_kept() -> None:
     cluster = cluster_with(20)
     verdict = trim(cluster, "a", place(cluster, BACKUP, length(cluster)), keep_from=25)
-    assert verdict.cut == 25
+    assert verdict.trim_to == 25
     assert held_by(verdict) == [("keep", "log.keep")]
 
 
@@ -271,7 +279,7 @@ def test_rule_17_a_lost_disk_below_the_foot_is_sent_a_snapshot() -> None:
     assert len({hash_of(cluster, node) for node in "abc"}) == 1
     assert len({length(cluster, node) for node in "abc"}) == 1
     answer = cluster.submit("c", "kept", key="once")[0]
-    assert answer.repeat
+    assert answer.is_repeat
     assert answer.txid == first.txid
     for node in "ca":  # the snapshot stands in its own journal
         leave(cluster, node)
@@ -294,13 +302,13 @@ def test_rule_17_a_lost_disk_below_the_foot_beyond_a_lost_link(trimmed: str) -> 
     cluster.cut |= {("a", "c"), ("c", "a")}
     cluster.journals["c"] = DiskJournal("c", 77)
     cluster.start("c")
-    while cluster.core("c").agreement is None:
+    while cluster.core("c").log_state is None:
         assert cluster.now_ms < 60_000
         cluster.run(1)
     assert cluster.core("c").views.accepted is None
     below = wire.encode(wire.LogTruncatedBelow(length(cluster), hash_of(cluster, "a")))
     cluster.receive("b", "c", wire.encode(wire.Relay("c", ["a", "b"], below)))
-    arriving = cluster.core("c").arriving
+    arriving = cluster.core("c").incoming_snapshot
     assert arriving is not None
     assert arriving.peer == "b"
     run_until_in_view(cluster, "a", "b", "c")
@@ -317,12 +325,12 @@ def test_rule_17_one_that_lacks_no_payload_is_told_that_the_log_was_trimmed_abov
     run_until_in_view(cluster, "a", "b")
     cluster.journals["c"] = DiskJournal("c", 77)
     cluster.start("c")
-    while cluster.core("c").agreement is None:
+    while cluster.core("c").log_state is None:
         assert cluster.now_ms < 60_000
         cluster.run(1)
     foot = start_of(cluster, "a")
     for index, below in ((foot - 1, 1), (foot, 0)):
-        who = msgspec.structs.replace(who_now(cluster.core("c").views), log_index=index)
+        who = msgspec.structs.replace(build_hello(cluster.core("c").views), log_index=index)
         cluster.core("a").receive("c", who, cluster.now("a"), True)
         said = [send.message for send in cluster.core("a").drain().sends if send.peer == "c"]
         assert [type(message) for message in said] == [wire.HelloReply, *[wire.LogTruncatedBelow] * below]
@@ -337,7 +345,7 @@ def test_rule_17_a_lost_disk_below_the_foot_while_the_others_have_installed_no_v
         cluster.executors[node].prove_down("c", cluster.journals["c"].birth, cluster.journals["c"].start)
     run_until_in_view(cluster, "a", "b")
     cluster.start("c")
-    while not cluster.core("c").views.stopped:
+    while not cluster.core("c").views.is_stopped:
         assert cluster.now_ms < 60_000
         cluster.run(1)
     cluster.cut |= {("a", "c"), ("b", "c")}  # it has reported; what it should accept does not arrive
@@ -367,7 +375,7 @@ def test_rule_17_a_snapshot_is_known_after_a_restart_before_the_view_was_accepte
     run_until_in_view(cluster, "a", "b")
     cluster.journals["c"] = DiskJournal("c", 77)
     cluster.start("c")
-    while not cluster.core("c").views.stopped:
+    while not cluster.core("c").views.is_stopped:
         assert cluster.now_ms < 60_000
         cluster.run(1)
     cluster.cut |= {("a", "c"), ("b", "c")}  # it has reported; what it should accept does not arrive
@@ -402,5 +410,5 @@ def test_who_is_out_by_order_holds_the_log_until_it_is_heard() -> None:
     run_until_in_view(cluster, "b")
     write(cluster, 4, "b")
     verdict = trim(cluster, "b", backup)
-    assert verdict.cut == verdict.start == 0
+    assert verdict.trim_to == verdict.start == 0
     assert held_by(verdict) == [(MASTER, "a"), (MASTER, "c")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from core_cluster import Cluster
 
 from txlog.model.ids import Origin, Txid
-from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
-from txlog.protocol.unordered import PassOver, Traced, trace
+from txlog.protocol.log.executed_out_of_order import BranchPosition, ExecutedElsewhere, find_branch_position
+from txlog.protocol.log.log_state import LogState
 
 APART = {("c", "a"), ("c", "b"), ("a", "c"), ("b", "c")}
 
@@ -21,17 +21,17 @@ def none(nodes: str = "abc") -> Cluster:
     ).founded()
 
 
-def agreement(core: Core) -> Agreement:
-    assert core.agreement is not None
-    return core.agreement
+def agreement(core: Core) -> LogState:
+    assert core.log_state is not None
+    return core.log_state
 
 
 def place(cluster: Cluster, node: str) -> tuple[int, bytes]:
-    history = agreement(cluster.core(node)).history
+    history = agreement(cluster.core(node)).log_index
     return history.length, history.hash
 
 
-def named(cluster: Cluster, node: str, traced: Traced | None) -> list[str]:
+def named(cluster: Cluster, node: str, traced: BranchPosition | None) -> list[str]:
     assert traced is not None
     return sorted(f"{s.node}{s.first_seq + i}" for s in traced.spans for i in range(s.count))
 
@@ -39,19 +39,19 @@ def named(cluster: Cluster, node: str, traced: Traced | None) -> list[str]:
 def passed(cluster: Cluster, node: str, *paths: tuple[int, bytes]) -> list[str]:
     """What a worker that stood at these places passes over on the log of this master."""
     mine = agreement(cluster.core(node))
-    known = [trace(mine, *path) for path in paths]
-    over = PassOver([one for one in known if one is not None])
+    known = [find_branch_position(mine, *path) for path in paths]
+    over = ExecutedElsewhere([one for one in known if one is not None])
     assert None not in known
     found: list[str] = []
     index = 0
-    for span in mine.history.spans(0, mine.history.length):
+    for span in mine.log_index.spans(0, mine.log_index.length):
         queue = mine.by_origin[Origin(span.node, span.birth)]
         for seq in range(span.first_seq, span.first_seq + span.count):
             index += 1
             run = cluster.journals[node].read(span.node, span.birth, seq, 1, 1 << 20)
             key, stamp = run.items[0].key, run.items[0].stamp
-            if over.executed(index, queue.origin, seq) or (
-                key and over.repeats(mine, Txid(queue.origin, seq), key, stamp)
+            if over.was_executed(index, queue.origin, seq) or (
+                key and over.repeats_executed_key(mine, Txid(queue.origin, seq), key, stamp)
             ):
                 found.append(f"{span.node}{seq}")
     return found
@@ -65,7 +65,7 @@ def split() -> Cluster:
     cluster.cut |= APART
     cluster.run(600)
     assert cluster.core("a").state == "Suspected"
-    assert not any(cluster.core(n).wants_backup for n in "abc")
+    assert not any(cluster.core(n).needs_split_backup for n in "abc")
     assert cluster.core("a").executes_to_end
     cluster.run(3000)
     assert {cluster.core(n).state for n in "abc"} == {"Isolated"}
@@ -79,22 +79,22 @@ def test_an_order_that_is_cut_off_is_kept_and_names_what_was_executed() -> None:
     cluster.submit("c", "here", "too")
     cluster.run(300)
     assert (cluster.log("a"), cluster.log("c")) == (["a1", "a2"], ["a1", "c1", "c2"])
-    stood, middle = place(cluster, "c"), (2, agreement(cluster.core("c")).history.hash_at(2))
+    stood, middle = place(cluster, "c"), (2, agreement(cluster.core("c")).log_index.hash_at(2))
     cluster.cut.clear()
     cluster.run(4000)
     assert {cluster.core(n).state for n in "abc"} == {"Joined"}
     assert cluster.log("c") == ["a1", "a2", "c1", "c2"], "the winner's, then the others'"
     for _ in range(2):
         mine = agreement(cluster.core("c"))
-        traced = trace(mine, *stood)
+        traced = find_branch_position(mine, *stood)
         assert traced is not None
-        assert (traced.at, named(cluster, "c", traced)) == (1, ["c1", "c2"])
-        assert named(cluster, "c", trace(mine, *middle)) == ["c1"]
+        assert (traced.shared_index, named(cluster, "c", traced)) == (1, ["c1", "c2"])
+        assert named(cluster, "c", find_branch_position(mine, *middle)) == ["c1"]
         assert passed(cluster, "c", stood) == ["a1", "c1", "c2"]
-        assert trace(agreement(cluster.core("a")), *stood) is None, "a never had that order"
-        assert trace(mine, 3, bytes(16)) is None
-        here = trace(mine, *place(cluster, "c"))
-        assert here == Traced(4, [], [])
+        assert find_branch_position(agreement(cluster.core("a")), *stood) is None, "a never had that order"
+        assert find_branch_position(mine, 3, bytes(16)) is None
+        here = find_branch_position(mine, *place(cluster, "c"))
+        assert here == BranchPosition(4, [], [])
         cluster.crash("c")  # and it stands in the journal
         cluster.start("c")
         cluster.run(3000)
@@ -110,7 +110,7 @@ def test_of_one_key_one_is_executed() -> None:
     cluster.run(4000)
     assert cluster.log("c") == ["a1", "a2", "c1"]
     mine = agreement(cluster.core("c"))
-    assert mine.noops == {3: Txid(mine.by_origin[mine.history.origins[0]].origin, 2)}
+    assert mine.noops == {3: Txid(mine.by_origin[mine.log_index.origins[0]].origin, 2)}
     assert passed(cluster, "c", stood) == ["a1", "a2", "c1"], "a2 is what c1 was"
     cluster.crash("c")
     cluster.start("c")
@@ -146,7 +146,7 @@ def test_a_view_that_may_go_back_keeps_nothing() -> None:
     cluster.cut |= APART
     cluster.run(600)
     for node in "ac":
-        cluster.executors[node].backup_done(0, agreement(cluster.core(node)).history.start_hash)
+        cluster.executors[node].backup_done(0, agreement(cluster.core(node)).log_index.empty_log_hash)
     cluster.run(3000)
     cluster.submit("a", "there")
     cluster.submit("c", "here")
@@ -155,8 +155,8 @@ def test_a_view_that_may_go_back_keeps_nothing() -> None:
     cluster.cut.clear()
     cluster.run(4000)
     assert cluster.log("c") == ["a1", "c1"]
-    assert agreement(cluster.core("c")).abandoned == []
-    assert trace(agreement(cluster.core("c")), *stood) is None
+    assert agreement(cluster.core("c")).abandoned_branches == []
+    assert find_branch_position(agreement(cluster.core("c")), *stood) is None
 
 
 def test_while_a_member_is_silent_workers_execute_to_the_logs_end() -> None:

@@ -27,7 +27,7 @@ from lone_member import (
 from txlog.model.entry import Span
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import chain_start
-from txlog.model.records import Added, Held, Left, Promised, ViewAccepted, ViewInstalled
+from txlog.model.records import LogAppended, TransactionsPersisted, ViewAccepted, ViewInstalled, ViewLeft, ViewPromised
 from txlog.model.view import NO_VIEW, Member, Number, View
 from txlog.wire import messages as wire
 from txlog.wire.messages import Checkpoint, Departure, Post, ProposeView, RejectView, ReportSummary, ViewReport
@@ -40,7 +40,7 @@ def test_rule_34_a_report_is_a_promise_that_was_durable_before() -> None:
     effects_before = len(b.records)
     report = b.ask("a", propose([A, B], [DOWN]))
     assert isinstance(report, ViewReport)
-    assert b.records[effects_before:] == [Promised(*NEXT)]
+    assert b.records[effects_before:] == [ViewPromised(*NEXT)]
     assert (report.number, report.node, report.birth, report.view) == (NEXT, "b", 2, VIEW)
     assert [(p.node, p.first_seq, p.stamps) for p in report.pending] == [("b", 1, [10, 20])]
     assert report.pending[0].contents == content(B, 1) + content(B, 2)
@@ -56,22 +56,22 @@ def test_rule_21_nothing_of_the_old_view_is_merged_or_said_after_the_report() ->
     for _ in range(20):
         b.pass_ms(50)
     assert not any(isinstance(message, Post) for _, message in b.said)
-    assert b.core.agreement is not None
-    assert b.core.agreement.by_origin[A.origin].held == 0
-    assert not any(isinstance(record, Held) for record in b.records)
+    assert b.core.log_state is not None
+    assert b.core.log_state.by_origin[A.origin].held == 0
+    assert not any(isinstance(record, TransactionsPersisted) for record in b.records)
 
 
 def test_rule_34_the_promise_survives_a_restart_and_the_stopped_view_is_never_resumed() -> None:
     b = Lone()
     b.ask("a", propose([A, B], [DOWN]))
     b = b.restart()
-    assert b.core.views.stopped
+    assert b.core.views.is_stopped
     b.receive("a", post())
     b.receive("a", wire.InstallView(VIEW.number))
     b.receive("a", wire.CommitBootstrap(VIEW))
     for _ in range(20):
         b.pass_ms(50)
-    assert not b.core.views.at_work
+    assert not b.core.views.is_active
     assert not any(isinstance(message, Post) for _, message in b.said)
     lower = b.ask("c", propose([B, C], [Departure("a", 1, 1, "down")], (1, 9, "c")))
     assert isinstance(lower, RejectView)
@@ -101,9 +101,9 @@ def test_a_founding_view_that_was_accepted_and_never_at_work_is_reported() -> No
 
 def test_a_report_begins_at_the_last_place_that_both_logs_have() -> None:
     b = Lone([*FIRST, held(A, 1, 10, 20, 30)])
-    agreement = b.core.agreement
+    agreement = b.core.log_state
     assert agreement is not None
-    agreement.add(30, [3, 0, 0])
+    agreement.append_up_to(30, [3, 0, 0])
     places = [Checkpoint(i, base(*[(A, seq, 10 * seq) for seq in range(1, i + 1)])) for i in (0, 1, 2)]
     wrong = Checkpoint(3, bytes(16))
     proposal = msgspec.structs.replace(propose([A, B], [DOWN]), checkpoints=[wrong, *places])
@@ -122,7 +122,7 @@ def refused(b: Lone, proposal: ProposeView, peer: str = "a") -> tuple[str, str]:
     answer = b.ask(peer, proposal)
     assert isinstance(answer, RejectView), answer
     assert answer.number == proposal.number
-    assert not any(isinstance(record, Promised) for record in b.records)
+    assert not any(isinstance(record, ViewPromised) for record in b.records)
     return answer.why, answer.about
 
 
@@ -148,7 +148,7 @@ def test_what_is_heard_of_a_new_birth_is_not_the_member_that_is_left_out(view: N
     b = Lone()
     b.hear("c")
     b.receive("c", msgspec.structs.replace(who_of("c", 1, ["b"]), birth=33, view=NO_VIEW))
-    assert b.core.around.both_ways("c")
+    assert b.core.failure_detector.is_bidirectional("c")
     gone = [Departure("c", 3, 1, "silent")]
     assert isinstance(b.ask("a", propose([A, B], gone, number=(4, 1, "a"), view=view)), ViewReport)
 
@@ -171,27 +171,27 @@ def test_rule_23_a_backup_is_wanted_also_when_the_view_is_stopped() -> None:
     for node in ("a", "c"):
         b.hear(node)
     b.pass_ms(100)
-    assert not b.core.wants_backup
+    assert not b.core.needs_split_backup
     b.hear("a")
     b.pass_ms(390)
-    assert not b.core.wants_backup
+    assert not b.core.needs_split_backup
     b.pass_ms(200)
-    assert b.core.wants_backup
+    assert b.core.needs_split_backup
     b.core.backup_done(0, chain_start(VIEW.cluster_id))
     assert not b.core.wants_backup
 
 
 def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> None:
     """None of them stands on what is stable until the view is installed: each would be made for nothing."""
-    apart = msgspec.structs.replace(VIEW, apart_at=0)
-    added = Added(1, [Span("a", 1, 1, 1)], base((A, 1, 10)), 1)
+    apart = msgspec.structs.replace(VIEW, diverged_index=0)
+    added = LogAppended(1, [Span("a", 1, 1, 1)], base((A, 1, 10)), 1)
     b = Lone([ViewAccepted(apart), ViewInstalled(1, 1, "a"), held(A, 1, 10), added])
-    assert b.core.wants_backup
+    assert b.core.needs_split_backup
     b.ask("a", propose([A, B], [DOWN]))
-    assert b.core.wants_backup
+    assert b.core.needs_split_backup
     assert b.ask("a", accept((A, 1, 20))) == wire.ViewAcceptedReply(NEXT, "b", 2)
     b.pass_ms(1000)
-    assert not b.core.wants_backup
+    assert not b.core.needs_split_backup
     b.receive("a", wire.InstallView(NEXT))
     assert b.core.wants_backup
 
@@ -199,7 +199,7 @@ def test_rule_23_no_backup_is_wanted_of_workers_on_what_an_accept_cut_off() -> N
 def test_what_a_member_at_work_makes_is_not_fetched_from_another_branch() -> None:
     """There it may have another stamp, and a would order it by the one that it has here, also after it was silent. When
     a has lost its disk, nobody else can bring it."""
-    grown = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [(1, 0, "c")], known=[1, 0, 0])
+    grown = View(2, 1, "c", [C], VIEW.cluster_id, 0, base(), VIEW.origins, [(1, 0, "c")], known_seqs=[1, 0, 0])
     b = Lone()
     b.hear("a")
     b.receive("c", wire.HelloReply("c", 3, 1, list(CONFIGURED), [], grown, True, [1, 0, 0]))
@@ -251,7 +251,7 @@ def test_refused_no_majority() -> None:
 
 def test_refused_left_when_nobody_knows_what_followed() -> None:
     """Rule 27: the others of the view may have gone on without this master."""
-    b = Lone([*FIRST, held(A, 1, 10), Left(1, 1, "a")])
+    b = Lone([*FIRST, held(A, 1, 10), ViewLeft(1, 1, "a")])
     assert isinstance(b.ask("a", propose([A, B], [DOWN])), ViewReport)
     answer = b.ask("a", accept((A, 1, 10)))
     assert isinstance(answer, RejectView)
@@ -269,7 +269,7 @@ def test_a_member_that_is_heard_with_a_new_birth_has_lost_the_old_one() -> None:
 
 @pytest.mark.parametrize("knows", ["a later view", "all that it left", "everybody, one of them with a lost disk"])
 def test_rule_27_one_that_left_returns_with_who_knows(knows: str) -> None:
-    b = Lone([*FIRST, held(A, 1, 10), Left(1, 1, "a")])
+    b = Lone([*FIRST, held(A, 1, 10), ViewLeft(1, 1, "a")])
     b.ask("a", propose([A, B], [DOWN]))
     log = Checkpoint(0, b"")
     outlines = [ReportSummary(m.node, m.birth, VIEW.number, log, 0, True) for m in MEMBERS]
@@ -290,8 +290,8 @@ def test_refused_other_base_and_nothing_has_changed() -> None:
     assert isinstance(answer, RejectView)
     assert answer.why == "OtherBase"
     assert b.records[before:] == []
-    assert b.core.agreement is not None
-    assert b.core.agreement.history.length == 0
+    assert b.core.log_state is not None
+    assert b.core.log_state.log_index.length == 0
     assert b.ask("a", right) == wire.ViewAcceptedReply(NEXT, "b", 2)
 
 

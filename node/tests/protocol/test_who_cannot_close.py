@@ -29,8 +29,10 @@ def test_what_is_settled_beside_an_order_is_named_by_who_holds_it(strategy: str)
     cluster.run(500)
     cluster.cut.clear()
     end_ms = cluster.now_ms + 60_000
-    while cluster.core("a").views.number != cluster.core("b").views.number or not cluster.core("a").views.at_work:
-        assert cluster.now_ms < end_ms, {n: (c.core.state, c.core.views.holding) for n, c in cluster.executors.items()}
+    while cluster.core("a").views.number != cluster.core("b").views.number or not cluster.core("a").views.is_active:
+        assert cluster.now_ms < end_ms, {
+            n: (c.core.state, c.core.views.blocked_reason) for n, c in cluster.executors.items()
+        }
         cluster.run(20)
     cluster.run(3000)
     assert cluster.log("a") == cluster.log("b")

@@ -15,10 +15,10 @@ from txlog.model.entry import Span
 from txlog.model.errors import LogAhead, LogDiverged, Unavailable
 from txlog.model.hashes import chain_leaf, chain_next
 from txlog.model.ids import Txid
-from txlog.model.records import Stamped
+from txlog.model.records import ReassignedStamps
 from txlog.model.view import View
-from txlog.protocol.agreement import Agreement
-from txlog.protocol.events import Accepted
+from txlog.protocol.events import SubmissionAccepted
+from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.transaction_status import TransactionTracker
@@ -40,7 +40,7 @@ class Split:
         self.transactions = TransactionTracker(self.loop, self.registry)
 
     @property
-    def agreement(self) -> Agreement:
+    def agreement(self) -> LogState:
         agreement = self.loop.log_state
         assert agreement is not None
         return agreement
@@ -48,7 +48,7 @@ class Split:
     async def write(self, count: int) -> list[Txid]:
         write = self.loop.write([submission(f"{at}") for at in range(count)], Durability.SYNCED)
         assert await self.loop.wait_for(write.reached, 20)
-        return [answer.txid for answer in write.answers if isinstance(answer, Accepted)]
+        return [answer.txid for answer in write.answers if isinstance(answer, SubmissionAccepted)]
 
     def view(self, base: int, base_hash: bytes, apart_at: int) -> View:
         old = self.agreement.view
@@ -57,27 +57,29 @@ class Split:
             epoch=old.epoch + 1,
             base_index=base,
             base_hash=base_hash,
-            history=[*old.history, old.number],
+            ancestors=[*old.ancestors, old.number],
             floor=self.agreement.last_stamp,
-            apart_at=apart_at,
-            known=[self.agreement.own.held],
+            diverged_index=apart_at,
+            known_seqs=[self.agreement.own.held],
             strategies=[*old.strategies, old.strategy],
         )
 
-    def accept(self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[Stamped]) -> None:
+    def accept(
+        self, view: View, cut: int, spans: list[Span], stamps: list[int], waiting: list[ReassignedStamps]
+    ) -> None:
         """As the core does when its turn comes, with everything that follows from it."""
         views = self.loop.core.views
-        assert self.agreement.accept(view, cut, spans, stamps, waiting)
-        views.accepted, views.installed, views.changed = view, False, True
-        views.promised = views.highest = view.number
-        views._wish_ms = 1 << 59
+        assert self.agreement.accept_view(view, cut, spans, stamps, waiting)
+        views.accepted, views.installed, views.view_changed = view, False, True
+        views.promised = views.highest_seen = view.number
+        views._propose_after_ms = 1 << 59
 
     def look(self) -> None:
         """Whatever comes next: the loop has to see it in this very call."""
         self.loop._step()
 
     def install(self) -> None:
-        self.loop.core.views.learn_installed()
+        self.loop.core.views.mark_installed()
         self.look()
 
     def report(self, index: int) -> None:
@@ -92,7 +94,7 @@ async def split() -> AsyncIterator[Split]:
     await founded(alone.loop)
     made = Split(alone)
     await made.write(SHARED)
-    made.accept(made.view(SHARED, made.agreement.history.hash, SHARED), SHARED, [], [], [])
+    made.accept(made.view(SHARED, made.agreement.log_index.hash, SHARED), SHARED, [], [], [])
     made.install()
     await made.write(END - SHARED)
     made.report(END)
@@ -108,14 +110,16 @@ def rejoin(split: Split, kept: int = 3) -> None:
     agreement = split.agreement
     own = agreement.own
     stamps = [stamp + 1 for stamp in own.stamps(SHARED + 1, SHARED + kept)]
-    value = agreement.history.hash_at(SHARED)
+    value = agreement.log_index.hash_at(SHARED)
     for seq, stamp in zip(range(SHARED + 1, SHARED + kept + 1), stamps, strict=True):
         value = chain_next(value, chain_leaf(stamp, own.tag, seq, own.content(seq)))
     view = split.view(SHARED + kept, value, -1)
     first = SHARED + kept + 1
     floor = view.floor
     waiting = [
-        Stamped(own.origin.node, own.origin.birth, first, [floor + 1 + at for at in range(own.held - first + 1)])
+        ReassignedStamps(
+            own.origin.node, own.origin.birth, first, [floor + 1 + at for at in range(own.held - first + 1)]
+        )
     ]
     spans = [Span(own.origin.node, own.origin.birth, SHARED + 1, kept)]
     split.accept(view, SHARED, spans, stamps, waiting)
@@ -168,7 +172,7 @@ async def test_a_worker_above_the_new_log_is_known_to_be_off_it(split: Split) ->
     assert not split.registry.is_off_chain(split.registry.workers["w-1"]), (
         "the view may still have it, for all that is known"
     )
-    split.loop.core.views.learn_installed()
+    split.loop.core.views.mark_installed()
     loop.executor.poll(loop._now())
     assert loop.stable.value == SHARED
     assert split.registry.is_off_chain(split.registry.workers["w-1"])

@@ -14,11 +14,11 @@ import pytest
 
 from txlog.journal import Journal, OsVfs
 from txlog.journal.vfs import OsFile
-from txlog.model.entry import KIND_QUADS, Item, Run
+from txlog.model.entry import KIND_QUADS, RunItem, TransactionRun
 from txlog.model.errors import JournalBroken, PeerFault
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
-from txlog.model.records import Held
+from txlog.model.records import TransactionsPersisted
 from txlog.runtime import payload_transfer as ahead_module
 from txlog.runtime.interactive_load import ACTIVE_REQUESTS_MIN, InteractiveLoad
 from txlog.runtime.payload_transfer import (
@@ -76,8 +76,8 @@ class Wire:
         return content
 
 
-def run_of(*items: Item) -> Run:
-    return Run("a", 7, 5, list(items))
+def run_of(*items: RunItem) -> TransactionRun:
+    return TransactionRun("a", 7, 5, list(items))
 
 
 async def test_a_payload_comes_in_pieces_and_is_named_once() -> None:
@@ -85,8 +85,8 @@ async def test_a_payload_comes_in_pieces_and_is_named_once() -> None:
     payload = payload_of(1)
     content = await between.spread(payload, "k")
     assert between.most_under_way < UNACKED_BYTES_MAX + 2 * CHUNK_BYTES, "room for small messages"
-    small = Item(90, KIND_QUADS, "", b"small")
-    whole = run_of(small, Item(91, KIND_QUADS, "k", payload), Item(92, KIND_QUADS, "", b"behind"))
+    small = RunItem(90, KIND_QUADS, "", b"small")
+    whole = run_of(small, RunItem(91, KIND_QUADS, "k", payload), RunItem(92, KIND_QUADS, "", b"behind"))
     named, count = between.a.substitute("b", [whole])
     assert count == 1
     assert [item.payload for item in named[0].items] == [b"small", content, b"behind"]
@@ -102,8 +102,8 @@ async def test_what_is_not_here_ends_the_run() -> None:
     await between.spread(first)
     await between.spread(second)
     runs = [
-        run_of(Item(1, KIND_QUADS, "", first), Item(2, KIND_QUADS, "", b"x")),
-        run_of(Item(3, KIND_QUADS, "", second)),
+        run_of(RunItem(1, KIND_QUADS, "", first), RunItem(2, KIND_QUADS, "", b"x")),
+        run_of(RunItem(3, KIND_QUADS, "", second)),
     ]
     named, count = between.a.substitute("b", runs)
     assert count == 2
@@ -116,7 +116,7 @@ async def test_what_is_not_here_ends_the_run() -> None:
 async def test_a_name_with_another_kind_or_key_names_nothing(kind: int, key: str) -> None:
     between = Wire()
     content = await between.spread(payload_of(1), "k")
-    found, contents, _ = between.b.restore("a", [run_of(Item(1, -kind, key, content))])
+    found, contents, _ = between.b.restore("a", [run_of(RunItem(1, -kind, key, content))])
     assert (found[0].items, contents) == ([], {}), "its hash would be a lie"
 
 
@@ -134,7 +134,7 @@ async def test_bytes_that_are_not_what_their_hash_says_are_refused() -> None:
         with pytest.raises(PeerFault, match="are not what their hash says") as refused:
             between.b.on_notice("a", TOPIC, body)
         assert refused.value.reason == "WrongContent"
-    assert between.b.restore("a", [run_of(Item(1, -KIND_QUADS, "", content))])[0][0].items == []
+    assert between.b.restore("a", [run_of(RunItem(1, -KIND_QUADS, "", content))])[0][0].items == []
 
 
 PIECE = PayloadChunk(bytes(16), KIND_QUADS, "", SIZE, 0, b"x" * 100)
@@ -180,7 +180,7 @@ async def test_a_receiver_that_forgot_the_beginning_gets_it_with_the_post() -> N
         if between.b._incoming.get("a") and not forgot:
             between.b._incoming.clear()
             forgot = True
-    assert between.a.substitute("b", [run_of(Item(1, KIND_QUADS, "", payload))])[1] == 0
+    assert between.a.substitute("b", [run_of(RunItem(1, KIND_QUADS, "", payload))])[1] == 0
 
 
 async def test_whoever_confirms_nothing_is_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ async def test_whoever_confirms_nothing_is_not_waited_for_twice(monkeypatch: pyt
     await between.a.replicate(KIND_QUADS, "", payload, content)
     assert not between.queue
     assert time.monotonic() - began < ahead_module.RETRY_UNRESPONSIVE_S
-    assert between.a.substitute("b", [run_of(Item(1, KIND_QUADS, "", payload))])[1] == 0
+    assert between.a.substitute("b", [run_of(RunItem(1, KIND_QUADS, "", payload))])[1] == 0
 
 
 async def test_what_is_kept_for_posts_that_never_come_is_bounded() -> None:
@@ -246,9 +246,9 @@ async def masters(tmp_path: Path) -> AsyncIterator[Masters]:
     assert made.broken == []
 
 
-def hold(journal: Journal, run: Run) -> None:
+def hold(journal: Journal, run: TransactionRun) -> None:
     contents = b"".join(content_hash(item.kind, item.key, item.payload) for item in run.items)
-    journal.append(Held(run, contents))
+    journal.append(TransactionsPersisted(run, contents))
     journal.sync()
 
 
@@ -273,7 +273,10 @@ async def test_when_it_is_spread_it_is_on_every_disk(masters: Masters) -> None:
     payload = payload_of(1)
     await masters.spread(payload, "k")
     for journal in masters.journals.values():
-        hold(journal, Run("a", 7, 1, [Item(1, KIND_QUADS, "", b"small"), Item(2, KIND_QUADS, "k", payload)]))
+        hold(
+            journal,
+            TransactionRun("a", 7, 1, [RunItem(1, KIND_QUADS, "", b"small"), RunItem(2, KIND_QUADS, "k", payload)]),
+        )
         assert journal.staged_used == 1
         assert journal.read("a", 7, 2, 1, 1).items[0].payload == payload
 
@@ -290,7 +293,7 @@ async def test_the_last_piece_is_confirmed_when_it_is_durable(masters: Masters) 
                 told.append(msgspec.msgpack.decode(notice.body, type=TransferAck))
             await asyncio.sleep(0)
     assert [had.upto for had in told] == [*range(WRITE_BATCH_BYTES, SIZE, WRITE_BATCH_BYTES), SIZE]
-    hold(masters.journals["b"], Run("a", 7, 1, [Item(1, KIND_QUADS, "", payload)]))
+    hold(masters.journals["b"], TransactionRun("a", 7, 1, [RunItem(1, KIND_QUADS, "", payload)]))
     assert masters.journals["b"].staged_used == 1
 
 

@@ -9,14 +9,14 @@ import pytest
 from test_watermarks_and_loop import Alone
 
 from txlog.model.errors import Unavailable
-from txlog.model.records import Orders
+from txlog.model.records import OperatorOverrides
 from txlog.runtime.executor import SyncTask
 from txlog.runtime.master_loop import MasterLoop
 
 
 def say(loop: MasterLoop, node: str) -> None:
     """Any record, as the core says one."""
-    loop.core.views.records.append(Orders([], [(node, 1, 1)]))
+    loop.core.views.records.append(OperatorOverrides([], [(node, 1, 1)]))
     loop.adopt(loop.core.settings)
 
 

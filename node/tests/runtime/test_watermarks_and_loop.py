@@ -17,7 +17,7 @@ from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import JournalDamaged, PeerFault, Refused, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.protocol.core import Core
-from txlog.protocol.events import Accepted, ConfiguredMember, Settings, Submission
+from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission, SubmissionAccepted
 from txlog.runtime.executor import Executor, SyncTask
 from txlog.runtime.master_loop import MasterLoop, clock_with_offset, system_now
 from txlog.runtime.watermark import Watermark
@@ -38,7 +38,7 @@ class Alone:
         files = files or MemoryVfs()
         journal, recovered = Journal.open(files, node="uk-1", draw_birth=lambda: 7, segment_bytes=segment_bytes)
         names = [ConfiguredMember(f"uk-{at + 1}", "uk", 1) for at in range(members)]
-        core = Core(Settings("uk-1", tuple(names)), recovered, system_now())
+        core = Core(ProtocolSettings("uk-1", tuple(names)), recovered, system_now())
         self.loop = MasterLoop(
             Executor(core, journal),
             send=lambda peer, data: self.sent.append((peer, data)),
@@ -94,7 +94,7 @@ async def test_writes_of_one_moment_become_one_record(alone: Alone) -> None:
     writes = [alone.loop.write([submission(f"{at}")], Durability.SYNCED) for at in range(8)]
     assert [await alone.loop.wait_for(write.reached, 10) for write in writes] == [True] * 8
     answers = [answer for write in writes for answer in write.answers]
-    assert [answer.txid.seq for answer in answers if isinstance(answer, Accepted)] == list(range(1, 9))
+    assert [answer.txid.seq for answer in answers if isinstance(answer, SubmissionAccepted)] == list(range(1, 9))
     assert alone.loop.stable.value == alone.loop.synced.value == 8
     first = alone.loop.executor.journal.read("uk-1", 7, 1, 100, 1 << 20)
     assert [item.payload for item in first.items] == [b"%d" % at for at in range(8)]
@@ -176,9 +176,9 @@ async def test_a_repeated_key_is_the_first_transaction(alone: Alone) -> None:
     again = alone.loop.write([submission("x", "k"), submission("y", "k")], Durability.SYNCED)
     assert await alone.loop.wait_for(again.reached, 10)
     same, other = again.answers
-    assert isinstance(same, Accepted)
-    assert same.repeat
-    assert isinstance(first.answers[0], Accepted)
+    assert isinstance(same, SubmissionAccepted)
+    assert same.is_repeat
+    assert isinstance(first.answers[0], SubmissionAccepted)
     assert same.txid == first.answers[0].txid
     assert isinstance(other, Refused)
     assert alone.loop.level_of(same.txid) is Durability.SYNCED

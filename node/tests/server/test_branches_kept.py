@@ -26,7 +26,7 @@ async def order(cluster: Cluster, at: int) -> list[tuple[int, str]]:
     agreement = cluster.app(at).loop.log_state
     assert agreement is not None
     found: list[tuple[int, str]] = []
-    for span in agreement.history.spans(0, end):
+    for span in agreement.log_index.spans(0, end):
         for seq in range(span.first_seq, span.first_seq + span.count):
             found.append((len(found) + 1, f"{span.node}.{span.birth:016x}.{seq}"))
     return found

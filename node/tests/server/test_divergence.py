@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from master_cluster import Cluster, until
 
-from txlog.model.look import GRAPHS_MAX, look_of
+from txlog.model.graph_digests import GRAPHS_MAX, build_graph_digests
 
 PLACE = "ab" * 16
 
@@ -22,7 +22,7 @@ async def watched(clusters: Callable[..., Cluster]) -> Cluster:
 
 
 def look(b: int, index: int = 0, **more: Any) -> dict[str, Any]:
-    made = look_of("counts", index, PLACE, 0, {"urn:a": (10, None), "urn:b": (b, None)})
+    made = build_graph_digests("counts", index, PLACE, 0, {"urn:a": (10, None), "urn:b": (b, None)})
     return {
         "kind": made.kind,
         "index": made.index,

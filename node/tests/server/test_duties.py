@@ -51,7 +51,7 @@ async def test_a_split_waits_for_its_backup_and_each_side_goes_on_with_one(clust
         assert told["error"] == {400: "BadInput", 409: "OffTheLog"}[status]
     await cluster.post(0, "/txlog/duties/backup-of-nothing", None, 404, json=done)
     core = cluster.app(0).loop.core
-    await until(lambda: core.around.silent_ms("uk-2") > 3000)
+    await until(lambda: core.failure_detector.silent_ms("uk-2") > 3000)
     assert core.state == "Suspected", "no backup, no going on"
 
     assert await cluster.post(0, path, None, 200, json=done) == {"open": False}

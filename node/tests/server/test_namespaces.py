@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from master_cluster import Cluster, until
 from worker_driver import Served
 
-from txlog.model.namespaces import Change, change_key, change_of, fold
+from txlog.model.namespaces import (
+    NamespaceChange,
+    apply_namespace_changes,
+    decode_namespace_change,
+    encode_namespace_change,
+)
 
 PATH = "/repositories/demo/namespaces"
 UPDATE = "application/sparql-update"
@@ -117,17 +122,17 @@ async def test_no_store_ever_sees_a_namespace(served: Served) -> None:
 
 _prefixes = st.sampled_from(["", "a", "b"])
 _changes = st.one_of(
-    st.builds(Change, st.none(), st.none()),
-    st.builds(Change, _prefixes, st.none()),
-    st.builds(Change, _prefixes, st.sampled_from(["urn:1:", "urn:2:"])),
+    st.builds(NamespaceChange, st.none(), st.none()),
+    st.builds(NamespaceChange, _prefixes, st.none()),
+    st.builds(NamespaceChange, _prefixes, st.sampled_from(["urn:1:", "urn:2:"])),
 )
 
 
 @given(st.lists(_changes, max_size=20))
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_change_reads_as_it_was_written(changes: list[Change]) -> None:
-    keys = [change_key(one, f"n{at}") for at, one in enumerate(changes)]
-    assert [change_of(key) for key in keys] == changes
+def test_a_change_reads_as_it_was_written(changes: list[NamespaceChange]) -> None:
+    keys = [encode_namespace_change(one, f"n{at}") for at, one in enumerate(changes)]
+    assert [decode_namespace_change(key) for key in keys] == changes
     table: dict[str, str] = {}
     for one in changes:
         if one.prefix is None:
@@ -136,7 +141,7 @@ def test_a_change_reads_as_it_was_written(changes: list[Change]) -> None:
             table = {k: v for k, v in table.items() if k != one.prefix}
             if one.name is not None:
                 table[one.prefix] = one.name
-    assert fold(["uk-1.00c0ffee00c0ffee.7", *keys]) == table
+    assert apply_namespace_changes(["uk-1.00c0ffee00c0ffee.7", *keys]) == table
 
 
 TRANSACTION = "application/x-rdftransaction"

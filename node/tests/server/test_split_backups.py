@@ -157,7 +157,7 @@ async def test_no_position_counts_that_the_log_and_the_queue_do_not_give(pen: Pe
     duty = await pen.duty(ALONE)
     loop = pen.cluster.app(0).loop
     path, at = f"/txlog/duties/{duty['id']}", loop.position_at(2)
-    good = {"state": "begun", "index": 2, "hash": at.hash.hex(), "epoch": loop.core.agreement.view.epoch}  # type: ignore[union-attr]
+    good = {"state": "begun", "index": 2, "hash": at.hash.hex(), "epoch": loop.core.log_state.view.epoch}  # type: ignore[union-attr]
     for wrong in ({"hash": "ab" * 16}, {"epoch": -1}, {"epoch": good["epoch"] + 1}, {"index": 3}, {"index": 1 << 40}):
         told = await pen.cluster.post(ALONE, path, None, 409, json={**good, **wrong})
         assert told["error"] == "OffTheLog"
@@ -205,7 +205,7 @@ async def test_a_rejoin_that_is_cut_off_before_its_install_goes_on_with_the_back
 
     async def apart() -> bool:
         for at in range(3):
-            if cluster.app(at).loop.core.recalls_backup:
+            if cluster.app(at).loop.core.accepts_earlier_backup:
                 await cluster.post(at, "/txlog/backups", json.dumps({"backups": [none, before]}), 200)
                 waited.add(at)
             else:

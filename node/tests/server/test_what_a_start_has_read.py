@@ -10,7 +10,7 @@ from bench.masters import free_ports
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.model.errors import TxLogError
-from txlog.model.records import Recovered
+from txlog.model.records import RecoveredState
 from txlog.server.app import serve
 from txlog.telemetry.event_log import EventLog
 
@@ -41,7 +41,9 @@ async def test_a_master_that_works_keeps_nothing_of_what_its_start_has_read(tmp_
         peers=[PeerConfig(node="uk-1", data_center="uk", url=url)],
     )
     gc.collect()
-    before = {id(each): each for each in gc.get_objects() if type(each) is Recovered}  # other tests' in this process
+    before = {
+        id(each): each for each in gc.get_objects() if type(each) is RecoveredState
+    }  # other tests' in this process
     ended: list[BaseException] = []
     master = asyncio.ensure_future(serve(config, EventLog("uk-1", io.StringIO()), ended.append))
     try:
@@ -51,7 +53,7 @@ async def test_a_master_that_works_keeps_nothing_of_what_its_start_has_read(tmp_
             assert time.monotonic() < until
             await asyncio.sleep(0.05)
         gc.collect()
-        kept = [each for each in gc.get_objects() if type(each) is Recovered and id(each) not in before]
+        kept = [each for each in gc.get_objects() if type(each) is RecoveredState and id(each) not in before]
         assert not kept
     finally:
         master.cancel()

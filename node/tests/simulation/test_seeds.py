@@ -15,11 +15,11 @@ import pytest
 
 from txlog.wire.messages import Message
 from txlog_simulation.mutant_table import MUTANTS
-from txlog_simulation.mutants import OF_CHILDREN
-from txlog_simulation.patching import Edit, PatchMissesError, patched
-from txlog_simulation.plan import PROFILES, Fault, Work, draw
-from txlog_simulation.runner import LISTED, Job, print_digest
-from txlog_simulation.world import run
+from txlog_simulation.mutants import MUTANT_VARIABLE
+from txlog_simulation.run_plan import PROFILES, PlannedFault, PlannedWork, draw_plan
+from txlog_simulation.runner import REQUIRED_COVERAGE, SimulationJob, print_digest
+from txlog_simulation.simulation import run
+from txlog_simulation.source_patches import PatchTargetMissing, SourceEdit, apply_edits
 
 SEEDS = range(240)
 ONCE_WRONG = {
@@ -72,30 +72,30 @@ def test_no_violation_and_every_listed_fault_is_met() -> None:
     met: Counter[str] = Counter()
     transactions = faults = 0
     for seed in SEEDS:
-        result = run(draw(seed))
+        result = run(draw_plan(seed))
         assert not result.violations, f"python -m txlog_simulation --seeds 1 --start {seed} --trace"
-        met += result.met
+        met += result.coverage
         transactions += result.transactions
         faults += result.faults
     assert transactions >= 100 * len(SEEDS)
     assert faults >= 5 * len(SEEDS)
-    assert [name for name in LISTED if not met[name]] == []
+    assert [name for name in REQUIRED_COVERAGE if not met[name]] == []
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
 def test_what_was_wrong_once_is_right(seed: int) -> None:
-    assert not run(draw(seed)).violations, ONCE_WRONG[seed]
+    assert not run(draw_plan(seed)).violations, ONCE_WRONG[seed]
 
 
 @pytest.mark.parametrize(("profile", "seed"), WRONG_IN_A_MIX)
 def test_what_was_wrong_once_in_a_mix_is_right(profile: str, seed: int) -> None:
-    assert not run(draw(seed, profile)).violations, WRONG_IN_A_MIX[profile, seed]
+    assert not run(draw_plan(seed, profile)).violations, WRONG_IN_A_MIX[profile, seed]
 
 
 def test_a_master_whose_naming_lost_with_its_side_of_a_split_is_started_again_when_it_is_named_again() -> None:
     """It ended by name, since the log does without it; the second naming counts, and the others wait for it."""
     plan = replace(
-        draw(60157, "members"),
+        draw_plan(60157, "members"),
         masters=4,
         centres=(0, 0, 0, 0),
         weights=(1, 1, 1, 1),
@@ -117,25 +117,25 @@ def test_a_master_whose_naming_lost_with_its_side_of_a_split_is_started_again_wh
         strategy="Simple",
         safety_ms=1600,
         links=(),
-        late=3,
-        work=(Work(257, 2, 1, False, False, False), Work(320, 2, 1, False, False, False)),
+        late_master=3,
+        work=(PlannedWork(257, 2, 1, False, False, False), PlannedWork(320, 2, 1, False, False, False)),
         faults=(
-            Fault(409, "partition", 1, 2, 500, 12),
-            Fault(564, "add", 3, 1, 10, 11),
-            Fault(659, "cut", 1, 2, 30, 34),
-            Fault(694, "isolate", 1, 2, 500, 25),
-            Fault(847, "mute", 1, 2, 300, 26),
-            Fault(1457, "add", 0, 3, 50, 35),
+            PlannedFault(409, "partition", 1, 2, 500, 12),
+            PlannedFault(564, "add", 3, 1, 10, 11),
+            PlannedFault(659, "cut", 1, 2, 30, 34),
+            PlannedFault(694, "isolate", 1, 2, 500, 25),
+            PlannedFault(847, "mute", 1, 2, 300, 26),
+            PlannedFault(1457, "add", 0, 3, 50, 35),
         ),
     )
     result = run(plan)
-    assert result.met["named again"] == 1
+    assert result.coverage["named again"] == 1
     assert not result.violations
 
 
 DIGESTS = """
-from txlog_simulation.plan import draw
-from txlog_simulation.world import run
+from txlog_simulation.run_plan import draw
+from txlog_simulation.simulation import run
 for seed in range(10):
     for profile in ("views", "splits"):
         print(profile, seed, run(draw(seed, profile), trace=True).trace_digest)
@@ -159,30 +159,30 @@ def test_nothing_depends_on_the_order_of_hashes() -> None:
 
 
 def test_a_damaged_journal_is_mended_and_the_run_judged_like_any_other() -> None:
-    results = [run(draw(seed, "flips")) for seed in range(20)]
+    results = [run(draw_plan(seed, "flips")) for seed in range(20)]
     assert [result.violations for result in results if result.violations] == []
-    assert sum(1 for result in results if result.met["repaired"] and result.judged) >= 5
+    assert sum(1 for result in results if result.coverage["repaired"] and result.judged) >= 5
 
 
 def test_a_transaction_that_is_mended_with_a_later_stamp_stops_the_view_and_the_run_is_judged() -> None:
     """The others had gone on without the one that is mended, and let a lagger bring it in. Some three of a hundred
     fates of this plan come to that."""
-    results = (run(replace(draw(25_313, "flips"), seed=seed)) for seed in range(200))
-    result = next(result for result in results if result.met["mended with a later stamp"])
+    results = (run(replace(draw_plan(25_313, "flips"), seed=seed)) for seed in range(200))
+    result = next(result for result in results if result.coverage["mended with a later stamp"])
     assert not result.violations
     assert result.judged
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_same_seed_same_trace(profile: str) -> None:
-    one, other = (run(draw(9_000, profile), trace=True) for _ in range(2))
+    one, other = (run(draw_plan(9_000, profile), trace=True) for _ in range(2))
     assert one.trace == other.trace
     assert len(one.trace) > 100
 
 
 def test_no_dependence_on_hash_order() -> None:
     """Rule 31: the same trace in processes whose text hashes differ."""
-    mutant = os.environ.get(OF_CHILDREN, "")
+    mutant = os.environ.get(MUTANT_VARIABLE, "")
     traces = []
     for salt in ("1", "2"):
         command = [sys.executable, "-m", "txlog_simulation", "--seeds", "1", "--start", "7", "--trace"]
@@ -196,7 +196,7 @@ def test_no_dependence_on_hash_order() -> None:
 
 
 def test_trace_columns() -> None:
-    for line in run(draw(3), trace=True).trace:
+    for line in run(draw_plan(3), trace=True).trace:
         assert line[:8].strip().isdigit()
         assert line[8] == " "
         assert line[9:13].strip()
@@ -206,13 +206,13 @@ def test_trace_columns() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_every_mutant_still_fits_the_shipped_code(mutant: object) -> None:
     edits = mutant.edits  # type: ignore[attr-defined]
-    for name, source in patched(edits).items():
+    for name, source in apply_edits(edits).items():
         compile(source, name, "exec")
 
 
 def test_a_patch_that_misses_fails_loudly() -> None:
-    with pytest.raises(PatchMissesError, match="0 times"):
-        patched([Edit("txlog/protocol/core.py", "no such text", "")])
+    with pytest.raises(PatchTargetMissing, match="0 times"):
+        apply_edits([SourceEdit("txlog/protocol/core.py", "no such text", "")])
 
 
 def test_a_mutant_is_seen_and_the_command_says_so() -> None:
@@ -226,20 +226,20 @@ def test_a_mutant_is_seen_and_the_command_says_so() -> None:
 
 def test_a_view_of_everybody_that_not_everybody_accepts_binds_nobody_to_its_base() -> None:
     """One of three goes on alone while the others accept such a view; it wins the rejoin with all that it has."""
-    result = run(draw(19, "flaps"))
+    result = run(draw_plan(19, "flaps"))
     assert result.violations == []
     assert result.judged
 
 
 def test_a_view_that_only_an_old_image_forgot_may_have_its_number_given_again() -> None:
     """b alone accepts a view; its disk goes back to before that, and later it gives the same number to another one."""
-    drawn = draw(5022, "damage")
+    drawn = draw_plan(5022, "damage")
     faults = (
-        Fault(199, "old-image", 1, 0, 300, 51),
-        Fault(336, "crash", 0, 1, 150, 26),
-        Fault(1544, "crash", 0, 1, 150, 30),
+        PlannedFault(199, "old-image", 1, 0, 300, 51),
+        PlannedFault(336, "crash", 0, 1, 150, 26),
+        PlannedFault(1544, "crash", 0, 1, 150, 30),
     )
-    work = (Work(626, 1, 1, False, False, False), Work(771, 1, 8, False, False, False))
+    work = (PlannedWork(626, 1, 1, False, False, False), PlannedWork(771, 1, 8, False, False, False))
     quiet = {"loss": 0.0, "repeat": 0.0, "jitter_ms": 0, "reorder": False, "disk_ms": 0, "far_ms": 1, "near_ms": 1}
     plan = replace(
         drawn,
@@ -262,15 +262,15 @@ def test_a_view_that_only_an_old_image_forgot_may_have_its_number_given_again() 
         **quiet,
     )
     result = run(plan)
-    assert result.met["old-image"] == 1
-    assert result.met["view accepted"] >= 4, "two founded, then b alone, twice"
+    assert result.coverage["old-image"] == 1
+    assert result.coverage["view accepted"] >= 4, "two founded, then b alone, twice"
     assert result.violations == []
 
 
 def test_a_chain_of_four_with_a_majority_agrees_on_who_is_there() -> None:
     """A view is stopped for longer than a member's term; its two ends are silent to each other, and both are there."""
-    result = run(draw(500_602, "chain"))
-    assert result.met["lasting cut"] == 1
+    result = run(draw_plan(500_602, "chain"))
+    assert result.coverage["lasting cut"] == 1
     assert result.violations == []
     assert result.judged
 
@@ -278,25 +278,25 @@ def test_a_chain_of_four_with_a_majority_agrees_on_who_is_there() -> None:
 def test_a_branch_that_does_without_a_removed_master_of_another_branch_is_judged() -> None:
     """One side removes and adds masters while the other does not hear of it; whoever brings them together says
     ``removed`` of a member that only the other side still has."""
-    result = run(replace(draw(31_967), round_timeout_ms=100, near_ms=1, far_ms=3, idle_interval_ms=300))
+    result = run(replace(draw_plan(31_967), round_timeout_ms=100, near_ms=1, far_ms=3, idle_interval_ms=300))
     assert result.violations == []
-    assert result.met["view of removal"] == 1
+    assert result.coverage["view of removal"] == 1
     assert result.judged
 
 
 def test_a_log_that_is_being_trimmed_is_not_exchanged_for_a_whole_one() -> None:
     """The folder of another branch is made of all records; here the trim was written and not yet durable."""
-    result = run(draw(42048))
+    result = run(draw_plan(42048))
     assert not result.violations
 
 
 def test_the_digest_of_a_trace_names_no_class(capsys: pytest.CaptureFixture[str]) -> None:
     digests = []
     for seeds in (4, 4, 3):
-        assert print_digest(Job(seeds, jobs=2, progress=False)) == 0
+        assert print_digest(SimulationJob(seeds, jobs=2, progress=False)) == 0
         digests.append(json.loads(capsys.readouterr().out.splitlines()[-1])["digest"])
     assert digests[0] == digests[1] != digests[2]
-    lines = "\n".join(run(draw(0), trace=True).trace)
+    lines = "\n".join(run(draw_plan(0), trace=True).trace)
     assert "kind=post" in lines
     classes = [each.__name__ for each in get_args(Message)]
     assert len(classes) > 10

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from txlog_simulation.plan import Plan, draw
+from txlog_simulation.run_plan import RunPlan, draw_plan
 from txlog_simulation.shrink import shrink
-from txlog_simulation.world import run
+from txlog_simulation.simulation import run
 
 
-def of_five_masters() -> Plan:
-    return next(plan for plan in map(draw, range(1000)) if plan.masters == 5 and len(plan.faults) > 5)
+def of_five_masters() -> RunPlan:
+    return next(plan for plan in map(draw_plan, range(1000)) if plan.masters == 5 and len(plan.faults) > 5)
 
 
 def test_only_what_it_takes_is_left() -> None:
@@ -32,7 +32,7 @@ def test_work_that_an_earlier_step_took_out_is_passed_over() -> None:
     far, near = plan.work[-1]._replace(a=4, at_ms=400), plan.work[-1]._replace(a=0, at_ms=401)
     plan = replace(plan, work=(near, far))
 
-    def fails(tried: Plan) -> bool:
+    def fails(tried: RunPlan) -> bool:
         times = {work.at_ms for work in tried.work}
         return near.at_ms in times and (tried.masters < 3 or far.at_ms in times)
 
@@ -40,10 +40,10 @@ def test_work_that_an_earlier_step_took_out_is_passed_over() -> None:
 
 
 def test_a_master_that_comes_late_may_go() -> None:
-    plan = next(plan for plan in map(draw, range(1000)) if plan.late > 1)
-    assert shrink(plan, lambda p: not run(p).violations, runs_max=20).late == -1
-    plan = next(plan for plan in map(draw, range(1000)) if plan.masters > 3)
-    assert shrink(replace(plan, late=1), lambda p: p.late == 1).late == 1
+    plan = next(plan for plan in map(draw_plan, range(1000)) if plan.late_master > 1)
+    assert shrink(plan, lambda p: not run(p).violations, runs_max=20).late_master == -1
+    plan = next(plan for plan in map(draw_plan, range(1000)) if plan.masters > 3)
+    assert shrink(replace(plan, late_master=1), lambda p: p.late_master == 1).late_master == 1
 
 
 def test_a_plan_of_which_all_is_needed_stays() -> None:
@@ -52,9 +52,9 @@ def test_a_plan_of_which_all_is_needed_stays() -> None:
 
 
 def test_runs_are_bounded() -> None:
-    tried: list[Plan] = []
+    tried: list[RunPlan] = []
 
-    def fails(plan: Plan) -> bool:
+    def fails(plan: RunPlan) -> bool:
         tried.append(plan)
         return False
 

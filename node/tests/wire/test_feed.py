@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE
 from txlog.model.errors import BadInput, PeerFault
-from txlog.model.namespaces import Change, change_key
+from txlog.model.namespaces import NamespaceChange, encode_namespace_change
 from txlog.wire.change_feed import (
     HEARTBEAT,
     NDJSON_MEDIA_TYPE,
@@ -138,13 +138,13 @@ def test_what_is_no_quads_changes_nothing_and_says_so(event: FeedEvent, said: st
 @pytest.mark.parametrize(
     ("change", "row"),
     [
-        (Change("ex", "urn:x:"), 'PA "ex" <urn:x:> .'),
-        (Change("ex", None), 'PD "ex" .'),
-        (Change(None, None), None),
+        (NamespaceChange("ex", "urn:x:"), 'PA "ex" <urn:x:> .'),
+        (NamespaceChange("ex", None), 'PD "ex" .'),
+        (NamespaceChange(None, None), None),
     ],
 )
-def test_prefixes_are_those_of_a_patch(change: Change, row: str | None) -> None:
-    event = entry(KIND_SKIP, b"", key=change_key(change, "n1"))
+def test_prefixes_are_those_of_a_patch(change: NamespaceChange, row: str | None) -> None:
+    event = entry(KIND_SKIP, b"", key=encode_namespace_change(change, "n1"))
     assert event.kind == "namespace"
     told = rows(event)
     assert told[told.index("TX .") + 1 : -1] == ([row] if row is not None else [])

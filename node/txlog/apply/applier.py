@@ -19,7 +19,7 @@ from typing import Protocol
 
 from txlog.apply.log_source import LogSource
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
-from txlog.model.entry import NOT_FOR_WORKERS, LogEntry, Position
+from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore
 from txlog.workers.adapter import (
     EMPTY_MARKER,
@@ -457,4 +457,4 @@ class _ApplySession:
 
 
 def _is_noop(entry: LogEntry) -> bool:
-    return bool(entry.noop) or entry.kind in NOT_FOR_WORKERS
+    return bool(entry.noop) or entry.kind in CONTROL_KINDS

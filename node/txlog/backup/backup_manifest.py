@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from txlog.backup.backup_errors import ManifestDamaged, UnknownFormat
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Position
 from txlog.model.hashes import HASH_BYTES
 
@@ -99,7 +99,7 @@ def decode_manifest(name: str, raw: bytes) -> BackupManifest:
         fields = msgspec.json.decode(raw)
         given = fields.pop("checksum")
         intact = isinstance(given, str) and _encode_fields(fields) == raw
-    except (*MALFORMED, AttributeError, KeyError, TypeError):
+    except (*DECODE_ERRORS, AttributeError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ManifestDamaged(f"{name}: its manifest is not what was written; take another backup (txlog backup list)")

@@ -8,7 +8,7 @@ from email.message import Message
 import msgspec
 
 from txlog.model import errors
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import (
     BadInput,
     LogAhead,
@@ -82,7 +82,7 @@ def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, bod
     retry_after, reason = headers.get("Retry-After"), headers.get("TxLog-Error") or ""
     try:
         told = msgspec.json.decode(body, type=_ErrorBody)
-    except MALFORMED:
+    except DECODE_ERRORS:
         told = _ErrorBody(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
     message = told.message or f"{url} answered {status}"
     if told.reason in _LOG_REASONS:

@@ -23,10 +23,10 @@ from txlog.client.responses import (
     WriteRequest,
     WriteResult,
 )
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Unavailable
-from txlog.model.look import Look
+from txlog.model.graph_digests import GraphDigests
 from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, FeedEvent, parse_event_line
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, decode_page
 
@@ -99,7 +99,7 @@ class MasterClient:
         try:
             told = msgspec.json.decode(reply)
             return msgspec.convert(told["workers"] if isinstance(told, dict) else told, list[WorkerStatus])
-        except (*MALFORMED, KeyError) as wrong:
+        except (*DECODE_ERRORS, KeyError) as wrong:
             raise PeerFault(self.url, "Malformed", f"/txlog/workers: {wrong}") from None
 
     def health(self, kind: str = "ready", timeout_s: float | None = None) -> bool:
@@ -276,7 +276,7 @@ class MasterClient:
                 continue
             try:
                 yield _decode_written(line)
-            except MALFORMED as wrong:
+            except DECODE_ERRORS as wrong:
                 raise PeerFault(self.url, "Malformed", f"/txlog/transactions: {wrong}") from None
 
     def skip(self, txid: str) -> object:
@@ -430,7 +430,7 @@ class MasterClient:
         body = msgspec.json.encode(report)
         return self._call("POST", f"/txlog/workers/{quote(name)}", PauseResponse, body=body, repeatable=True).hold
 
-    def report_digests(self, name: str, look: Look) -> None:
+    def report_digests(self, name: str, look: GraphDigests) -> None:
         """Tell this master what a worker was seen to hold."""
         body = msgspec.json.encode(look)
         self._call("POST", f"/txlog/workers/{quote(name)}/look", object, body=body, repeatable=True)
@@ -469,7 +469,7 @@ class MasterClient:
         )
         try:
             return msgspec.json.decode(reply.body or b"null", type=kind)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise PeerFault(self.url, "Malformed", f"{path}: {wrong}") from None
 
 

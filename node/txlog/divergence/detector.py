@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from txlog.model.look import KINDS, Look, differing
+from txlog.model.graph_digests import KINDS, GraphDigests, differing_graphs
 from txlog.workers.adapter import fingerprint_family
 
 POSITIONS_KEPT: Final = 3
@@ -23,7 +23,7 @@ class ObservedWorker(msgspec.Struct, frozen=True):
 
     name: str
     engine: str
-    digests: Sequence[Look] = ()
+    digests: Sequence[GraphDigests] = ()
     refused_txid: str | None = None
     index: int = 0
 
@@ -46,19 +46,19 @@ class DivergenceFinding(msgspec.Struct, frozen=True, rename="camel"):
     right: list[str]
 
 
-def append_digest(looks: Sequence[Look], look: Look) -> list[Look]:
+def append_digest(looks: Sequence[GraphDigests], look: GraphDigests) -> list[GraphDigests]:
     """With one more: at a marker the first and the last that is another, at :data:`POSITIONS_KEPT` places of a kind."""
     mine = [each for each in looks if each.kind == look.kind]
-    same = [each for each in mine if (each.place, each.fence) == (look.place, look.fence)]
+    same = [each for each in mine if (each.position, each.fence) == (look.position, look.fence)]
     if any(each.fingerprint == look.fingerprint for each in same[-1:]):
         return list(looks)
     kept = [*(each for each in mine if each not in same), *same[:1], look]
-    places = list(dict.fromkeys((each.place, each.fence) for each in kept))[-POSITIONS_KEPT:]
+    places = list(dict.fromkeys((each.position, each.fence) for each in kept))[-POSITIONS_KEPT:]
     others = [each for each in looks if each.kind != look.kind]
-    return [*others, *(each for each in kept if (each.place, each.fence) in places)]
+    return [*others, *(each for each in kept if (each.position, each.fence) in places)]
 
 
-def merge_digests(looks: Sequence[Look], others: Iterable[Look]) -> list[Look]:
+def merge_digests(looks: Sequence[GraphDigests], others: Iterable[GraphDigests]) -> list[GraphDigests]:
     """What two masters remember of one worker."""
     found = list(looks)
     for look in others:
@@ -111,13 +111,13 @@ class DivergenceDetector:
         lifted = sorted({name for name, _ in before} - {name for name, _ in self._findings})
         return new, lifted
 
-    def _compare(self, kind: str, looks: Mapping[str, Sequence[Look]]) -> None:
+    def _compare(self, kind: str, looks: Mapping[str, Sequence[GraphDigests]]) -> None:
         for name, mine in looks.items():
             self._compare_with_itself(kind, name, mine)
-        at: dict[tuple[int, str], dict[str, Look]] = {}
+        at: dict[tuple[int, str], dict[str, GraphDigests]] = {}
         for name, mine in looks.items():
             for look in mine:  # the later one at a place stands
-                at.setdefault(look.place, {})[name] = look
+                at.setdefault(look.position, {})[name] = look
         common = [place for place, there in at.items() if len(there) > 1]
         if not common:
             return
@@ -145,12 +145,12 @@ class DivergenceDetector:
                     why = f"undecided: {len(votes)} different contents, none held by more than half of {len(there)}"
                     self._record(kind, name, look, other, False, why, [])
 
-    def _compare_with_itself(self, kind: str, name: str, looks: Sequence[Look]) -> None:
+    def _compare_with_itself(self, kind: str, name: str, looks: Sequence[GraphDigests]) -> None:
         """At one marker a worker holds one thing, whoever else there is: data and marker move in one transaction."""
         if not looks:
             return
         last = looks[-1]
-        first = next(look for look in looks if (look.place, look.fence) == (last.place, last.fence))
+        first = next(look for look in looks if (look.position, look.fence) == (last.position, last.fence))
         found = self._findings.get((name, kind))
         if first.fingerprint != last.fingerprint:
             if found is None or not found.wrong:
@@ -160,10 +160,17 @@ class DivergenceDetector:
             del self._findings[name, kind]  # it holds again what it held
 
     def _record(
-        self, kind: str, name: str, look: Look, right: Look, wrong: bool, why: str, sources: Sequence[str]
+        self,
+        kind: str,
+        name: str,
+        look: GraphDigests,
+        right: GraphDigests,
+        wrong: bool,
+        why: str,
+        sources: Sequence[str],
     ) -> None:
         was = self._findings.get((name, kind))
-        graphs = differing(look, right)
+        graphs = differing_graphs(look, right)
         self._findings[name, kind] = DivergenceFinding(
             kind,
             wrong,

@@ -97,9 +97,9 @@ record itself is the other half; when it cannot be read, the next one tells what
     10 Promised      front: MessagePack [epoch, ballot, coordinator]
     11 Left          front: the same
     12 Trimmed       a = the first segment that is needed still, b = its number among the changes; flag 2 as with a view
-                     front: MessagePack of ``txlog.model.records.Foot``; written twice in a row, as a view that changes
-                     something. Segments below ``a`` may be gone: what is left begins with a header that found what
-                     they told
+                     front: MessagePack of ``txlog.model.records.LogStart``; written twice in a row, as a view that
+                     changes something. Segments below ``a`` may be gone: what is left begins with a header that found
+                     what they told
     13 Orders        front: MessagePack [[node, ...], [[node, birth, start], ...]]: all of the operator's orders that
                      nothing has come of yet. A journal in which none was ever taken has no record of this kind, and is
                      byte for byte what it was before there was one

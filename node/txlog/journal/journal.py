@@ -24,25 +24,25 @@ from txlog.journal.startup_cleanup import clean_up_files, finish_trim, truncate_
 from txlog.journal.transaction_reader import TransactionReader
 from txlog.journal.vfs import Vfs
 from txlog.journal.write_buffer import WriteBuffer
-from txlog.model.entry import Run
+from txlog.model.entry import TransactionRun
 from txlog.model.errors import JournalBroken, JournalDamaged, JournalFull
 from txlog.model.hashes import NO_HASH, chain_start
 from txlog.model.ids import Origin
 from txlog.model.records import (
-    Added,
-    Ceiling,
+    CounterCeiling,
     Damage,
-    Held,
-    Left,
-    Orders,
-    Promised,
+    LogAppended,
+    LogTrimmed,
+    OperatorOverrides,
+    ReassignedStamps,
     Record,
-    Recovered,
-    Stable,
-    Stamped,
-    Trimmed,
+    RecoveredState,
+    StableAdvanced,
+    TransactionsPersisted,
     ViewAccepted,
     ViewInstalled,
+    ViewLeft,
+    ViewPromised,
 )
 from txlog.model.view import NO_VIEW, Number
 
@@ -102,7 +102,7 @@ class Journal(TransactionReader):
         draw_birth: Callable[[], int],
         segment_bytes: int = SEGMENT_BYTES,
         cache_bytes: int = CACHE_BYTES,
-    ) -> tuple[Journal, Recovered]:
+    ) -> tuple[Journal, RecoveredState]:
         """Read the folder, or begin a new journal in an empty one, and make ``start + 1`` durable (rule 1).
 
         :class:`JournalDamaged`: what no other master can repair; a folder that belongs to another node or process; an
@@ -124,14 +124,14 @@ class Journal(TransactionReader):
     @classmethod
     def _open(
         cls, files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
-    ) -> tuple[Journal, Recovered]:
+    ) -> tuple[Journal, RecoveredState]:
         files.lock()
         return cls._read(files, node, draw_birth, segment_bytes, cache_bytes)
 
     @classmethod
     def _read(
         cls, files: Vfs, node: str, draw_birth: Callable[[], int], segment_bytes: int, cache_bytes: int
-    ) -> tuple[Journal, Recovered]:
+    ) -> tuple[Journal, RecoveredState]:
         found = scan_journal(files, segment_bytes)
         if found is None:
             found = JournalScan(files, Origin(node, draw_birth()))
@@ -144,7 +144,7 @@ class Journal(TransactionReader):
         truncate_torn_tail(files, found)
         finish_trim(files, found)
         reader = RecordReader(files, found.own.birth)
-        recovered: Recovered | None = None
+        recovered: RecoveredState | None = None
         try:
             recovered = rebuild_state(found, reader)
         except RecordUnreadable as error:
@@ -160,12 +160,12 @@ class Journal(TransactionReader):
         journal._start(recovered.start)
         return journal, recovered
 
-    def _keep_damage(self, found: JournalScan, recovered: Recovered) -> None:
+    def _keep_damage(self, found: JournalScan, recovered: RecoveredState) -> None:
         """What a repair will be checked against."""
         self.damage = list(recovered.damage)
         for damage in self.damage:
             before = damage.log_from - 1
-            kept = before >= max(1, recovered.foot.index)
+            kept = before >= max(1, recovered.log_start.index)
             self._chain_before_damage[damage.first] = recovered.hash_at(before) if kept else self._initial_chain_hash()
         self._bad_headers = {bad.where: bad.segment for bad in found.damaged if bad.segment}
         if self.damage:
@@ -212,11 +212,11 @@ class Journal(TransactionReader):
     def append(self, record: Record | Sequence[Record]) -> None:
         """Into the buffer; no writing. Several records are taken together or not at all.
 
-        :class:`JournalFull`, for ``Held`` only: no room for work (rule 29). :class:`JournalBroken` after a failed
-        write.
+        :class:`JournalFull`, for ``TransactionsPersisted`` only: no room for work (rule 29). :class:`JournalBroken`
+        after a failed write.
         """
         self._check_broken()
-        if isinstance(record, Held):
+        if isinstance(record, TransactionsPersisted):
             if self._payload_staging.has_payloads:
                 self._append_all([record])
                 return
@@ -231,7 +231,7 @@ class Journal(TransactionReader):
     def _append_all(self, records: Sequence[Record]) -> None:
         if self._payload_staging.has_payloads:
             records = self._payload_staging.split_out_staged(records)
-        work = [self._held_body(record) for record in records if isinstance(record, Held)]
+        work = [self._held_body(record) for record in records if isinstance(record, TransactionsPersisted)]
         laid = (
             self._payload_staging.match_records(work)
             if self._payload_staging.has_payloads and len(work) == len(records)
@@ -241,18 +241,20 @@ class Journal(TransactionReader):
             self._buffer.require_room(sum(self._buffer.length(body) for _, body in work if id(body) not in laid))
         taken = iter(work)
         for record in records:
-            if isinstance(record, Held):
+            if isinstance(record, TransactionsPersisted):
                 held, body = next(taken)
                 self._append_held(record.run, held, body, laid.get(id(body)))
             else:
                 self._append_other(record)
 
-    def _held_body(self, record: Held) -> tuple[OriginIndex, RecordBody]:
+    def _held_body(self, record: TransactionsPersisted) -> tuple[OriginIndex, RecordBody]:
         run = record.run
         held = self._index.get(run.node, run.birth) or self._index.get_or_create(run.origin)
         return held, record_bodies.encode_held(held.encoded_origin, run, record.contents)
 
-    def _append_held(self, run: Run, held: OriginIndex, body: RecordBody, laid: StagedPayload | None = None) -> None:
+    def _append_held(
+        self, run: TransactionRun, held: OriginIndex, body: RecordBody, laid: StagedPayload | None = None
+    ) -> None:
         assert run.first_seq == held.last + 1, f"{held.origin}: {run.first_seq} behind {held.last}"
         assert run.items
         buffer = self._buffer
@@ -272,30 +274,30 @@ class Journal(TransactionReader):
     def _append_other(self, record: Record) -> None:
         vitals = self._state_header
         match record:
-            case Added():
+            case LogAppended():
                 assert record.first_index == vitals.log_end + 1
                 self._buffer.append(record_bodies.encode_added(record))
                 end = vitals.log_end + len(record.hashes) // 16
                 vitals.set_log(end, record.hashes[-16:] or vitals.log_hash, record.stable)
-            case Stable():
+            case StableAdvanced():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_stable(record.index)
-            case Ceiling():
+            case CounterCeiling():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_ceiling(record.stamp)
             case ViewAccepted():
                 self._append_view_accepted(record)
-            case Trimmed():
+            case LogTrimmed():
                 self._append_trimmed(record)
-            case Promised():
+            case ViewPromised():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_promised((record.epoch, record.ballot, record.coordinator))
             case ViewInstalled():
                 self._append_view_installed((record.epoch, record.ballot, record.coordinator))
-            case Left():
+            case ViewLeft():
                 self._buffer.append(record_bodies.encode_scalar_record(record))
                 vitals.set_left((record.epoch, record.ballot, record.coordinator))
-            case Orders():
+            case OperatorOverrides():
                 self._buffer.append(record_bodies.encode_orders(record))
                 vitals.set_overrides(record)
             case _:
@@ -306,21 +308,21 @@ class Journal(TransactionReader):
         assert cut <= vitals.log_end, f"{view.number} cuts at {cut}, the log ends at {vitals.log_end}"
         assert cut + len(record.hashes) // 16 == view.base_index
         assert record.hashes[-16:] in (b"", view.base_hash)
-        restamped_ones = [self._apply_restamps(stamped) for stamped in record.stamped]
-        changes = cut < vitals.log_end or record.spans or record.stamped or cut < vitals.stable
+        restamped_ones = [self._apply_restamps(stamped) for stamped in record.reassigned]
+        changes = cut < vitals.log_end or record.spans or record.reassigned or cut < vitals.stable
         body = record_bodies.encode_accepted(record, vitals.changes + 1 if changes else 0)
         self._buffer.append(body)
         self._buffer.views[view.number] = view
         vitals.set_accepted(view)
         if changes:
             vitals.set_change(view, cut, record.hashes)
-        for held, stamped in zip(restamped_ones, record.stamped, strict=True):
+        for held, stamped in zip(restamped_ones, record.reassigned, strict=True):
             held.restamps.set_range(stamped.first_seq, array("Q", stamped.stamps))
         self._buffer.append(body)
 
-    def _append_trimmed(self, record: Trimmed) -> None:
+    def _append_trimmed(self, record: LogTrimmed) -> None:
         """Written twice, as nobody else knows where this journal begins."""
-        foot, vitals = record.foot, self._state_header
+        foot, vitals = record.log_start, self._state_header
         seqs = seqs_at(foot)
         first = self._segments.first_retained_segment(foot.index, seqs)
         body = record_bodies.encode_trimmed(foot, first, vitals.changes + 1)
@@ -331,7 +333,7 @@ class Journal(TransactionReader):
         self._buffer.append(body)
         self._segments.trim(self._buffer.number - 1, first)
 
-    def _apply_restamps(self, stamped: Stamped) -> OriginIndex:
+    def _apply_restamps(self, stamped: ReassignedStamps) -> OriginIndex:
         held = self._index.get(stamped.node, stamped.birth)
         assert held is not None, f"{stamped.node}: new stamps, and nothing is held"
         assert stamped.first_seq + len(stamped.stamps) - 1 <= held.last, f"{held.origin}: new stamps above {held.last}"
@@ -367,11 +369,13 @@ class Journal(TransactionReader):
 
     @property
     def has_room_for_work(self) -> bool:
-        """Whether a ``Held`` of ordinary size is taken now. True again by itself when there is space again."""
+        """Whether a ``TransactionsPersisted`` of ordinary size is taken now. True again by itself when there is space
+        again."""
         return self.has_room_for(0)
 
     def has_room_for(self, length: int) -> bool:
-        """Whether a ``Held`` of ``length`` bytes, or of ordinary size if that is more, is taken now."""
+        """Whether a ``TransactionsPersisted`` of ``length`` bytes, or of ordinary size if that is more, is taken
+        now."""
         return self._buffer.has_room_for(length)
 
     @property
@@ -505,7 +509,9 @@ class Journal(TransactionReader):
 
     # -- repair
 
-    def repair(self, damage: Damage, runs: Sequence[Run], contents: Sequence[bytes], added: Added | None) -> None:
+    def repair(
+        self, damage: Damage, runs: Sequence[TransactionRun], contents: Sequence[bytes], added: LogAppended | None
+    ) -> None:
         """What other masters sent for one of :attr:`damage`, with the content hashes of each run. It is checked and
         appended; it is mended when the sync behind it is. :class:`JournalDamaged` when something does not fit or is
         still missing; nothing is appended then.
@@ -532,7 +538,7 @@ class Journal(TransactionReader):
         if not self.damage:
             self._copy_views()
 
-    def provable_prefix(self, run: Run) -> int:
+    def provable_prefix(self, run: TransactionRun) -> int:
         """How many of the first of these may stand in a damaged place: what is in the log must have the stamp and the
         content with which its chain hash was made. For a journal that is damaged."""
         assert self._logged_transactions is not None
@@ -543,7 +549,7 @@ class Journal(TransactionReader):
         vitals = self._state_header
         epoch, ballot, _ = vitals.accepted
         if vitals.promised == vitals.accepted != NO_VIEW and vitals.left != vitals.accepted:
-            self._append_other(Promised(epoch, ballot + 1, ""))
+            self._append_other(ViewPromised(epoch, ballot + 1, ""))
 
     def _copy_views(self) -> None:
         """A copy of a view stood in what was damaged, or in a torn tail, and nobody can send it: two again."""
@@ -563,7 +569,7 @@ class Journal(TransactionReader):
             self._buffer.append(body)
         self._unpaired_copies, self._view_without_copy = [], None
 
-    def _index_repaired(self, run: Run, hashes: bytes) -> None:
+    def _index_repaired(self, run: TransactionRun, hashes: bytes) -> None:
         held = self._index.get_or_create(run.origin)
         body = record_bodies.encode_held(held.encoded_origin, run, hashes, fmt.FLAG_REPAIR)
         segment, offset = self._buffer.append(body, work=True)

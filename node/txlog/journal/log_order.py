@@ -24,7 +24,7 @@ class RepairedSpan(NamedTuple):
 
 
 class LogOrder:
-    """``spans`` and ``hashes`` as in :class:`txlog.model.records.Recovered`; neighbours are merged as they come.
+    """``spans`` and ``hashes`` as in :class:`txlog.model.records.RecoveredState`; neighbours are merged as they come.
     ``start``: entries before the first that is known, ``hash_before`` the chain hash there (a log that was trimmed)."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 
 from txlog.journal.record_bodies import encode_origin
 from txlog.journal.restamps import Restamps
-from txlog.model.entry import Item
+from txlog.model.entry import RunItem
 from txlog.model.ids import Origin
 
 
@@ -100,14 +100,14 @@ class OriginIndex:
         return None if at < 0 else RecordLocation(self.first_seqs[at], self.segments[at], self.offsets[at] << 3)
 
 
-def apply_restamps(held: OriginIndex, seq: int, items: list[Item]) -> list[Item]:
+def apply_restamps(held: OriginIndex, seq: int, items: list[RunItem]) -> list[RunItem]:
     """The items from ``seq`` on with the stamps that they have now."""
     copied = items
     for first, stamps in held.restamps.ranges(seq, seq + len(items)):
         copied = list(items) if copied is items else copied
         for at, stamp in enumerate(stamps, first - seq):
             old = items[at]
-            copied[at] = Item(stamp, old.kind, old.key, old.payload)
+            copied[at] = RunItem(stamp, old.kind, old.key, old.payload)
     return copied
 
 

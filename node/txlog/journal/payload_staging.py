@@ -17,10 +17,10 @@ from txlog.journal.segment_pool import SegmentPool
 from txlog.journal.staged_payload import StagedPayload
 from txlog.journal.vfs import Vfs
 from txlog.journal.write_buffer import STATE_HEADER_GROWTH, WriteBuffer
-from txlog.model.entry import Run
+from txlog.model.entry import TransactionRun
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Held, Record
+from txlog.model.records import Record, TransactionsPersisted
 
 STAGED_MAX: Final = 8
 """Written or in the writing; the oldest goes when there is another one."""
@@ -114,13 +114,13 @@ class PayloadStaging:
         """The same, each payload that is on the disk in a record of its own."""
         found: list[Record] = []
         for record in records:
-            if isinstance(record, Held):
+            if isinstance(record, TransactionsPersisted):
                 found += self._split_record(record)
             else:
                 found.append(record)
         return found
 
-    def _split_record(self, record: Held) -> list[Held]:
+    def _split_record(self, record: TransactionsPersisted) -> list[TransactionsPersisted]:
         run, contents = record.run, record.contents
         cuts = {0, len(run.items)}
         for at, item in enumerate(run.items):
@@ -131,8 +131,8 @@ class PayloadStaging:
             return [record]
         edges = sorted(cuts)
         return [
-            Held(
-                Run(run.node, run.birth, run.first_seq + start, run.items[start:stop]),
+            TransactionsPersisted(
+                TransactionRun(run.node, run.birth, run.first_seq + start, run.items[start:stop]),
                 contents[HASH_BYTES * start : HASH_BYTES * stop],
             )
             for start, stop in pairwise(edges)
@@ -141,7 +141,7 @@ class PayloadStaging:
     def match_records(self, work: Sequence[tuple[OriginIndex, RecordBody]]) -> dict[int, StagedPayload]:
         """By the identity of the body, those whose payload need not be written: it is there, what stands in front of it
         fits however much the records before it change, and what follows finds room in another segment. ``work`` is all
-        that is appended: only for ``Held`` is it known how much they change."""
+        that is appended: only for ``TransactionsPersisted`` is it known how much they change."""
         found: dict[int, StagedPayload] = {}
         segment_bytes = self._space.segment_bytes
         self._space.refresh()

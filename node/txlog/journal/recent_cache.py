@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from txlog.model.entry import Run
+from txlog.model.entry import TransactionRun
 
 ITEM_BYTES: Final = 200
 """What an item costs in memory beside its payload: the object, its stamp, the bytes object's head."""
@@ -20,12 +20,12 @@ class RecentCache:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._runs: dict[int, tuple[int, int, Run]] = {}
+        self._runs: dict[int, tuple[int, int, TransactionRun]] = {}
         self._oldest: deque[int] = deque()
         """The keys as they came. (The first key of a dict is behind all that were taken from its front.)"""
         self._came = 0
 
-    def put(self, slot: int, number: int, run: Run, payload_bytes: int) -> None:
+    def put(self, slot: int, number: int, run: TransactionRun, payload_bytes: int) -> None:
         """``slot``: the origin's in the index; ``number``: the record's."""
         size = payload_bytes + ITEM_BYTES * len(run.items)
         key = slot << 64 | run.first_seq
@@ -38,7 +38,7 @@ class RecentCache:
         self._bytes += size
         self._came += 1
 
-    def get(self, slot: int, first_seq: int) -> Run | None:
+    def get(self, slot: int, first_seq: int) -> TransactionRun | None:
         """The run of the record that begins with this seq."""
         found = self._runs.get(slot << 64 | first_seq)
         return found[2] if found else None

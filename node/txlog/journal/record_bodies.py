@@ -12,10 +12,20 @@ import msgspec
 from txlog.journal import format as fmt
 from txlog.journal.format import RecordBody
 from txlog.journal.record_structs import AppendedPrologue, RestampedPrologue, ViewAcceptedPrologue
-from txlog.model.entry import Item, Run
+from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Ceiling, Foot, Left, Orders, Promised, Record, Stable, ViewAccepted
+from txlog.model.records import (
+    CounterCeiling,
+    LogAppended,
+    LogStart,
+    OperatorOverrides,
+    Record,
+    StableAdvanced,
+    ViewAccepted,
+    ViewLeft,
+    ViewPromised,
+)
 from txlog.model.view import Number
 
 _U64 = Struct("<Q")
@@ -23,8 +33,8 @@ _U64 = Struct("<Q")
 _decode_added = msgspec.msgpack.Decoder(AppendedPrologue).decode
 _decode_accepted = msgspec.msgpack.Decoder(ViewAcceptedPrologue).decode
 _decode_view_number = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
-_decode_orders = msgspec.msgpack.Decoder(Orders).decode
-_decode_log_start = msgspec.msgpack.Decoder(Foot).decode
+_decode_orders = msgspec.msgpack.Decoder(OperatorOverrides).decode
+_decode_log_start = msgspec.msgpack.Decoder(LogStart).decode
 _decode_range = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _pack = msgspec.msgpack.encode
 
@@ -45,7 +55,7 @@ def parse_origin(front: bytes) -> Origin:
     return Origin(front[1:end].decode(), _U64.unpack_from(front, end)[0])
 
 
-def encode_held(origin: bytes, run: Run, contents: bytes, flags: int = 0) -> RecordBody:
+def encode_held(origin: bytes, run: TransactionRun, contents: bytes, flags: int = 0) -> RecordBody:
     """``origin`` is :func:`encode_origin`. Columns, not rows: each is made by one call for the whole run."""
     items = run.items
     count = len(items)
@@ -110,7 +120,7 @@ def _decode_keys(front: bytes, at: int, count: int) -> list[str]:
     return keys
 
 
-def encode_added(record: Added, flags: int = 0) -> RecordBody:
+def encode_added(record: LogAppended, flags: int = 0) -> RecordBody:
     front = _pack(AppendedPrologue(record.spans, record.hashes, record.stable))
     return RecordBody(fmt.ADDED, flags, record.first_index, len(record.hashes) // HASH_BYTES, front, b"")
 
@@ -121,7 +131,9 @@ def decode_added(front: bytes) -> AppendedPrologue:
 
 def encode_accepted(record: ViewAccepted, change: int, flags: int = 0) -> RecordBody:
     """``change``: the number of what it changes, 0 for nothing."""
-    stamped = [RestampedPrologue(s.node, s.birth, s.first_seq, array("Q", s.stamps).tobytes()) for s in record.stamped]
+    stamped = [
+        RestampedPrologue(s.node, s.birth, s.first_seq, array("Q", s.stamps).tobytes()) for s in record.reassigned
+    ]
     front = _pack(ViewAcceptedPrologue(record.view, record.spans, record.hashes, stamped))
     return RecordBody(fmt.VIEW_ACCEPTED, flags, record.cut, change, front, b"")
 
@@ -159,43 +171,43 @@ def decode_repaired(front: bytes) -> tuple[int, int, int]:
     return _decode_range(front)
 
 
-def encode_trimmed(foot: Foot, first_segment: int, change: int) -> RecordBody:
+def encode_trimmed(foot: LogStart, first_segment: int, change: int) -> RecordBody:
     """``first_segment``: the first that is kept. ``change``: its number, counted with those of the views."""
     return RecordBody(fmt.TRIMMED, 0, first_segment, change, _pack(foot), b"")
 
 
-def decode_trimmed(front: bytes) -> Foot:
+def decode_trimmed(front: bytes) -> LogStart:
     return _decode_log_start(front)
 
 
-def encode_orders(orders: Orders) -> RecordBody:
+def encode_orders(orders: OperatorOverrides) -> RecordBody:
     return RecordBody(fmt.ORDERS, 0, 0, 0, _pack(orders), b"")
 
 
-def decode_orders(front: bytes) -> Orders:
+def decode_orders(front: bytes) -> OperatorOverrides:
     return _decode_orders(front)
 
 
 def encode_scalar_record(record: Record) -> RecordBody:
     """Every record that is nothing but a number, or the number of a view."""
     match record:
-        case Stable():
+        case StableAdvanced():
             return RecordBody(fmt.STABLE, 0, record.index, 0, b"", b"")
-        case Ceiling():
+        case CounterCeiling():
             return RecordBody(fmt.CEILING, 0, record.stamp, 0, b"", b"")
-        case Promised():
+        case ViewPromised():
             return RecordBody(fmt.PROMISED, 0, 0, 0, _pack((record.epoch, record.ballot, record.coordinator)), b"")
-        case Left():
+        case ViewLeft():
             return RecordBody(fmt.LEFT, 0, 0, 0, _pack((record.epoch, record.ballot, record.coordinator)), b"")
         case _:
             raise AssertionError(f"no small record: {record!r}")
 
 
-def make_items(held: HeldPrologue, first: int, payloads: list[bytes]) -> list[Item]:
+def make_items(held: HeldPrologue, first: int, payloads: list[bytes]) -> list[RunItem]:
     """Items ``first``.. of the record, one for each payload."""
     columns = (held.stamps, held.kinds, held.keys)
     stop = first + len(payloads)
-    return [Item(s, k, key, p) for s, k, key, p in zip(*(c[first:stop] for c in columns), payloads, strict=True)]
+    return [RunItem(s, k, key, p) for s, k, key, p in zip(*(c[first:stop] for c in columns), payloads, strict=True)]
 
 
 assert sys.byteorder == "little", "columns are written as they stand in memory"

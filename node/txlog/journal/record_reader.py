@@ -10,7 +10,7 @@ from txlog.journal import record_bodies
 from txlog.journal.format import FramedRecord, RecordBody
 from txlog.journal.origin_index import RecordLocation
 from txlog.journal.vfs import Vfs, VfsFile
-from txlog.model.entry import Item
+from txlog.model.entry import RunItem
 from txlog.model.hashes import content_hash
 
 WINDOW_BYTES: Final = 1 << 18
@@ -80,7 +80,7 @@ class RecordReader:
             raise self._mark_suspect(place.segment, "its checksum is wrong")
         return RecordBody(record.kind, record.flags, record.a, record.b, record.front, b"")
 
-    def read_items(self, head: HeldRecordHead, first: int, count: int) -> list[Item]:
+    def read_items(self, head: HeldRecordHead, first: int, count: int) -> list[RunItem]:
         """``count`` items of the record from its ``first``-th (0 = the first) on, each checked by its content hash."""
         sizes = head.columns.sizes
         start = head.tail_from + sum(sizes[:first])

@@ -1,4 +1,4 @@
-"""From what was read to what a master is told: :class:`txlog.model.records.Recovered`."""
+"""From what was read to what a master is told: :class:`txlog.model.records.RecoveredState`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from txlog.journal.record_reader import HeldRecordHead, RecordReader, RecordUnre
 from txlog.journal.replay import DamagedRecords
 from txlog.journal.scan import JournalScan
 from txlog.journal.segment_gc import seqs_at
-from txlog.model.entry import NOT_FOR_WORKERS, Span
+from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Abandoned, Damage, KeySeen, QueuedMeta, Recovered
+from txlog.model.records import AbandonedBranch, Damage, QueuedMetadata, RecoveredKeyEntry, RecoveredState
 
 
-def rebuild_state(found: JournalScan, reader: RecordReader) -> Recovered:
+def rebuild_state(found: JournalScan, reader: RecordReader) -> RecoveredState:
     """``start`` is the one that the journal has; the caller raises it."""
     state = found.state
     accepted = found.view(state.accepted)
     installed = state.installed == state.accepted
-    settled_at = accepted.settled(state.stable, installed) if accepted is not None else state.stable
+    settled_at = accepted.final_index(state.stable, installed) if accepted is not None else state.stable
     foot = found.log_start
     settled = seqs_at(foot) | _last_seqs_within(found.order.spans, settled_at - foot.index)
-    return Recovered(
+    return RecoveredState(
         node=found.own.node,
         birth=found.own.birth,
         start=state.start,
-        fresh=state.start == 0,
+        is_new=state.start == 0,
         accepted=accepted,
         installed=accepted if installed else None,
         ceiling=state.ceiling,
@@ -48,9 +48,9 @@ def rebuild_state(found: JournalScan, reader: RecordReader) -> Recovered:
         accepted_number=state.accepted,
         promised=state.promised,
         left=state.left,
-        abandoned=[*foot.abandoned, *_abandoned_branches(found)],
-        foot=foot,
-        orders=state.overrides,
+        abandoned_branches=[*foot.abandoned_branches, *_abandoned_branches(found)],
+        log_start=foot,
+        overrides=state.overrides,
     )
 
 
@@ -88,7 +88,7 @@ def _read_head(place: RecordLocation | None, seq: int, reader: RecordReader) -> 
     return head if seq <= head.last_seq else None
 
 
-def _queued_transactions(held: OriginIndex, settled: int, reader: RecordReader) -> Iterator[QueuedMeta]:
+def _queued_transactions(held: OriginIndex, settled: int, reader: RecordReader) -> Iterator[QueuedMetadata]:
     """Held beyond the stable part of the log; in several pieces where something between them is damaged."""
     origin, piece = held.origin, None
     for head, first in _heads_from(held, settled + 1, reader):
@@ -96,7 +96,7 @@ def _queued_transactions(held: OriginIndex, settled: int, reader: RecordReader) 
         if piece is not None and seq != piece.first_seq + len(piece.stamps):
             yield _restamp_piece(piece, held)
             piece = None
-        piece = piece or QueuedMeta(origin.node, origin.birth, seq, array("Q"), [], array("Q"), bytearray())
+        piece = piece or QueuedMetadata(origin.node, origin.birth, seq, array("Q"), [], array("Q"), bytearray())
         columns = head.columns
         piece.stamps.extend(columns.stamps[first:])
         piece.keys.extend(columns.keys[first:])
@@ -107,7 +107,7 @@ def _queued_transactions(held: OriginIndex, settled: int, reader: RecordReader) 
         yield _restamp_piece(piece, held)
 
 
-def _restamp_piece(piece: QueuedMeta, held: OriginIndex) -> QueuedMeta:
+def _restamp_piece(piece: QueuedMetadata, held: OriginIndex) -> QueuedMetadata:
     first = piece.first_seq
     for seq, stamps in held.restamps.ranges(first, first + len(piece.stamps)):
         piece.stamps[seq - first : seq - first + len(stamps)] = stamps
@@ -123,7 +123,7 @@ def _heads_from(held: OriginIndex, seq: int, reader: RecordReader) -> Iterator[t
             yield head, max(0, seq - head.first_seq)
 
 
-def _idempotency_keys(found: JournalScan) -> list[KeySeen]:
+def _idempotency_keys(found: JournalScan) -> list[RecoveredKeyEntry]:
     """Walks the order once, and only where an origin has named transactions at all."""
     if not found.keyed:
         return []
@@ -136,14 +136,16 @@ def _idempotency_keys(found: JournalScan) -> list[KeySeen]:
         for seq in mine[bisect_left(mine, span.first_seq) : bisect_left(mine, stop)]:
             one, named = Span(span.node, span.birth, seq, 1), found.keyed[origin][seq]
             stamp = found.index.get_or_create(origin).restamps.get(seq, named.stamp)
-            keys.append(KeySeen(index + seq - span.first_seq, named.kind, named.key, stamp, named.content, one))
+            keys.append(
+                RecoveredKeyEntry(index + seq - span.first_seq, named.kind, named.key, stamp, named.content, one)
+            )
         index += span.count
     return keys
 
 
-def _abandoned_branches(found: JournalScan) -> list[Abandoned]:
+def _abandoned_branches(found: JournalScan) -> list[AbandonedBranch]:
     return [
-        Abandoned(after, value, spans, hashes, [key for span in spans for key in _keys_in(found, span)])
+        AbandonedBranch(after, value, spans, hashes, [key for span in spans for key in _keys_in(found, span)])
         for after, value, spans, hashes in found.abandoned
     ]
 
@@ -151,7 +153,7 @@ def _abandoned_branches(found: JournalScan) -> list[Abandoned]:
 def _keys_in(found: JournalScan, span: Span) -> Iterator[tuple[str, Txid]]:
     origin = Origin(span.node, span.birth)
     for seq, named in sorted(found.keyed.get(origin, {}).items()):
-        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in NOT_FOR_WORKERS:
+        if span.first_seq <= seq < span.first_seq + span.count and named.kind not in CONTROL_KINDS:
             yield named.key, Txid(origin, seq)
 
 

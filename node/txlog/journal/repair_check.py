@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from txlog.journal.log_order import HOLE, subtract_spans
-from txlog.model.entry import Run, Span
+from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import HASH_BYTES, NO_HASH, chain_hash, content_hash, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Damage, Recovered
+from txlog.model.records import Damage, LogAppended, RecoveredState
 
 MetaLookup = Callable[[Origin, int], tuple[int, bytes] | None]
 """Stamp and content hash of a held transaction, or None."""
@@ -25,7 +25,7 @@ class LoggedTransactions:
     the chain hash in front of index 1, ``NO_HASH`` where no view is left that tells it. 24 bytes for each span of the
     log, from the first question on."""
 
-    def __init__(self, recovered: Recovered, start: bytes) -> None:
+    def __init__(self, recovered: RecoveredState, start: bytes) -> None:
         self._recovered = recovered
         self._start = start
         self._spans: dict[Origin, tuple[array[int], array[int], array[int]]] | None = None
@@ -41,7 +41,7 @@ class LoggedTransactions:
 
     def _find_spans(self) -> dict[Origin, tuple[array[int], array[int], array[int]]]:
         found: dict[Origin, tuple[array[int], array[int], array[int]]] = {}
-        index = self._recovered.foot.index + 1
+        index = self._recovered.log_start.index + 1
         for span in self._recovered.log_spans:
             if span.node != HOLE:
                 place = found.setdefault(Origin(span.node, span.birth), (array("Q"), array("Q"), array("Q")))
@@ -50,7 +50,7 @@ class LoggedTransactions:
             index += span.count
         return found
 
-    def provable_prefix(self, run: Run, stamp: StampLookup) -> int:
+    def provable_prefix(self, run: TransactionRun, stamp: StampLookup) -> int:
         """How many of the first of these are what their entries' chain hashes were made of, or are not in the log."""
         tag = origin_tag(run.origin)
         for at, item in enumerate(run.items):
@@ -65,7 +65,7 @@ class LoggedTransactions:
         return len(run.items)
 
     def _hash_before(self, index: int) -> bytes:
-        kept = index - 1 >= max(1, self._recovered.foot.index)
+        kept = index - 1 >= max(1, self._recovered.log_start.index)
         return self._recovered.hash_at(index - 1) if kept else self._start
 
 
@@ -74,9 +74,9 @@ _NO_SPANS = (array("Q"), array("Q"), array("Q"))
 
 def check_repair(
     damage: Damage,
-    runs: Sequence[Run],
+    runs: Sequence[TransactionRun],
     contents: Sequence[bytes],
-    added: Added | None,
+    added: LogAppended | None,
     before: bytes,
     held: MetaLookup,
     stamp: StampLookup,
@@ -100,7 +100,10 @@ def check_repair(
 
 
 def proves_all_stamps(
-    runs: Sequence[Run], added: Added | None, logged: LoggedTransactions, known: Callable[[Origin, int], bool]
+    runs: Sequence[TransactionRun],
+    added: LogAppended | None,
+    logged: LoggedTransactions,
+    known: Callable[[Origin, int], bool],
 ) -> bool:
     """Whether the stamps of all that was sent are certain: by the chain hash of the log, or since a view that was
     accepted here gave them (``known``). Of what only waited for its order whoever sends it may have another one."""
@@ -112,7 +115,7 @@ def proves_all_stamps(
     )
 
 
-def _check_contents(damage: Damage, run: Run, hashes: bytes) -> None:
+def _check_contents(damage: Damage, run: TransactionRun, hashes: bytes) -> None:
     if len(hashes) != HASH_BYTES * len(run.items):
         _refuse(damage, f"{run.origin}: {len(run.items)} transactions and {len(hashes)} bytes of hashes")
     for i, item in enumerate(run.items):
@@ -123,7 +126,9 @@ def _check_contents(damage: Damage, run: Run, hashes: bytes) -> None:
         _refuse(damage, f"{outside[0]} was not missing")
 
 
-def _lookup_meta(runs: Sequence[Run], contents: Sequence[bytes], held: MetaLookup, stamp: StampLookup) -> MetaLookup:
+def _lookup_meta(
+    runs: Sequence[TransactionRun], contents: Sequence[bytes], held: MetaLookup, stamp: StampLookup
+) -> MetaLookup:
     """What is held, and what was sent."""
 
     def meta(origin: Origin, seq: int) -> tuple[int, bytes] | None:
@@ -136,7 +141,7 @@ def _lookup_meta(runs: Sequence[Run], contents: Sequence[bytes], held: MetaLooku
     return meta
 
 
-def _check_order(damage: Damage, added: Added, before: bytes, meta: MetaLookup) -> None:
+def _check_order(damage: Damage, added: LogAppended, before: bytes, meta: MetaLookup) -> None:
     count = damage.log_to - damage.log_from + 1
     spans = sum(span.count for span in added.spans)
     if (added.first_index, spans, len(added.hashes)) != (damage.log_from, count, HASH_BYTES * count):

@@ -17,7 +17,7 @@ from txlog.model.entry import Span
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
-from txlog.model.records import NO_FOOT, Foot
+from txlog.model.records import EMPTY_LOG_START, LogStart
 from txlog.model.view import NO_VIEW, Number, View
 
 
@@ -67,12 +67,12 @@ class JournalReplay:
         self.index.get_or_create(own)
         self.order = LogOrder()
         self.abandoned: list[tuple[int, bytes, list[Span], bytes]] = []
-        """As :class:`txlog.model.records.Abandoned`, without keys."""
+        """As :class:`txlog.model.records.AbandonedBranch`, without keys."""
         self.views: dict[Number, View] = {}
         self.copies: dict[tuple[Number, int], list[RecordLocation]] = {}
         """Where the good copies of each accepted view stand, by the number of what it changes besides (0: nothing);
         those of a foot under no view."""
-        self.log_start: Foot = NO_FOOT
+        self.log_start: LogStart = EMPTY_LOG_START
         self.first_segment = 0
         """The first that is needed since the log was trimmed there."""
         self.keyed: dict[Origin, dict[int, KeyedTransaction]] = {}
@@ -168,7 +168,7 @@ class JournalReplay:
         self._apply_trim(first_segment, foot)
         self.state.set_log_start(foot)
 
-    def _apply_trim(self, first_segment: int, foot: Foot) -> None:
+    def _apply_trim(self, first_segment: int, foot: LogStart) -> None:
         order = self.order
         if foot.index > order.end:
             order.begin(foot.index, foot.hash)

@@ -13,7 +13,7 @@ from txlog.journal import format as fmt
 from txlog.journal.vfs import Vfs
 from txlog.model.errors import JournalBroken
 from txlog.model.ids import Origin
-from txlog.model.records import Foot
+from txlog.model.records import LogStart
 
 
 class SegmentStart(NamedTuple):
@@ -97,6 +97,6 @@ class SegmentRemoval:
             raise JournalBroken(text) from error
 
 
-def seqs_at(foot: Foot) -> dict[Origin, int]:
+def seqs_at(foot: LogStart) -> dict[Origin, int]:
     """The last seq of each origin at the foot."""
     return {Origin(node, birth): seq for node, birth, seq in foot.seqs}

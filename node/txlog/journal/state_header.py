@@ -7,7 +7,7 @@ from struct import Struct
 from txlog.model.entry import Span
 from txlog.model.hashes import HASH_BYTES, NO_HASH
 from txlog.model.ids import Origin
-from txlog.model.records import NO_ORDERS, Foot, Orders
+from txlog.model.records import NO_OVERRIDES, LogStart, OperatorOverrides
 from txlog.model.view import NO_VIEW, Number, View
 
 _FIXED = Struct("<QQQQ16sQQQQQ")
@@ -32,7 +32,7 @@ class StateHeader:
         self.installed: Number = NO_VIEW
         self.promised: Number = NO_VIEW
         self.left: Number = NO_VIEW
-        self.overrides = NO_ORDERS
+        self.overrides = NO_OVERRIDES
         self.held: dict[Origin, int] = {own: 0}
         self._offsets: dict[Origin, int] = {}
         self._buffer = bytearray()
@@ -73,7 +73,7 @@ class StateHeader:
     def set_accepted(self, view: View) -> None:
         """It changes nothing else; :meth:`set_change` besides where it does."""
         self.accepted, self.promised = view.number, max(view.number, self.promised)
-        self.overrides = self.overrides.left_by(view, False)
+        self.overrides = self.overrides.remaining_after(view, False)
         self._rebuild()
 
     def set_change(self, view: View, cut: int, hashes: bytes) -> None:
@@ -85,7 +85,7 @@ class StateHeader:
         self.changes += 1
         self._refresh()
 
-    def set_log_start(self, foot: Foot) -> None:
+    def set_log_start(self, foot: LogStart) -> None:
         """The log was trimmed, which counts as a change: nobody else can tell where. Above its end it is another
         master's (a snapshot)."""
         self.changes += 1
@@ -98,7 +98,7 @@ class StateHeader:
 
     def set_installed(self, number: Number, base_index: int) -> None:
         self.installed, self.stable = number, base_index
-        self.overrides = Orders([], self.overrides.without)
+        self.overrides = OperatorOverrides([], self.overrides.excluded_members)
         self._rebuild()
 
     def set_promised(self, number: Number) -> None:
@@ -109,7 +109,7 @@ class StateHeader:
         self.left = number
         self._rebuild()
 
-    def set_overrides(self, orders: Orders) -> None:
+    def set_overrides(self, orders: OperatorOverrides) -> None:
         self.overrides = orders
         self._rebuild()
 
@@ -192,21 +192,21 @@ def missing_spans(before: StateHeader, after: StateHeader) -> list[Span]:
     return spans
 
 
-def _encode_overrides(orders: Orders) -> bytes:
+def _encode_overrides(orders: OperatorOverrides) -> bytes:
     """Mostly there are none: nothing, as in a journal of before."""
-    if orders == NO_ORDERS:
+    if orders == NO_OVERRIDES:
         return b""
-    parts = bytearray(_ORDERS.pack(1, len(orders.begin), len(orders.without)))
-    for node in orders.begin:
+    parts = bytearray(_ORDERS.pack(1, len(orders.bootstrap_members), len(orders.excluded_members)))
+    for node in orders.bootstrap_members:
         parts += _encode_text(node)
-    for node, birth, start in orders.without:
+    for node, birth, start in orders.excluded_members:
         parts += _encode_text(node) + _NUMBER.pack(birth, start)
     return bytes(parts)
 
 
-def _decode_overrides(data: bytes, at: int) -> Orders:
+def _decode_overrides(data: bytes, at: int) -> OperatorOverrides:
     if at >= len(data) or not data[at]:
-        return NO_ORDERS
+        return NO_OVERRIDES
     _, begin_count, without_count = _ORDERS.unpack_from(data, at)
     at += _ORDERS.size
     begin: list[str] = []
@@ -219,7 +219,7 @@ def _decode_overrides(data: bytes, at: int) -> Orders:
         birth, start = _NUMBER.unpack_from(data, at)
         without.append((node, birth, start))
         at += _NUMBER.size
-    return Orders(begin, without)
+    return OperatorOverrides(begin, without)
 
 
 def _encode_text(text: str) -> bytes:

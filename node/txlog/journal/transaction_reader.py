@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from txlog.journal.origin_index import JournalIndex, OriginIndex, RecordLocation, apply_restamps
 from txlog.journal.recent_cache import RecentCache
 from txlog.journal.record_reader import NO_HEAD, HeldRecordHead, RecordReader, RecordUnreadable
-from txlog.model.entry import Item, Run
+from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.errors import JournalDamaged
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin
@@ -23,18 +23,18 @@ class TransactionReader:
         self._recent = RecentCache(cache_bytes)
         self._last_head = NO_HEAD
 
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run:
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun:
         """Held transactions of an origin from ``first_seq`` on: at most ``count_max``, about ``bytes_max`` bytes of
         payload, at least one when it is held, none when it is not.
 
         :class:`JournalDamaged` when the first one cannot be read; never "not held" for that (rule 28)."""
         held = self._index.get(node, birth)
-        items: list[Item] = []
+        items: list[RunItem] = []
         if held is not None:
             self._read_into(held, first_seq, count_max, bytes_max, items)
-        return Run(node, birth, first_seq, items)
+        return TransactionRun(node, birth, first_seq, items)
 
-    def _read_into(self, held: OriginIndex, seq: int, count_max: int, bytes_max: int, items: list[Item]) -> None:
+    def _read_into(self, held: OriginIndex, seq: int, count_max: int, bytes_max: int, items: list[RunItem]) -> None:
         stop, room = min(held.last + 1, seq + count_max), bytes_max
         while seq < stop and (room > 0 or not items):
             try:
@@ -50,7 +50,7 @@ class TransactionReader:
             seq += len(taken)
             room -= sum(len(item.payload) for item in taken)
 
-    def _read_items(self, held: OriginIndex, seq: int, count: int, room: int) -> list[Item]:
+    def _read_items(self, held: OriginIndex, seq: int, count: int, room: int) -> list[RunItem]:
         """At least one item, of one record."""
         if seq <= held.trimmed:
             raise RecordUnreadable("the log was trimmed above it")
@@ -74,12 +74,12 @@ class TransactionReader:
             self._last_head = self._reader.read_head(place)
         return self._last_head
 
-    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]:
+    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, RunItem, bytes]]:
         """Which of these held transactions have a key, with their content hashes; the payloads are left out.
 
         :class:`JournalDamaged` when one cannot be read."""
         held = self._index.get(node, birth)
-        found: list[tuple[int, Item, bytes]] = []
+        found: list[tuple[int, RunItem, bytes]] = []
         for first in held.keyed if held is not None else ():
             if first > last_seq:
                 break
@@ -92,7 +92,7 @@ class TransactionReader:
 
     def _keyed_in(
         self, held: OriginIndex, place: RecordLocation, first_seq: int, last_seq: int
-    ) -> list[tuple[int, Item, bytes]]:
+    ) -> list[tuple[int, RunItem, bytes]]:
         recent = self._recent.get(held.slot, place.first_seq)
         if recent is not None:
             rows = [(seq, one.stamp, one.kind, one.key) for seq, one in enumerate(recent.items, recent.first_seq)]
@@ -112,7 +112,7 @@ class TransactionReader:
             ]
             contents = [columns.content(at) for at in range(head.count)]
         return [
-            (seq, Item(held.restamps.get(seq, stamp), kind, key, b""), contents[at])
+            (seq, RunItem(held.restamps.get(seq, stamp), kind, key, b""), contents[at])
             for at, (seq, stamp, kind, key) in enumerate(rows)
             if key and first_seq <= seq <= last_seq
         ]

@@ -24,7 +24,7 @@ from txlog.local.asking import session as session_of
 from txlog.local.child import Child
 from txlog.local.logs import answer_in, last_lines
 from txlog.local.state import StateFolder
-from txlog.model.duty import repairs, restores
+from txlog.model.duty import merge_repair_duties, merge_restore_duties
 
 log = logging.getLogger("txlog.local")
 
@@ -82,11 +82,11 @@ class Duties:
         for duty in duties.values():
             if duty["kind"] == "unorder":
                 await self._unorder(data_center, duty, masters, session)
-        wanted = restores(answers)
+        wanted = merge_restore_duties(answers)
         half = [name for dc, name in self._kept["restoring"] if dc == data_center and answers]
         for name in dict.fromkeys([*wanted, *half]):
             await self._restore(data_center, name, wanted.get(name), masters, session)
-        for name, duty in ({} if wanted or half else repairs(answers)).items():
+        for name, duty in ({} if wanted or half else merge_repair_duties(answers)).items():
             await self._repair(data_center, name, duty, masters, session)
         joined = len(answers) == len(masters) and all(a["state"] == "Joined" and not a["duties"] for a in answers)
         if not joined:

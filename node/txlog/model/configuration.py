@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.ids import NODE_ID, ViewNumber
 
 MEMBER: Final = "member"
@@ -64,7 +64,7 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
             return among is not None and there >= counted
         return 2 * sum(m.weight for m in self.masters if m.node in there & counted) > total
 
-    def problem(self) -> str:
+    def validation_error(self) -> str:
         """What is wrong with it; empty when nothing is."""
         nodes = [m.node for m in self.masters]
         total = sum(m.weight for m in self.masters)
@@ -83,7 +83,7 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
             return f"{len(nodes)} masters with {total} votes: 1 to {MASTERS_MAX} masters, one vote at least"
         rest = [m for m in self.masters if m.role != LEAVING]
         if len(rest) < len(nodes):
-            without = msgspec.structs.replace(self, masters=rest).problem()
+            without = msgspec.structs.replace(self, masters=rest).validation_error()
             if without:
                 return f"without {', '.join(m.node for m in self.masters if m.role == LEAVING)}: {without}"
         if self.key_retention_ms < 1:
@@ -91,32 +91,37 @@ class Configuration(msgspec.Struct, array_like=True, frozen=True):
         return ""
 
 
-class Change(msgspec.Struct, array_like=True, frozen=True):
-    """``configuration`` follows the one of version ``after``; ``view``: in which view it was made."""
+class ConfigurationChange(msgspec.Struct, array_like=True, frozen=True):
+    """``configuration`` follows the one of version ``base_version``; ``view``: in which view it was made."""
 
     view: ViewNumber
-    after: int
+    base_version: int
     configuration: Configuration
 
 
-def key_of(change: Change) -> str:
+def encode_configuration_change(change: ConfigurationChange) -> str:
     """A change as the key of its transaction."""
     return msgspec.json.encode(change).decode()
 
 
-def change_of(key: str) -> Change | None:
-    """The inverse of :func:`key_of`; None for what is none, which takes no effect."""
+def decode_configuration_change(key: str) -> ConfigurationChange | None:
+    """The inverse of :func:`encode_configuration_change`; None for what is none, which takes no effect."""
     try:
-        return msgspec.json.decode(key, type=Change)
-    except MALFORMED:
+        return msgspec.json.decode(key, type=ConfigurationChange)
+    except DECODE_ERRORS:
         return None
 
 
-def followed_by(now: Configuration, key: str, views: list[ViewNumber]) -> Configuration | None:
+def apply_configuration_change(now: Configuration, key: str, views: list[ViewNumber]) -> Configuration | None:
     """What is in force behind this entry, where ``now`` was before it and the chain has grown through ``views``. None
     when it is a no-op: made in a view that the chain does not know, or for a configuration that is not in force there,
     because another change came first."""
-    change = change_of(key)
-    if change is None or change.after != now.version or change.view not in views or change.configuration.problem():
+    change = decode_configuration_change(key)
+    if (
+        change is None
+        or change.base_version != now.version
+        or change.view not in views
+        or change.configuration.validation_error()
+    ):
         return None
     return msgspec.structs.replace(change.configuration, version=now.version + 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def repairs(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def merge_repair_duties(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """By worker, one at most: what every master that answers lists, beside nothing else. One that knows of an obstacle
     is enough to wait."""
     if not answers or any(duty["kind"] != "repair" for answer in answers for duty in answer["duties"]):
@@ -17,7 +17,7 @@ def repairs(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def restores(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def merge_restore_duties(answers: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """By worker. What one master ``lacks`` only, another of the data centre may know: then the worker stays."""
     found: dict[str, dict[str, Any]] = {}
     for answer in answers:

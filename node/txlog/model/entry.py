@@ -17,11 +17,11 @@ with ``namespace `` names no transaction: it is a change of the namespaces
 KIND_CONFIG = 4
 """The key is a change of the configuration (:mod:`txlog.model.configuration`); the payload says why (UTF-8)."""
 KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP, KIND_CONFIG)
-NOT_FOR_WORKERS = (KIND_SKIP, KIND_CONFIG)
+CONTROL_KINDS = (KIND_SKIP, KIND_CONFIG)
 """Workers only move their position over them, and their keys are no idempotency keys."""
 
 
-class Item(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class RunItem(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One transaction inside a run. ``key`` is the client's Idempotency-Key, empty when there is none."""
 
     stamp: int
@@ -30,13 +30,13 @@ class Item(msgspec.Struct, array_like=True, frozen=True, gc=False):
     payload: bytes
 
 
-class Run(msgspec.Struct, array_like=True, frozen=True):
+class TransactionRun(msgspec.Struct, array_like=True, frozen=True):
     """Transactions of one origin, consecutive: ``items[i]`` has seq ``first_seq + i``; stamps strictly grow."""
 
     node: str
     birth: int
     first_seq: int
-    items: list[Item]
+    items: list[RunItem]
 
     @property
     def origin(self) -> Origin:

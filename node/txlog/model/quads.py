@@ -22,10 +22,10 @@ _LINE = re.compile(
 
 def encode_quads(deletes: Collection[bytes], adds: Collection[bytes]) -> bytes:
     """N-Quads lines (without newline) to a payload; the caller has netted them: no line is in both."""
-    return _marked(b"D ", deletes) + _marked(b"A ", adds)
+    return _prefix_lines(b"D ", deletes) + _prefix_lines(b"A ", adds)
 
 
-def _marked(letter: bytes, lines: Collection[bytes]) -> bytes:
+def _prefix_lines(letter: bytes, lines: Collection[bytes]) -> bytes:
     """Joined once: formatting each line costs several times as much."""
     if not lines:
         return b""

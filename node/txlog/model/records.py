@@ -12,21 +12,21 @@ from typing import Final
 import msgspec
 
 from txlog.model.configuration import Configuration
-from txlog.model.entry import Run, Span
+from txlog.model.entry import Span, TransactionRun
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.view import NO_VIEW, Number, View
 
 
-class Held(msgspec.Struct, frozen=True):
+class TransactionsPersisted(msgspec.Struct, frozen=True):
     """These transactions, own or foreign, are held with their payload. ``contents``: their content hashes,
     16 bytes each, end to end. Seqs of one origin arrive without a gap."""
 
-    run: Run
+    run: TransactionRun
     contents: bytes
 
 
-class Added(msgspec.Struct, frozen=True):
+class LogAppended(msgspec.Struct, frozen=True):
     """The log grew: ``spans`` are the entries from ``first_index`` on, ``hashes`` the chain hash behind each of
     them (16 bytes each), ``stable`` the stable index afterwards (rule 33)."""
 
@@ -36,19 +36,19 @@ class Added(msgspec.Struct, frozen=True):
     stable: int
 
 
-class Stable(msgspec.Struct, frozen=True):
+class StableAdvanced(msgspec.Struct, frozen=True):
     """The stable index grew while the log did not."""
 
     index: int
 
 
-class Ceiling(msgspec.Struct, frozen=True):
+class CounterCeiling(msgspec.Struct, frozen=True):
     """No counter above this stamp was ever posted; a restart resumes here (rule 5)."""
 
     stamp: int
 
 
-class Promised(msgspec.Struct, frozen=True):
+class ViewPromised(msgspec.Struct, frozen=True):
     """A report was given for the proposal of this number: the view in force is stopped for good, and no lower view is
     accepted, installed or posted in any more (rule 34). Numbers grow from record to record."""
 
@@ -57,7 +57,7 @@ class Promised(msgspec.Struct, frozen=True):
     coordinator: str
 
 
-class Stamped(msgspec.Struct, array_like=True, frozen=True):
+class ReassignedStamps(msgspec.Struct, array_like=True, frozen=True):
     """New stamps of held transactions of one origin: ``stamps[i]`` is that of seq ``first_seq + i``."""
 
     node: str
@@ -70,15 +70,15 @@ class ViewAccepted(msgspec.Struct, frozen=True):
     """From now on this view is this master's latest, installed or not (rule 21); its promise is at least its number.
 
     The log is cut behind index ``cut`` (what was cut off is held as before) and goes on with ``spans``, ``hashes``
-    being the chain hash behind each of these entries, up to ``view.base_index``. ``stamped``: transactions, in the base
-    or waiting, that have another stamp from now on than they were held with; an own one that was held while no view was
-    in force had none (0). The stable index becomes the lesser of itself and ``cut``."""
+    being the chain hash behind each of these entries, up to ``view.base_index``. ``reassigned``: transactions, in the
+    base or waiting, that have another stamp from now on than they were held with; an own one that was held while no
+    view was in force had none (0). The stable index becomes the lesser of itself and ``cut``."""
 
     view: View
     cut: int = 0
     spans: list[Span] = []
     hashes: bytes = b""
-    stamped: list[Stamped] = []
+    reassigned: list[ReassignedStamps] = []
 
 
 class ViewInstalled(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class ViewInstalled(msgspec.Struct, frozen=True):
     coordinator: str
 
 
-class Left(msgspec.Struct, frozen=True):
+class ViewLeft(msgspec.Struct, frozen=True):
     """This master has left the view of this number, the latest it has accepted: it is stopped there for good."""
 
     epoch: int
@@ -97,7 +97,7 @@ class Left(msgspec.Struct, frozen=True):
     coordinator: str
 
 
-class Abandoned(msgspec.Struct, array_like=True, frozen=True):
+class AbandonedBranch(msgspec.Struct, array_like=True, frozen=True):
     """A piece of an order that a view cut off the log, behind ``after`` entries with this chain hash: ``spans``, the
     chain hash behind each, and the idempotency keys in it with their transactions. Kept where ``None`` is the strategy
     of the view or of one before it: workers that executed it do not go back."""
@@ -109,8 +109,9 @@ class Abandoned(msgspec.Struct, array_like=True, frozen=True):
     keys: list[tuple[str, Txid]]
 
 
-class KeyKept(msgspec.Struct, array_like=True, frozen=True):
-    """The transaction that counts for an idempotency key, as :class:`txlog.protocol.keys.First` has it."""
+class IdempotencyKeyRecord(msgspec.Struct, array_like=True, frozen=True):
+    """The transaction that counts for an idempotency key, as :class:`txlog.protocol.log.idempotency_keys.FirstUse` has
+    it."""
 
     key: str
     node: str
@@ -120,7 +121,7 @@ class KeyKept(msgspec.Struct, array_like=True, frozen=True):
     content: bytes
 
 
-class Foot(msgspec.Struct, array_like=True, frozen=True):
+class LogStart(msgspec.Struct, array_like=True, frozen=True):
     """What is kept for ever of a log that was trimmed behind its first ``index`` entries (rule 19): the chain hash
     there, the last entry's origin and stamp, the last seq of each origin among them (node, birth, seq), the keys that
     may still be repeated, the txids that skips name with the index of the skip, and the abandoned orders known then."""
@@ -130,9 +131,9 @@ class Foot(msgspec.Struct, array_like=True, frozen=True):
     last: tuple[str, int]
     stamp: int
     seqs: list[tuple[str, int, int]]
-    keys: list[KeyKept]
+    keys: list[IdempotencyKeyRecord]
     skips: list[tuple[str, int]]
-    abandoned: list[Abandoned]
+    abandoned_branches: list[AbandonedBranch]
     configuration: tuple[int, Configuration] | None = None
     """In force there, and since which entry."""
     retention: int = 0
@@ -140,44 +141,58 @@ class Foot(msgspec.Struct, array_like=True, frozen=True):
     retentions: list[tuple[int, int, int]] = []
     """Where that was changed before: index, stamp, and for how long it was until then."""
 
-    def seq_of(self, node: str, birth: int) -> int:
+    def last_seq_of(self, node: str, birth: int) -> int:
         """The last seq of an origin at the foot, 0 for one that has none."""
         return next((seq for n, b, seq in self.seqs if n == node and b == birth), 0)
 
 
-NO_FOOT: Final = Foot(0, b"", ("", 0), 0, [], [], [], [])
+EMPTY_LOG_START: Final = LogStart(0, b"", ("", 0), 0, [], [], [], [])
 """Of a log that is whole."""
 
 
-class Trimmed(msgspec.Struct, frozen=True):
+class LogTrimmed(msgspec.Struct, frozen=True):
     """The log begins behind this foot from now on. What stood below may be gone from the disk once this is durable; a
     foot above the log's end is a snapshot of another master, taken over (the log is what it says then)."""
 
-    foot: Foot
+    log_start: LogStart
 
 
-class Orders(msgspec.Struct, array_like=True, frozen=True):
+class OperatorOverrides(msgspec.Struct, array_like=True, frozen=True):
     """The operator's orders that this master has taken and nothing has come of yet, all of them; those of the record
-    before count no more. ``begin``: who begins the cluster (``txlog found``), by node. ``without``: members that the
-    next view does without (``txlog force-view``): node, birth, and the last start of it that was heard."""
+    before count no more. ``bootstrap_members``: who begins the cluster (``txlog found``), by node.
+    ``excluded_members``: members that the next view does without (``txlog force-view``): node, birth, and the last
+    start of it that was heard."""
 
-    begin: list[str] = []
-    without: list[tuple[str, int, int]] = []
+    bootstrap_members: list[str] = []
+    excluded_members: list[tuple[str, int, int]] = []
 
-    def left_by(self, view: View, installed: bool) -> Orders:
+    def remaining_after(self, view: View, installed: bool) -> OperatorOverrides:
         """What of them is left once this view is accepted here, or ``installed``: a cluster has begun with the install
         of its first view, or where a later one is known, and whoever is in the view no more was let go."""
-        begin = [] if installed or view.history else self.begin
-        return Orders(begin, [one for one in self.without if view.has(Origin(one[0], one[1]))])
+        begin = [] if installed or view.ancestors else self.bootstrap_members
+        return OperatorOverrides(
+            begin, [one for one in self.excluded_members if view.has_member(Origin(one[0], one[1]))]
+        )
 
 
-NO_ORDERS: Final = Orders()
+NO_OVERRIDES: Final = OperatorOverrides()
 
 
-Record = Held | Added | Stable | Ceiling | Promised | ViewAccepted | ViewInstalled | Left | Trimmed | Orders
+Record = (
+    TransactionsPersisted
+    | LogAppended
+    | StableAdvanced
+    | CounterCeiling
+    | ViewPromised
+    | ViewAccepted
+    | ViewInstalled
+    | ViewLeft
+    | LogTrimmed
+    | OperatorOverrides
+)
 
 
-class QueuedMeta(msgspec.Struct, frozen=True):
+class QueuedMetadata(msgspec.Struct, frozen=True):
     """What recovery tells of held transactions behind the stable part of the log: ``first_seq`` on, parallel columns
     (of numbers: 8 bytes each, for there may be millions). ``kinds`` are ``kind | payload bytes << 8``, ``contents`` the
     content hashes, 16 bytes each. A stamp of 0: held while no view was in force, without one yet."""
@@ -191,7 +206,7 @@ class QueuedMeta(msgspec.Struct, frozen=True):
     contents: bytearray
 
 
-class KeySeen(msgspec.Struct, frozen=True):
+class RecoveredKeyEntry(msgspec.Struct, frozen=True):
     """An entry of the log whose ``key`` is not empty: an idempotency key, or (``kind`` SKIP) the txid of the
     transaction to pass over. ``content`` is its content hash, ``span`` its txid (count 1)."""
 
@@ -219,24 +234,24 @@ class Damage(msgspec.Struct, frozen=True):
     spans: list[Span]
 
 
-class Recovered(msgspec.Struct):
+class RecoveredState(msgspec.Struct):
     """All that a master knows when its journal has been read, ``start`` already raised and durable (rule 1).
 
-    ``log_spans`` is the order of the log behind its ``foot``, ``log_hashes`` its chain hashes there (16 bytes each, the
-    first entry behind the foot first). Where the order itself is damaged, a span with an empty node stands for the
-    entries that are missed, and their hashes are zeros but for the last. ``log_stamp`` is the stamp of the last entry,
-    0 without one. ``queued`` lists, per origin, what is held beyond the stable part of the log (or, while a silent
-    master is out, beyond what was stable when it went: ``View.apart_at``), in the log or not. ``keys`` are the keyed
-    and skip entries of the log, in order. ``fresh``: the journal was made by this very start. ``installed`` is the
-    accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records themselves
+    ``log_spans`` is the order of the log behind its ``log_start``, ``log_hashes`` its chain hashes there (16 bytes
+    each, the first entry behind the foot first). Where the order itself is damaged, a span with an empty node stands
+    for the entries that are missed, and their hashes are zeros but for the last. ``log_stamp`` is the stamp of the last
+    entry, 0 without one. ``queued`` lists, per origin, what is held beyond the stable part of the log (or, while a
+    silent master is out, beyond what was stable when it went: ``View.apart_at``), in the log or not. ``keys`` are the
+    keyed and skip entries of the log, in order. ``is_new``: the journal was made by this very start. ``installed`` is
+    the accepted view or None. ``accepted_number``, ``promised`` and ``left`` are known even where the records themselves
     cannot be read: the number of the latest accepted view, the highest number that was promised or accepted, the number
-    of the view that this master has left; (0, 0, "") without one. ``abandoned``: oldest first; one that cannot be read
-    in full is not among them. ``orders``: the operator's, that nothing has come of yet."""
+    of the view that this master has left; (0, 0, "") without one. ``abandoned_branches``: oldest first; one that cannot
+    be read in full is not among them. ``overrides``: the operator's, that nothing has come of yet."""
 
     node: str
     birth: int
     start: int
-    fresh: bool
+    is_new: bool
     accepted: View | None
     installed: View | None
     ceiling: int
@@ -244,22 +259,22 @@ class Recovered(msgspec.Struct):
     log_spans: list[Span]
     log_hashes: bytearray
     log_stamp: int
-    queued: list[QueuedMeta]
-    keys: list[KeySeen]
+    queued: list[QueuedMetadata]
+    keys: list[RecoveredKeyEntry]
     damage: list[Damage]
     accepted_number: Number = NO_VIEW
     promised: Number = NO_VIEW
     left: Number = NO_VIEW
-    abandoned: list[Abandoned] = []
-    foot: Foot = NO_FOOT
-    orders: Orders = NO_ORDERS
+    abandoned_branches: list[AbandonedBranch] = []
+    log_start: LogStart = EMPTY_LOG_START
+    overrides: OperatorOverrides = NO_OVERRIDES
 
     @property
     def log_end(self) -> int:
         """Index of the last entry."""
-        return self.foot.index + len(self.log_hashes) // HASH_BYTES
+        return self.log_start.index + len(self.log_hashes) // HASH_BYTES
 
     def hash_at(self, index: int) -> bytes:
         """Chain hash behind an entry that is kept, or at the foot."""
-        at = HASH_BYTES * (index - self.foot.index)
-        return bytes(self.log_hashes[at - HASH_BYTES : at]) if at else self.foot.hash
+        at = HASH_BYTES * (index - self.log_start.index)
+        return bytes(self.log_hashes[at - HASH_BYTES : at]) if at else self.log_start.hash

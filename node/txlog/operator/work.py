@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from txlog.config.backup_resources import JobStatus, ScheduleStatus
 from txlog.config.cluster import TxLogCluster
 from txlog.config.schedule import parse_schedule
-from txlog.model.duty import repairs, restores
+from txlog.model.duty import merge_repair_duties, merge_restore_duties
 from txlog.operator.actions import Action, Apply, Remove, Report, Say
 from txlog.operator.build import Around, Object, jobs
 from txlog.operator.build.common import made
@@ -47,7 +47,9 @@ def duties(seen: Observation) -> dict[str, Mapping[str, Any]]:
     answers = [{"duties": list(heard.duties)} for heard in seen.heard.values()]
     judged = ("restore", "repair")
     found = {duty["id"]: duty for answer in answers for duty in answer["duties"] if duty["kind"] not in judged}
-    return found | {duty["id"]: duty for duty in (*restores(answers).values(), *repairs(answers).values())}
+    return found | {
+        duty["id"]: duty for duty in (*merge_restore_duties(answers).values(), *merge_repair_duties(answers).values())
+    }
 
 
 def _of_duties(cluster: TxLogCluster, around: Around, seen: Observation) -> Iterator[Action]:

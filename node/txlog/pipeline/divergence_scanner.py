@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 from txlog.client import MasterClient, WorkerStatus
 from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError, Unavailable
-from txlog.model.look import Look, look_of
+from txlog.model.graph_digests import GraphDigests, build_graph_digests
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     Adapter,
@@ -163,7 +163,7 @@ class DivergenceScanner:
             # All at once: of two that differ nobody can say which is wrong before the third is heard of.
             for name, look in looks:
                 self._report(name, look)
-            positions = len({look.place for _, look in looks})
+            positions = len({look.position for _, look in looks})
             self._adapt_query_start(positions)
             if positions < 2:
                 break
@@ -279,7 +279,7 @@ class DivergenceScanner:
                     while not event.wait(PAUSE_RENEW_S) and time.monotonic() < until:
                         if held_at is not None:
                             self._pause(names, held_at)
-            looks: list[Look] = []
+            looks: list[GraphDigests] = []
             for place, read in zip(places, reads, strict=True):
                 try:
                     look = read.result()
@@ -289,7 +289,7 @@ class DivergenceScanner:
                 if look is not None:
                     looks.append(look)
                     self._report(place.name, look)
-            self._sums_misaligned = len(looks) < len(places) or len({look.place for look in looks}) > 1
+            self._sums_misaligned = len(looks) < len(places) or len({look.position for look in looks}) > 1
         return 0.0  # reading has kept to its share
 
     def _comparable_workers(self) -> list[ScannedWorker]:
@@ -361,7 +361,7 @@ class DivergenceScanner:
                 for name in names:
                     master.pause_worker(name, index, why="look")
 
-    def _report(self, name: str, look: Look) -> None:
+    def _report(self, name: str, look: GraphDigests) -> None:
         for master in self._masters:
             try:
                 master.report_digests(name, look)
@@ -417,14 +417,14 @@ class PieceScan:
         self._backoff_s = min(FALSE_ALARM_BACKOFF_S[1], self._backoff_s * 2)
 
 
-def _count_quads(place: ScannedWorker, transport: HttpTransport) -> Look | None:
+def _count_quads(place: ScannedWorker, transport: HttpTransport) -> GraphDigests | None:
     counted = place.adapter.parse_counts(transport.send(place.adapter.counts()))
     marker = _single_marker(counted.system)
     if marker is None:
         return None
     at = marker.position
     table = {name: (quads, None) for name, quads in counted.graphs.items()}
-    return look_of("counts", at.index, at.hash.hex(), marker.fence, table)
+    return build_graph_digests("counts", at.index, at.hash.hex(), marker.fence, table)
 
 
 def _single_marker(system: SystemGraphs) -> MarkerPosition | None:
@@ -439,7 +439,9 @@ def _read_marker(place: ScannedWorker) -> MarkerPosition | None:
         return _single_marker(place.adapter.parse_system_graphs(transport.send(place.adapter.read_system())))
 
 
-def _digest_worker(place: ScannedWorker, share: float, stop: threading.Event, begun: threading.Event) -> Look | None:
+def _digest_worker(
+    place: ScannedWorker, share: float, stop: threading.Event, begun: threading.Event
+) -> GraphDigests | None:
     """All that it holds, read as of one moment; ``begun`` when that is fixed, or will not be. None: it holds no prefix
     of the log, went on before that, was repaired meanwhile (what was would be found once more), or ``stop``."""
     try:
@@ -469,7 +471,9 @@ def _open_snapshot(place: ScannedWorker, transport: HttpTransport) -> Iterator[I
         yield iter(place.adapter.clean_snapshot(answer.chunks))
 
 
-def _digest_chunks(marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event) -> Look | None:
+def _digest_chunks(
+    marker: MarkerPosition, chunks: Iterator[bytes], share: float, stop: threading.Event
+) -> GraphDigests | None:
     made = Digester()
     began = time.monotonic()
     for chunk in chunks:
@@ -480,4 +484,4 @@ def _digest_chunks(marker: MarkerPosition, chunks: Iterator[bytes], share: float
         began = time.monotonic()
     at = marker.position
     table: dict[str, tuple[int, int | None]] = {**made.digest().graphs}
-    return look_of("sums", at.index, at.hash.hex(), marker.fence, table)
+    return build_graph_digests("sums", at.index, at.hash.hex(), marker.fence, table)

@@ -9,70 +9,70 @@ from __future__ import annotations
 from typing import Final
 
 from txlog.model.errors import OffTheLog, PeerFault
-from txlog.model.records import Recovered
+from txlog.model.records import RecoveredState
 from txlog.model.view import NO_VIEW
-from txlog.protocol.events import Now, Send, Settings
-from txlog.protocol.following import Following
-from txlog.protocol.greetings import known_to, who_now
+from txlog.protocol.events import ClockReading, OutgoingMessage, ProtocolSettings
+from txlog.protocol.membership.configuration_effects import ConfigurationFollower
+from txlog.protocol.membership.handshake import build_hello, build_hello_reply
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchRuns, Hello, HelloReply, Message, Post, Relay, RunsReply
 
-LOOK_MS: Final = 20
+VIEW_CHECK_INTERVAL_MS: Final = 20
 """While nothing has been heard that bears on the view, it is looked so often whether somebody is silent."""
 
 
-class Core(Following):
+class Core(ConfigurationFollower):
     """One master, layer upon layer, each a file: ``state.py`` ← ``adding.py`` ← ``hearing.py`` ← ``posting.py`` ←
     ``leaving.py`` ← ``configuring.py`` ← ``submitting.py`` ← ``trimming.py`` ← ``snapshots.py`` ← ``following.py``;
     here: who is listened to, and what is done when time passes."""
 
-    def __init__(self, settings: Settings, recovered: Recovered, now: Now) -> None:
+    def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, now: ClockReading) -> None:
         super().__init__(settings, recovered, now)
         self._enter_view(now)
 
-    def receive(self, peer: str, message: Message, now: Now, room_for_work: bool) -> None:
+    def receive(self, peer: str, message: Message, now: ClockReading, room_for_work: bool) -> None:
         """One message from an authenticated peer. :class:`PeerFault` when it is refused: nothing of it counts.
         :class:`Fatal` when this process must end."""
-        self.full = not room_for_work
-        self._rounds.now_ms = max(self._rounds.now_ms, now.mono)
-        self.around.tick(now.mono)
-        self.around.heard(peer)
+        self.disk_full = not room_for_work
+        self._post_schedule.now_ms = max(self._post_schedule.now_ms, now.mono)
+        self.failure_detector.tick(now.mono)
+        self.failure_detector.on_message(peer)
         match message:
             case Post():
                 self._on_post(peer, message, now)
             case RunsReply():
                 self._on_runs(message, now)
             case Hello():
-                self._on_who(peer, message)
+                self._on_hello(peer, message)
             case HelloReply():
-                self._on_known(peer, message)
+                self._on_hello_reply(peer, message)
             case wire.ProposeBootstrap():
-                self._say(self.founding.on_found(peer, message.view))
+                self._send(self.bootstrap.on_propose(peer, message.view))
             case wire.BootstrapAccepted():
-                self.founding.on_founded(message)
+                self.bootstrap.on_accepted(message)
             case wire.CommitBootstrap():
-                self.founding.begin(message.view)
+                self.bootstrap.on_commit(message.view)
             case Relay():
-                self._on_forward(peer, message, now)
+                self._on_relay(peer, message, now)
             case wire.LogTruncatedBelow():
-                self._on_below(peer, message)
+                self._on_log_truncated(peer, message)
             case wire.SnapshotChunk():
                 self._on_snapshot(peer, message)
             case _:
-                self._on_change(peer, message, now)
+                self._on_view_change_message(peer, message, now)
         self._enter_view(now)
         self._advance()
 
-    def _on_change(self, peer: str, message: Message, now: Now) -> None:
+    def _on_view_change_message(self, peer: str, message: Message, now: ClockReading) -> None:
         """A message of a change of views, from ``peer`` itself or forwarded for it."""
         self.check_listed(peer)
-        self._stirred = True
+        self._needs_view_check = True
         views = self.views
-        if not self.founding.admitted and views.accepted is not None:
+        if not self.bootstrap.admitted and views.accepted is not None:
             return  # it votes for nothing yet
         match message:
             case wire.ProposeView() | wire.AcceptView() if self._has_left:
-                self._tell_leave([peer])  # what it said it stays with, until its process ends
+                self._send_leave([peer])  # what it said it stays with, until its process ends
             case wire.ProposeView():
                 views.on_propose(peer, message)
             case wire.ViewReport():
@@ -80,11 +80,11 @@ class Core(Following):
             case wire.RejectView():
                 views.on_refuse(peer, message)
             case wire.AcceptView():
-                if self.agreement is None and message.view.number == views.promised:
-                    self._learn(message.view.cluster_id)
+                if self.log_state is None and message.view.number == views.promised:
+                    self._become_learner(message.view.cluster_id)
                 views.on_accept(peer, message)
             case wire.FetchProgress():
-                views.on_missing(message)
+                views.on_fetch_progress(message)
             case wire.ViewAcceptedReply():
                 views.on_accepted(message)
             case wire.InstallView():
@@ -93,124 +93,132 @@ class Core(Following):
                 self._on_leaving(peer, message)
             case _:
                 raise PeerFault(peer, "Misplaced", f"{type(message).__name__} is not for the core")
-        self._say_views()
+        self._send_view_messages()
 
-    def _on_forward(self, peer: str, forward: Relay, now: Now) -> None:
+    def _on_relay(self, peer: str, forward: Relay, now: ClockReading) -> None:
         """Rule 22: on to whom it is for, or one step farther; each message passes a master once."""
-        if not forward.path or len(forward.path) > len(self.views.configured):
+        if not forward.path or len(forward.path) > len(self.views.configured_members):
             raise PeerFault(peer, "Malformed", "a forwarded message without a path that fits")
         if forward.target == self.settings.node:
             message = wire.decode(peer, forward.message)
             if isinstance(message, FetchRuns):
-                self.asked.append((forward.path[0], message))
+                self.relayed_requests.append((forward.path[0], message))
             elif isinstance(message, RunsReply):
                 self._on_runs(message, now)
             elif isinstance(message, wire.LogTruncatedBelow):
-                self._on_below(peer, message)  # any other's snapshot will do, and this one is heard without help
+                self._on_log_truncated(
+                    peer, message
+                )  # any other's snapshot will do, and this one is heard without help
             else:
-                self._on_change(forward.path[0], message, now)
+                self._on_view_change_message(forward.path[0], message, now)
             return
         if self.settings.node in forward.path:
             return
         onward = Relay(forward.target, [*forward.path, self.settings.node], forward.message)
-        self._say([(node, onward) for node in self._steps_to(forward.target) if node not in forward.path])
+        self._send([(node, onward) for node in self._next_hops(forward.target) if node not in forward.path])
 
-    def _steps_to(self, target: str) -> list[str]:
-        if self.around.both_ways(target):
+    def _next_hops(self, target: str) -> list[str]:
+        if self.failure_detector.is_bidirectional(target):
             return [target]
-        return [node for node in self.founding.others if node != target and self.around.both_ways(node)]
+        return [
+            node for node in self.bootstrap.others if node != target and self.failure_detector.is_bidirectional(node)
+        ]
 
-    def _on_who(self, peer: str, who: Hello) -> None:
+    def _on_hello(self, peer: str, who: Hello) -> None:
         if peer == self.settings.node or who.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {who.node}")
         if not who.cluster:
-            self.founding.check_members(peer, who.members)
+            self.bootstrap.check_members(peer, who.members)
         try:
             self.check_listed(peer)
         except PeerFault:
             if who.cluster:
-                self._say([(peer, known_to(who, self.views, self.peers))])  # so that it knows
+                self._send([(peer, build_hello_reply(who, self.views, self.peers))])  # so that it knows
             raise
-        self._stirred = True
-        self._say([(peer, known_to(who, self.views, self.peers))])
-        history = self.agreement.history if self.agreement is not None else None
+        self._needs_view_check = True
+        self._send([(peer, build_hello_reply(who, self.views, self.peers))])
+        history = self.log_state.log_index if self.log_state is not None else None
         if history is not None and who.view == NO_VIEW and who.log_index < history.start:
             # It may lack no payload, so that it asks for nothing, and yet stand below what was trimmed meanwhile.
-            self._say([(peer, wire.LogTruncatedBelow(history.start, history.foot_hash))])
-        self.views.on_who(who)
+            self._send([(peer, wire.LogTruncatedBelow(history.start, history.log_start_hash))])
+        self.views.on_hello(who)
 
-    def _on_known(self, peer: str, known: HelloReply) -> None:
+    def _on_hello_reply(self, peer: str, known: HelloReply) -> None:
         if known.node != peer:
             raise PeerFault(peer, "UnknownPeer", f"it calls itself {known.node}")
         self._check_removed(known)
-        self.founding.on_known(known, self._own_seq(), self._last_stamp())
-        self._stirred = True
-        self.views.on_known(known)
-        if self.agreement is None and self.founding.cluster and known.accepted is not None:
-            self._learn(known.accepted.cluster_id)
+        self.bootstrap.on_hello_reply(known, self._own_seq(), self._last_stamp())
+        self._needs_view_check = True
+        self.views.on_hello_reply(known)
+        if self.log_state is None and self.bootstrap.cluster and known.accepted is not None:
+            self._become_learner(known.accepted.cluster_id)
 
-    def poll(self, now: Now) -> int:
+    def poll(self, now: ClockReading) -> int:
         """Time has passed, or input has been taken: say the posts that are due. Returns the ``mono`` millisecond
         at which to poll again, if nothing else happens before."""
-        self._rounds.now_ms = max(self._rounds.now_ms, now.mono)
-        self.around.tick(now.mono)
-        self._say(self.founding.poll(now.mono))
+        self._post_schedule.now_ms = max(self._post_schedule.now_ms, now.mono)
+        self.failure_detector.tick(now.mono)
+        self._send(self.bootstrap.poll(now.mono))
         self._enter_view(now)
-        wake = min(self._ask_around(now), self._change_views(now))
-        agreement = self.agreement
-        if agreement is None or not self.founding.admitted or not self.views.at_work:
-            return min(wake, self.founding.next_ms(now.mono), self._leave_stopped(now))
+        wake = min(self._send_hellos(now), self._poll_views(now))
+        agreement = self.log_state
+        if agreement is None or not self.bootstrap.admitted or not self.views.is_active:
+            return min(wake, self.bootstrap.next_ms(now.mono), self._resend_or_leave(now))
         self._advance()
-        self._follow_configuration(now)
-        self._gather()
-        wake = min(wake, self.founding.next_ms(now.mono), self._leave_when_held(now))
-        if not self.views.at_work:
+        self._apply_configuration(now)
+        self._collect_records()
+        wake = min(wake, self.bootstrap.next_ms(now.mono), self._leave_when_replicated(now))
+        if not self.views.is_active:
             return wake
         for peer in self.peers:
-            peer.expire(now.mono - self._rounds.resend_ms)
-            due_ms = self._rounds.due_ms(agreement, peer)
-            if due_ms <= now.mono or peer.owed:
-                self._post(peer, now, due_ms <= now.mono)
-                due_ms = self._rounds.due_ms(agreement, peer)
+            peer.expire_in_flight(now.mono - self._post_schedule.resend_ms)
+            due_ms = self._post_schedule.due_ms(agreement, peer)
+            if due_ms <= now.mono or peer.reply_due:
+                self._send_post(peer, now, due_ms <= now.mono)
+                due_ms = self._post_schedule.due_ms(agreement, peer)
             wake = min(wake, max(due_ms, now.mono + 1))
         return min(wake, self._fetch_missing(now))
 
-    def _ask_around(self, now: Now) -> int:
+    def _send_hellos(self, now: ClockReading) -> int:
         """Tell the others where this master is, and ask where they are, while that is not settled."""
         views = self.views
-        if not self.founding.others or self._has_left:
+        if not self.bootstrap.others or self._has_left:
             return 1 << 60
         silent = any(not self.is_present(p) for p in self.peers)
         if not silent:
-            views.backup_at = -1
-        outside = len(self.peers) + 1 < len(self.views.configured)
-        if self.founding.finished and views.is_settled and not silent and not outside:
+            views.backup_index = -1
+        outside = len(self.peers) + 1 < len(self.views.configured_members)
+        if self.bootstrap.is_finished and views.is_settled and not silent and not outside:
             return now.mono + self.settings.round_timeout_ms
         every = (
             self.settings.repeat_ms
-            if not (self.founding.finished and views.is_settled)
+            if not (self.bootstrap.is_finished and views.is_settled)
             else self.settings.idle_interval_ms
         )
-        if now.mono >= self._who_ms + every:
-            self._who_ms = now.mono
-            who = who_now(self.views)
-            self._say([(node, who) for node in self.founding.others])
-        return self._who_ms + every
+        if now.mono >= self._hello_sent_ms + every:
+            self._hello_sent_ms = now.mono
+            who = build_hello(self.views)
+            self._send([(node, who) for node in self.bootstrap.others])
+        return self._hello_sent_ms + every
 
-    def _change_views(self, now: Now) -> int:
+    def _poll_views(self, now: ClockReading) -> int:
         views = self.views
-        if not self.founding.founded and views.accepted is None and self.agreement is None:
+        if not self.bootstrap.is_bootstrapped and views.accepted is None and self.log_state is None:
             return 1 << 60
-        if views.is_settled and not self._stirred and now.mono < self._looked_ms + LOOK_MS:
+        if (
+            views.is_settled
+            and not self._needs_view_check
+            and now.mono < self._views_checked_ms + VIEW_CHECK_INTERVAL_MS
+        ):
             return 1 << 60
-        self._stirred, self._looked_ms = False, now.mono
-        may_lead = self.founding.admitted and self.founding.founded and not self.closing
+        self._needs_view_check, self._views_checked_ms = False, now.mono
+        may_lead = self.bootstrap.admitted and self.bootstrap.is_bootstrapped and not self.closing
         wake = views.poll(may_lead)
-        self._say_views()
+        self._send_view_messages()
         self._enter_view(now)
         return wake
 
-    def _say_views(self) -> None:
+    def _send_view_messages(self) -> None:
         """What the change of views says finds its way around a lost link (rule 22)."""
         sends, self.views.sends = self.views.sends, []
         for node, message in sends:
@@ -218,92 +226,96 @@ class Core(Following):
                 continue
             self._effects.sends += self.route(node, message)
 
-    def route(self, node: str, message: Message) -> list[Send]:
+    def route(self, node: str, message: Message) -> list[OutgoingMessage]:
         """The message to that master, or to those that hear it when the link between the two is lost (rule 22)."""
-        if self.around.both_ways(node) or node not in self.around.reachable():
-            return [Send(node, message, None)]
-        return [Send(step, message, None, node) for step in self._steps_to(node)]
+        if self.failure_detector.is_bidirectional(node) or node not in self.failure_detector.reachable():
+            return [OutgoingMessage(node, message, None)]
+        return [OutgoingMessage(step, message, None, node) for step in self._next_hops(node)]
 
     @property
     def executes_to_end(self) -> bool:
         """Workers execute up to the log's end, not only to the stable index: a member is silent, and the view's
         strategy is ``None``."""
         view = self.views.accepted
-        if view is None or view.strategy != "None" or self.views.majority or not self.views.at_work:
+        if view is None or view.strategy != "None" or self.views.majority_required or not self.views.is_active:
             return False
         return any(not self.is_present(p) for p in self.peers)
 
     @property
-    def wants_backup(self) -> bool:
+    def needs_split_backup(self) -> bool:
         """A member is silent: before its term is over, a backup of an up-to-date worker must stand (rule 23)."""
-        agreement = self.agreement
-        return self._lacks_backup and agreement is not None and (self.views.installed or not agreement.below_stable)
+        agreement = self.log_state
+        return (
+            self._backup_missing
+            and agreement is not None
+            and (self.views.installed or not agreement.truncated_executed_entries)
+        )
 
     @property
-    def recalls_backup(self) -> bool:
-        """As :attr:`wants_backup`, where none may be made: workers stand on what has left the log with a view that is
-        accepted and not installed, and the install may never come, since whoever would say so is cut off. One from
-        before does, where it stands on the log."""
-        return self._lacks_backup and not self.views.installed
+    def accepts_earlier_backup(self) -> bool:
+        """As :attr:`needs_split_backup`, where none may be made: workers stand on what has left the log with a view
+        that is accepted and not installed, and the install may never come, since whoever would say so is cut off. One
+        from before does, where it stands on the log."""
+        return self._backup_missing and not self.views.installed
 
     @property
-    def _lacks_backup(self) -> bool:
+    def _backup_missing(self) -> bool:
         views, view = self.views, self.views.accepted
-        if view is None or self.agreement is None or self.views.majority or view.strategy == "None":
+        if view is None or self.log_state is None or self.views.majority_required or view.strategy == "None":
             return False
-        return views.backup_at < 0 and not self.closing and bool(self.silent)
+        return views.backup_index < 0 and not self.closing and bool(self.silent_members)
 
     @property
-    def silent(self) -> list[str]:
+    def silent_members(self) -> list[str]:
         """Members of the view that are not heard, or hear nobody. Nobody posts while the view is stopped."""
-        if self.views.at_work:
+        if self.views.is_active:
             return sorted(p.node for p in self.peers if not self.is_present(p))
         most_ms = self.settings.round_timeout_ms
-        return sorted(p.node for p in self.peers if self.around.silent_ms(p.node) > most_ms)
+        return sorted(p.node for p in self.peers if self.failure_detector.silent_ms(p.node) > most_ms)
 
-    def check_backup(self, index: int, value: bytes, epoch: int) -> None:
+    def check_backup_position(self, index: int, value: bytes, epoch: int) -> None:
         """:class:`OffTheLog` unless every branch that a split can make of this view has this position.
 
         That is certain at or below the stable index. Another member's may be higher for now, and its workers stand
         there: whatever was executed in this view or before (``epoch`` of the marker; -1: not known) is held here too,
         so it is certain when closing the view gives the same hash."""
-        agreement = self.agreement
+        agreement = self.log_state
         near = agreement is not None and (index <= agreement.stable or 0 <= epoch <= agreement.view.epoch)
-        if agreement is None or not near or agreement.hash_when_closed(index) != value:
+        if agreement is None or not near or agreement.hash_if_view_closed(index) != value:
             raise OffTheLog(f"position {index} is not on the part of this master's log that every branch has")
 
-    def backup_done(self, index: int, value: bytes, epoch: int = -1) -> None:
-        """A verified backup stands at this position. Raises as :meth:`check_backup`."""
-        self.check_backup(index, value, epoch)
-        self.views.backup_at = max(self.views.backup_at, index)
+    def on_backup_verified(self, index: int, value: bytes, epoch: int = -1) -> None:
+        """A verified backup stands at this position. Raises as :meth:`check_backup_position`."""
+        self.check_backup_position(index, value, epoch)
+        self.views.backup_index = max(self.views.backup_index, index)
 
-    def adopt(self, settings: Settings) -> None:
+    def apply_settings(self, settings: ProtocolSettings) -> None:
         """Other times, and another preferred strategy, from now on. Nothing that masters have to agree on may differ. A
         strategy that the view does not know of is followed by a view of the same members."""
         mine = self.settings
         assert (settings.node, settings.members, settings.majority) == (mine.node, mine.members, mine.majority)
         assert settings.key_retention_ms == mine.key_retention_ms, "it decides what the log means"
-        self.settings = self.views.settings = self.founding.settings = settings
-        self._rounds.adopt(settings)
-        self.around.adopt(settings.round_timeout_ms)
-        self._stirred = True
+        self.settings = self.views.settings = self.bootstrap.settings = settings
+        self._post_schedule.apply_settings(settings)
+        self.failure_detector.set_round_timeout(settings.round_timeout_ms)
+        self._needs_view_check = True
 
-    def found(self, members: list[str]) -> None:
+    def order_bootstrap(self, members: list[str]) -> None:
         """The operator's order: these begin the cluster. :class:`Conflict` when it cannot be meant. It is taken, for
         this start and those after it, when its record is durable."""
-        self.founding.order(members)
+        self.bootstrap.order_bootstrap(members)
 
     def force_view(self, without: list[str]) -> None:
         """The operator's order: go on without these members. :class:`Conflict` when it cannot be meant. It is taken,
         for this start and those after it, when its record is durable."""
-        self._stirred = True
-        self.views.force(without)
+        self._needs_view_check = True
+        self.views.force_view(without)
 
-    def prove_down(self, node: str, birth: int, start: int) -> None:
+    def report_down(self, node: str, birth: int, start: int) -> None:
         """The supervisor has proved that this process of a member is gone. :class:`Conflict` when a later one was
         heard."""
-        self._stirred = True
-        self.views.prove_down(node, birth, start)
+        self._needs_view_check = True
+        self.views.report_down(node, birth, start)
 
     @property
     def state(self) -> str:
@@ -311,17 +323,17 @@ class Core(Following):
         this master has to be let in again), ``Suspected`` (a member is silent), ``Isolated`` (a configured master is
         out because it was silent) or ``Joined``."""
         views = self.views
-        if self.agreement is None:
+        if self.log_state is None:
             return "Founding"
         if views.accepted is None:
             return "Learning"
-        if not self.founding.admitted:
+        if not self.bootstrap.admitted:
             return "Starting"
-        if self.full:
+        if self.disk_full:
             return "DiskFull"
         if self._has_left:
             return "Left"
-        if not views.at_work or views.ahead is not None:
+        if not views.is_active or views.newer_view is not None:
             return "Rejoining"
         if not all(self.is_present(p) for p in self.peers):
             return "Suspected"

@@ -10,7 +10,7 @@ from txlog.model.records import Record
 from txlog.wire.messages import Message
 
 
-class Now:
+class ClockReading:
     """The caller's clocks: ``wall`` in microseconds since 1970, used for stamps only; ``mono`` in milliseconds, never
     goes back and is used for time-outs only (rule 31: the core has no clock)."""
 
@@ -30,7 +30,7 @@ class ConfiguredMember(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProtocolSettings:
     """Milliseconds, bytes and counts; the reasons are beside :class:`txlog.config.process_config.NodeConfig`."""
 
     node: str
@@ -70,32 +70,32 @@ class Submission:
         self.content = content
 
 
-class Accepted:
+class SubmissionAccepted:
     """The transaction has this txid; it is durable when the effects' marks say ``accepted >= txid.seq``.
-    ``repeat``: an earlier transaction with the same idempotency key, which this one did not follow."""
+    ``is_repeat``: an earlier transaction with the same idempotency key, which this one did not follow."""
 
-    __slots__ = ("repeat", "txid")
+    __slots__ = ("is_repeat", "txid")
 
     def __init__(self, txid: Txid, repeat: bool) -> None:
         self.txid = txid
-        self.repeat = repeat
+        self.is_repeat = repeat
 
 
-class Send:
-    """``push``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``. ``target``: the
-    message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller fills
-    the ``stamps`` of an ``Accept`` from the journal."""
+class OutgoingMessage:
+    """``own_range``: own transactions (first seq, last seq) that the caller puts into the post's ``runs``. ``target``:
+    the message is for that master and goes to ``peer`` inside a ``Forward``; empty: it is for ``peer``. The caller
+    fills the ``stamps`` of an ``Accept`` from the journal."""
 
-    __slots__ = ("message", "peer", "push", "target")
+    __slots__ = ("message", "own_range", "peer", "target")
 
     def __init__(self, peer: str, message: Message, push: tuple[int, int] | None, target: str = "") -> None:
         self.peer = peer
         self.message = message
-        self.push = push
+        self.own_range = push
         self.target = target
 
 
-class Marks(NamedTuple):
+class DurabilityMarks(NamedTuple):
     """How far this master is, to be believed once the effects are durable.
 
     ``accepted``, ``quorum``, ``synced``: every own transaction up to this seq has reached that level.
@@ -114,12 +114,15 @@ class Effects:
     __slots__ = ("marks", "records", "sends")
 
     def __init__(
-        self, records: list[Record] | None = None, sends: list[Send] | None = None, marks: Marks | None = None
+        self,
+        records: list[Record] | None = None,
+        sends: list[OutgoingMessage] | None = None,
+        marks: DurabilityMarks | None = None,
     ) -> None:
         self.records: list[Record] = [] if records is None else records
-        self.sends: list[Send] = [] if sends is None else sends
+        self.sends: list[OutgoingMessage] = [] if sends is None else sends
         self.marks = marks
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.records and not self.sends and self.marks is None

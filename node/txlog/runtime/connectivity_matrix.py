@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 
 TOPIC = "hears"
 ROW_TTL_S = 5.0
@@ -78,7 +78,7 @@ class ConnectivityMatrix:
         """Another master's rows. Of each master the newest counts; an old one is no news, whoever tells it."""
         try:
             rows = msgspec.json.decode(body, type=list[ConnectivityRow])
-        except MALFORMED:
+        except DECODE_ERRORS:
             return  # a newer version's; only people miss it
         now = self._clock()
         for row in rows:

@@ -13,10 +13,10 @@ from txlog.model.durability import Durability
 from txlog.model.entry import Position
 from txlog.model.ids import Txid
 from txlog.model.view import View
-from txlog.protocol.agreement import Agreement
 from txlog.protocol.core import Core
-from txlog.protocol.events import Marks
-from txlog.protocol.queue import ENDLESS
+from txlog.protocol.events import DurabilityMarks
+from txlog.protocol.log.incoming_queue import UNBOUNDED
+from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import Executor
 from txlog.runtime.watermark import Watermark
 
@@ -86,8 +86,8 @@ class DurabilityTracker:
         return self.executor.core
 
     @property
-    def log_state(self) -> Agreement | None:
-        return self.executor.core.agreement
+    def log_state(self) -> LogState | None:
+        return self.executor.core.log_state
 
     def stable_position(self) -> Position:
         """Where workers may execute to; released, so durable."""
@@ -107,34 +107,34 @@ class DurabilityTracker:
         """Nothing has been executed anywhere in this view above this: the end of the log, were all that is held here
         and waits for its order in it."""
         agreement = self.log_state
-        return 0 if agreement is None else agreement.history.length + sum(len(queue) for queue in agreement.queues)
+        return 0 if agreement is None else agreement.log_index.length + sum(len(queue) for queue in agreement.queues)
 
     def position_at(self, index: int) -> Position:
         """A place on the log; 0, or from its foot on."""
         agreement = self.log_state
         if agreement is None:
             return Position(0, 0, bytes(16))
-        return Position(agreement.view.epoch, index, agreement.history.hash_at(index))
+        return Position(agreement.view.epoch, index, agreement.log_index.hash_at(index))
 
-    def _valid_index(self, agreement: Agreement) -> int:
+    def _valid_index(self, agreement: LogState) -> int:
         """Up to where indexes mean anything. An accepted view cuts the log, and shows its base at the install only;
         until the marks that say so are released, the log may already be shorter than they said before."""
         if not agreement.installed:
             return self.stable.value
-        return min(self.log_index, agreement.history.length)
+        return min(self.log_index, agreement.log_index.length)
 
     def index_of(self, txid: Txid) -> int:
         """The log index of a transaction as far as it is durable here, else 0."""
         agreement = self.log_state
         if agreement is None:
             return 0
-        index = agreement.history.index_of(txid.origin, txid.seq)
+        index = agreement.log_index.index_of(txid.origin, txid.seq)
         return index if index <= self._valid_index(agreement) else 0
 
     def is_trimmed(self, txid: Txid) -> bool:
         """It stood where the log was trimmed: every worker of every data centre has passed it."""
         agreement = self.log_state
-        return agreement is not None and agreement.history.is_trimmed(txid.origin, txid.seq)
+        return agreement is not None and agreement.log_index.is_trimmed(txid.origin, txid.seq)
 
     def is_own(self, txid: Txid) -> bool:
         agreement = self.log_state
@@ -227,7 +227,7 @@ class DurabilityTracker:
 
     # What moves it
 
-    def _apply_released(self, marks: Marks | None, added: bool) -> None:
+    def _apply_released(self, marks: DurabilityMarks | None, added: bool) -> None:
         """What was released: marks, and whether the log grew."""
         if marks is not None:
             self.log_index = marks.log
@@ -272,21 +272,23 @@ class DurabilityTracker:
         agreement = self.log_state
         if old is not None and view is not None and agreement is not None:
             self.on_view_changed(
-                ViewTransition(old, view, end, stable, agreement.kept if self.truncation_count != cuts else None)
+                ViewTransition(
+                    old, view, end, stable, agreement.unchanged_until if self.truncation_count != cuts else None
+                )
             )
 
     def _detect_truncation(self) -> None:
         executor = self.executor
-        if executor.truncated_to == ENDLESS:
+        if executor.truncated_to == UNBOUNDED:
             return
-        cut, executor.truncated_to = executor.truncated_to, ENDLESS
+        cut, executor.truncated_to = executor.truncated_to, UNBOUNDED
         agreement = self.log_state
         assert agreement is not None
         if cut >= self.log_index:
             return
         self.truncation_count += 1
         self.log_index = cut
-        own = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
+        own = agreement.log_index.seq_within(agreement.slots[agreement.own.origin], cut)
         if own < self.synced.value:
             self.synced.move_to(own)
         if cut < self.stable.value:

@@ -12,17 +12,25 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from txlog.model.entry import NOT_FOR_WORKERS, Item, Run, Span
+from txlog.model.entry import CONTROL_KINDS, RunItem, Span, TransactionRun
 from txlog.model.errors import PeerFault, Refused
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added, Record
-from txlog.protocol.agreement import Agreement
+from txlog.model.records import LogAppended, Record
 from txlog.protocol.core import Core
-from txlog.protocol.events import Accepted, Effects, Marks, Now, Send, Settings, Submission
-from txlog.protocol.feet import Named, Pieces, next_foot
-from txlog.protocol.queue import ENDLESS
-from txlog.protocol.snapshots import PIECE_BYTES
-from txlog.protocol.trimming import Place, Verdict
+from txlog.protocol.events import (
+    ClockReading,
+    DurabilityMarks,
+    Effects,
+    OutgoingMessage,
+    ProtocolSettings,
+    Submission,
+    SubmissionAccepted,
+)
+from txlog.protocol.log.incoming_queue import UNBOUNDED
+from txlog.protocol.log.log_start import KeyedLogEntry, SnapshotChunks, next_log_start
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.log.log_trimming import RetentionPosition, TrimDecision
+from txlog.protocol.log.snapshot_install import SNAPSHOT_CHUNK_BYTES
 from txlog.wire import messages as wire
 from txlog.wire.messages import (
     AcceptView,
@@ -63,24 +71,24 @@ class JournalPort(Protocol):
     def append(self, record: Record) -> None: ...
     def begin_sync(self) -> SyncTask | None: ...
     def end_sync(self, sync: SyncTask) -> None: ...
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun: ...
     def segments_freed_by(self, foot_index: int, seqs: dict[Origin, int]) -> int: ...
-    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, Item, bytes]]: ...
+    def read_keyed(self, node: str, birth: int, first_seq: int, last_seq: int) -> list[tuple[int, RunItem, bytes]]: ...
 
 
 class PayloadTransferPort(Protocol):
     """What the executor needs of ``txlog.runtime.payload_transfer.Ahead``."""
 
-    def substitute(self, peer: str, runs: list[Run]) -> tuple[list[Run], int]: ...
-    def restore(self, peer: str, runs: list[Run]) -> tuple[list[Run], dict[Txid, bytes], int]: ...
+    def substitute(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], int]: ...
+    def restore(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], dict[Txid, bytes], int]: ...
 
 
 class Released(NamedTuple):
     """What may leave the process now. ``added``: records of the log's growth, for whoever waits for positions."""
 
     messages: list[tuple[str, bytes]]
-    marks: Marks | None
-    added: list[Added]
+    marks: DurabilityMarks | None
+    added: list[LogAppended]
 
 
 class Executor:
@@ -90,7 +98,7 @@ class Executor:
         self.core = core
         self.journal = journal
         self.notices: list[tuple[str, Notice]] = []
-        self.truncated_to = ENDLESS
+        self.truncated_to = UNBOUNDED
         """The least index that the log was cut behind since the caller looked; it sets this back. Whatever it was told
         of the log above counts no more, from this moment on and not only when the cut is durable."""
         self._waiting: list[Effects] = []
@@ -104,14 +112,14 @@ class Executor:
         self._unsynced_bytes = 0
         self._unwritten_bytes = 0
         self._last_push: tuple[tuple[int, int], int, int, str] | None = None
-        self._last_push_runs: list[Run] = []
+        self._last_push_runs: list[TransactionRun] = []
         """What was read for a post of this release: every peer is usually sent the same."""
-        self._snapshot_chunks = Pieces()
+        self._snapshot_chunks = SnapshotChunks()
         self._collect_effects()
 
     # In
 
-    def submit(self, batch: list[Submission], now: Now) -> list[Accepted | Refused]:
+    def submit(self, batch: list[Submission], now: ClockReading) -> list[SubmissionAccepted | Refused]:
         """Transactions from clients; see :meth:`Core.submit`. They are durable when the marks say so, after the next
         :meth:`poll`: what arrives before it becomes one record."""
         size = sum(len(one.payload) + len(one.key) + ITEM_OVERHEAD_BYTES for one in batch)
@@ -119,7 +127,7 @@ class Executor:
         self._unsynced_bytes += size
         return self.core.submit(batch, now, self.journal.has_room_for(self._unwritten_bytes))
 
-    def receive(self, peer: str, data: bytes, now: Now) -> None:
+    def receive(self, peer: str, data: bytes, now: ClockReading) -> None:
         """One message from a peer; :class:`PeerFault` when it is refused."""
         message = wire.decode(peer, data)
         match message:
@@ -144,51 +152,51 @@ class Executor:
                 self._unsynced_bytes += len(data)
                 room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * len(data))
                 self.core.receive(peer, message, now, room)
-                while self.core.asked:
-                    asker, asked = self.core.asked.pop()
+                while self.core.relayed_requests:
+                    asker, asked = self.core.relayed_requests.pop()
                     self._serve_runs(asker, asked.span)
         self._collect_effects()
 
-    def _receive_with_references(self, peer: str, message: Post, length: int, now: Now) -> None:
+    def _receive_with_references(self, peer: str, message: Post, length: int, now: ClockReading) -> None:
         """A post whose payloads came ahead of it, or some of them."""
         if self.payload_transfer is None:
             raise PeerFault(peer, "Malformed", "it names payloads, and none can have come ahead here")
         runs, contents, size = self.payload_transfer.restore(peer, message.runs)
         self._unsynced_bytes += size
-        agreement = self.core.agreement
+        agreement = self.core.log_state
         if agreement is not None:
-            agreement.known_contents = contents
+            agreement.known_content_hashes = contents
         try:
             room = self.journal.has_room_for(self._unwritten_bytes + RECEIVED_GROWTH_MAX * length + size)
             self.core.receive(peer, msgspec.structs.replace(message, runs=runs, named=0), now, room)
         finally:
             if agreement is not None:
-                agreement.known_contents = {}
+                agreement.known_content_hashes = {}
 
-    def poll(self, now: Now) -> int:
+    def poll(self, now: ClockReading) -> int:
         """Time has passed. Returns the ``mono`` millisecond at which to poll again."""
         wake = self.core.poll(now)
         self._collect_effects()
         return wake
 
-    def leave(self, now: Now, timeout_ms: int) -> None:
+    def leave(self, now: ClockReading, timeout_ms: int) -> None:
         """See :meth:`Core.leave`; the process may end when ``core.leave_done`` and nothing waits for a sync."""
         self.core.leave(now, timeout_ms)
         self._collect_effects()
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
-        """See :meth:`Core.prove_down`."""
-        self.core.prove_down(node, birth, start)
+        """See :meth:`Core.report_down`."""
+        self.core.report_down(node, birth, start)
         self._collect_effects()
 
-    def adopt(self, settings: Settings) -> None:
-        """See :meth:`Core.adopt`."""
-        self.core.adopt(settings)
+    def adopt(self, settings: ProtocolSettings) -> None:
+        """See :meth:`Core.apply_settings`."""
+        self.core.apply_settings(settings)
         self._collect_effects()
 
     def bootstrap(self, members: list[str]) -> None:
         """See :meth:`Core.bootstrap`."""
-        self.core.found(members)
+        self.core.order_bootstrap(members)
         self._collect_effects()
 
     def force_view(self, without: list[str]) -> None:
@@ -197,52 +205,52 @@ class Executor:
         self._collect_effects()
 
     def backup_done(self, index: int, value: bytes, epoch: int = -1) -> None:
-        """See :meth:`Core.backup_done`."""
-        self.core.backup_done(index, value, epoch)
+        """See :meth:`Core.on_backup_verified`."""
+        self.core.on_backup_verified(index, value, epoch)
         self._collect_effects()
 
-    def trim(self, places: list[Place], keep_from: int) -> Verdict:
-        """Trim the log as far as :meth:`Core.may_trim` allows, if that leaves a whole file of the journal without
+    def trim(self, places: list[RetentionPosition], keep_from: int) -> TrimDecision:
+        """Trim the log as far as :meth:`Core.decide_trim` allows, if that leaves a whole file of the journal without
         need. The files go when the caller removes them."""
-        verdict = self.core.may_trim(places, keep_from)
-        agreement = self.core.agreement
-        if agreement is None or verdict.cut <= verdict.start:
+        verdict = self.core.decide_trim(places, keep_from)
+        agreement = self.core.log_state
+        if agreement is None or verdict.trim_to <= verdict.start:
             return verdict
-        seqs = {Origin(node, birth): seq for node, birth, seq in agreement.history.seqs_at(verdict.cut)}
-        if self.journal.segments_freed_by(verdict.cut, seqs) and not self._is_still_needed(seqs):
-            stamp = self.stamp_at(agreement, verdict.cut)
-            self.core.trim(next_foot(agreement, verdict.cut, stamp, self._keyed_transactions(agreement, seqs)))
+        seqs = {Origin(node, birth): seq for node, birth, seq in agreement.log_index.seqs_at(verdict.trim_to)}
+        if self.journal.segments_freed_by(verdict.trim_to, seqs) and not self._is_still_needed(seqs):
+            stamp = self.stamp_at(agreement, verdict.trim_to)
+            self.core.trim(next_log_start(agreement, verdict.trim_to, stamp, self._keyed_transactions(agreement, seqs)))
             self._collect_effects()
         return verdict
 
     def _is_still_needed(self, seqs: dict[Origin, int]) -> bool:
         """Whether something that waits for the disk will be put together from what would go. It is soon released."""
-        own = self.core.agreement.own.origin if self.core.agreement is not None else None
+        own = self.core.log_state.own.origin if self.core.log_state is not None else None
         for effects in (*self._ready, *self._syncing, *self._waiting):
             for send in effects.sends:
                 if isinstance(send.message, AcceptView) and send.message.spans:
                     return True
-                if send.push is not None and own is not None and send.push[0] <= seqs.get(own, 0):
+                if send.own_range is not None and own is not None and send.own_range[0] <= seqs.get(own, 0):
                     return True
         return False
 
-    def stamp_at(self, agreement: Agreement, index: int) -> int:
+    def stamp_at(self, agreement: LogState, index: int) -> int:
         """The stamp of an entry that is kept."""
-        if index == agreement.history.start:
-            return agreement.history.foot.stamp
-        one = agreement.history.spans(index - 1, index)[0]
+        if index == agreement.log_index.start:
+            return agreement.log_index.log_start.stamp
+        one = agreement.log_index.spans(index - 1, index)[0]
         return self.journal.read(one.node, one.birth, one.first_seq, 1, 1).items[0].stamp
 
-    def _keyed_transactions(self, agreement: Agreement, seqs: dict[Origin, int]) -> list[Named]:
+    def _keyed_transactions(self, agreement: LogState, seqs: dict[Origin, int]) -> list[KeyedLogEntry]:
         """The entries with an idempotency key up to these seqs, in the order of the log."""
-        history = agreement.history
-        found: list[Named] = []
+        history = agreement.log_index
+        found: list[KeyedLogEntry] = []
         for origin, last in seqs.items():
-            first = history.foot.seq_of(*origin) + 1
+            first = history.log_start.last_seq_of(*origin) + 1
             for seq, item, content in self.journal.read_keyed(origin.node, origin.birth, first, last):
-                if item.kind not in NOT_FOR_WORKERS:
-                    found.append(Named(history.index_of(origin, seq), origin, seq, item, content))
-        return sorted(found, key=lambda one: one.at)
+                if item.kind not in CONTROL_KINDS:
+                    found.append(KeyedLogEntry(history.index_of(origin, seq), origin, seq, item, content))
+        return sorted(found, key=lambda one: one.log_index)
 
     @property
     def idle(self) -> bool:
@@ -251,20 +259,20 @@ class Executor:
 
     def _collect_effects(self) -> None:
         self._unwritten_bytes = 0
-        agreement = self.core.agreement
-        if agreement is not None and agreement.cut_to != ENDLESS:
-            self._clamp_pending_marks(agreement.cut_to, agreement)
+        agreement = self.core.log_state
+        if agreement is not None and agreement.truncated_to != UNBOUNDED:
+            self._clamp_pending_marks(agreement.truncated_to, agreement)
         effects = self.core.drain()
-        if effects.empty:
+        if effects.is_empty:
             return
         for record in effects.records:
             self.journal.append(record)
         self._defer_until_durable(effects)
 
-    def _clamp_pending_marks(self, cut: int, agreement: Agreement) -> None:
+    def _clamp_pending_marks(self, cut: int, agreement: LogState) -> None:
         """Marks that wait for the disk speak of the log as it was before it was cut."""
         self.truncated_to = min(self.truncated_to, cut)
-        synced = agreement.history.seq_within(agreement.slots[agreement.own.origin], cut)
+        synced = agreement.log_index.seq_within(agreement.slots[agreement.own.origin], cut)
         for effects in (*self._ready, *self._syncing, *self._waiting):
             marks = effects.marks
             if marks is not None:
@@ -305,25 +313,25 @@ class Executor:
         """Everything that may leave now, in the order in which it was said."""
         ready, self._ready = self._ready, []
         messages: list[tuple[str, bytes]] = []
-        marks: Marks | None = None
-        added: list[Added] = []
+        marks: DurabilityMarks | None = None
+        added: list[LogAppended] = []
         for effects in ready:
             for send in effects.sends:
                 messages.append((send.peer, self._encode(send)))
             if effects.marks is not None:
                 marks = effects.marks
             for record in effects.records:
-                if isinstance(record, Added):
+                if isinstance(record, LogAppended):
                     added.append(record)
         self._last_push, self._last_push_runs = None, []
         return Released(messages, marks, added)
 
-    def _encode(self, send: Send) -> bytes:
+    def _encode(self, send: OutgoingMessage) -> bytes:
         message = send.message
-        if send.push is not None and isinstance(message, Post):
-            pushed = (send.push, message.epoch, message.ballot, message.coordinator)
+        if send.own_range is not None and isinstance(message, Post):
+            pushed = (send.own_range, message.epoch, message.ballot, message.coordinator)
             if pushed != self._last_push:  # a view may have given the same transactions other stamps
-                self._last_push, self._last_push_runs = pushed, self._read_own_runs(*send.push)
+                self._last_push, self._last_push_runs = pushed, self._read_own_runs(*send.own_range)
             runs, named = self._last_push_runs, 0
             if self.payload_transfer is not None and not send.target:
                 runs, named = self.payload_transfer.substitute(send.peer, runs)
@@ -346,64 +354,68 @@ class Executor:
                 done += len(run.items)
         return stamps.tobytes()
 
-    def _read_own_runs(self, first_seq: int, last_seq: int) -> list[Run]:
-        own = self.core.agreement
+    def _read_own_runs(self, first_seq: int, last_seq: int) -> list[TransactionRun]:
+        own = self.core.log_state
         assert own is not None
         return self._read_runs(Span(own.own.origin.node, own.own.origin.birth, first_seq, last_seq - first_seq + 1))
 
-    def _read_runs(self, span: Span) -> list[Run]:
+    def _read_runs(self, span: Span) -> list[TransactionRun]:
         """The transactions of a span, as many as one frame may carry, at least one."""
         limits = self.core.settings
-        items: list[Item] = []
+        items: list[RunItem] = []
         room = limits.frame_bytes_max
         while len(items) < span.count and room > 0:
             count = min(span.count - len(items), limits.frame_items_max)
             run = self.journal.read(span.node, span.birth, span.first_seq + len(items), count, room)
             items += run.items
             room -= sum(len(item.payload) for item in run.items)
-        return [Run(span.node, span.birth, span.first_seq, items)]
+        return [TransactionRun(span.node, span.birth, span.first_seq, items)]
 
     def _serve_runs(self, peer: str, span: Span) -> None:
-        agreement = self.core.agreement
+        agreement = self.core.log_state
         queue = agreement.by_origin.get(Origin(span.node, span.birth)) if agreement is not None else None
         if agreement is None or queue is None or span.count < 1 or not 1 <= span.first_seq <= queue.held:
             self._defer_until_durable(
                 Effects(sends=self.core.route(peer, RunsReply([])))
             )  # certain: it was never held here
             return
-        history = agreement.history
+        history = agreement.log_index
         if history.is_trimmed(queue.origin, span.first_seq):
             self._defer_until_durable(
-                Effects(sends=self.core.route(peer, LogTruncatedBelow(history.start, history.foot_hash)))
+                Effects(sends=self.core.route(peer, LogTruncatedBelow(history.start, history.log_start_hash)))
             )
             return
         count = min(span.count, queue.held - span.first_seq + 1)
         runs = self._read_runs(Span(span.node, span.birth, span.first_seq, count))
-        self._defer_until_durable(Effects(sends=self.core.route(peer, RunsReply(runs, self.core.views.stamped_in))))
+        self._defer_until_durable(Effects(sends=self.core.route(peer, RunsReply(runs, self.core.views.stamps_view))))
 
     def _serve_order(self, peer: str, asked: FetchOrder) -> None:
-        agreement = self.core.agreement
-        if agreement is None or asked.after >= agreement.history.length or asked.after < 0:
+        agreement = self.core.log_state
+        if agreement is None or asked.after >= agreement.log_index.length or asked.after < 0:
             raise PeerFault(peer, "NotHeld", f"it asks for the log behind {asked.after}, which is not here")
-        history = agreement.history
+        history = agreement.log_index
         if asked.after < history.start:
             self._defer_until_durable(
-                Effects(sends=[Send(peer, LogTruncatedBelow(history.start, history.foot_hash), None)])
+                Effects(sends=[OutgoingMessage(peer, LogTruncatedBelow(history.start, history.log_start_hash), None)])
             )
             return
-        upto = min(asked.upto, agreement.history.length)
+        upto = min(asked.upto, agreement.log_index.length)
         end = min(upto, asked.after + ORDER_ENTRIES_MAX)
-        spans = agreement.history.spans(asked.after, end)
+        spans = agreement.log_index.spans(asked.after, end)
         self._defer_until_durable(
-            Effects(sends=[Send(peer, OrderReply(asked.after, spans, agreement.history.hash_at(end)), None)])
+            Effects(
+                sends=[OutgoingMessage(peer, OrderReply(asked.after, spans, agreement.log_index.hash_at(end)), None)]
+            )
         )
 
     def _serve_snapshot(self, peer: str, asked: FetchSnapshot) -> None:
         """A master that is outside may ask for it piece by piece; of the foot of now only."""
-        agreement = self.core.agreement
+        agreement = self.core.log_state
         if agreement is None:
             raise PeerFault(peer, "NotHeld", "it asks for a snapshot, and there is no log here")
-        foot = agreement.history.foot
-        piece = self._snapshot_chunks.piece(foot, asked.index, asked.offset, PIECE_BYTES) if foot.index else None
-        answer = piece or LogTruncatedBelow(foot.index, agreement.history.foot_hash)
-        self._defer_until_durable(Effects(sends=[Send(peer, answer, None)]))
+        foot = agreement.log_index.log_start
+        piece = (
+            self._snapshot_chunks.chunk(foot, asked.index, asked.offset, SNAPSHOT_CHUNK_BYTES) if foot.index else None
+        )
+        answer = piece or LogTruncatedBelow(foot.index, agreement.log_index.log_start_hash)
+        self._defer_until_durable(Effects(sends=[OutgoingMessage(peer, answer, None)]))

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from txlog.model.entry import Item, Run, Span
+from txlog.model.entry import RunItem, Span, TransactionRun
 from txlog.model.errors import Fatal
 from txlog.model.hashes import chain_hash, chain_start, content_hash, origin_tag
 from txlog.model.ids import Origin
-from txlog.model.records import Added, Damage, Recovered
-from txlog.protocol.events import Now, Settings
+from txlog.model.records import Damage, LogAppended, RecoveredState
+from txlog.protocol.events import ClockReading, ProtocolSettings
 from txlog.wire import messages as wire
 from txlog.wire.messages import FetchOrder, FetchRuns, LogTruncatedBelow, Message, OrderReply, RunsReply
 
@@ -27,17 +27,17 @@ _RETRY_MS = 300
 class DamagedJournal(Protocol):
     """What a repair needs of ``txlog.journal.Journal``."""
 
-    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> Run: ...
-    def provable_prefix(self, run: Run) -> int: ...
+    def read(self, node: str, birth: int, first_seq: int, count_max: int, bytes_max: int) -> TransactionRun: ...
+    def provable_prefix(self, run: TransactionRun) -> int: ...
 
 
 @dataclass
 class RepairedRange:
     """What stood in one damaged place: ``runs`` with their ``contents`` (as in ``Held``), then ``added``."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[TransactionRun] = field(default_factory=list)
     contents: list[bytes] = field(default_factory=list)
-    added: Added | None = None
+    added: LogAppended | None = None
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _MissingRange:
 
     damage: Damage
     order: list[Span] = field(default_factory=list)
-    items: dict[Origin, dict[int, Item]] = field(default_factory=dict)
+    items: dict[Origin, dict[int, RunItem]] = field(default_factory=dict)
 
     @property
     def ordered_to(self) -> int:
@@ -66,7 +66,7 @@ class JournalRepair:
     """One journal's repair. Drive it like the core: ``receive``, ``poll``, and send what they say. When
     ``is_finished``, ``repaired`` lists what to write for each damage, in order."""
 
-    def __init__(self, settings: Settings, recovered: Recovered, journal: DamagedJournal) -> None:
+    def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, journal: DamagedJournal) -> None:
         assert recovered.damage
         self.settings = settings
         self.repaired: list[tuple[Damage, RepairedRange]] = []
@@ -87,7 +87,7 @@ class JournalRepair:
         """For the status page: what is damaged and what is still missing."""
         return [f"{w.damage.where}: records {w.damage.first} to {w.damage.last}" for w in self._missing_ranges]
 
-    def poll(self, now: Now) -> tuple[int, list[tuple[str, Message]]]:
+    def poll(self, now: ClockReading) -> tuple[int, list[tuple[str, Message]]]:
         """When to poll again, and whom to ask for what."""
         self._complete_verified()
         if self.is_finished:
@@ -101,7 +101,7 @@ class JournalRepair:
         self._next_peer += 1
         return now.mono + _RETRY_MS, [(peer, self._next_request())]
 
-    def receive(self, peer: str, data: bytes, now: Now) -> None:
+    def receive(self, peer: str, data: bytes, now: ClockReading) -> None:
         """An answer, or anything else, which a master that does not vote passes over."""
         message = wire.decode(peer, data)
         if not self._missing_ranges:
@@ -204,7 +204,7 @@ class JournalRepair:
             raise Fatal("BeyondRepair", "the founding record is lost with the beginning of this journal")
         return chain_start(view.cluster_id)
 
-    def _item(self, wanted: _MissingRange, origin: Origin, seq: int) -> Item | None:
+    def _item(self, wanted: _MissingRange, origin: Origin, seq: int) -> RunItem | None:
         fetched = wanted.items.get(origin, {}).get(seq)
         if fetched is not None:
             return fetched
@@ -219,13 +219,13 @@ class JournalRepair:
         for span in wanted.damage.spans:
             have = wanted.items[Origin(span.node, span.birth)]
             items = [have[seq] for seq in range(span.first_seq, span.first_seq + span.count)]
-            mended.runs.append(Run(span.node, span.birth, span.first_seq, items))
+            mended.runs.append(TransactionRun(span.node, span.birth, span.first_seq, items))
             mended.contents.append(b"".join(content_hash(i.kind, i.key, i.payload) for i in items))
         if hashes:
-            mended.added = Added(wanted.damage.log_from, wanted.order, hashes, 0)
+            mended.added = LogAppended(wanted.damage.log_from, wanted.order, hashes, 0)
         return mended
 
 
-def _contains_first(run: Run, span: Span) -> bool:
+def _contains_first(run: TransactionRun, span: Span) -> bool:
     """Whether the first transaction of the span is in the run."""
     return run.origin == (span.node, span.birth) and run.first_seq <= span.first_seq <= run.last_seq

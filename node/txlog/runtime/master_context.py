@@ -40,7 +40,7 @@ class MasterContext:
     def masters(self) -> list[tuple[str, str]]:
         """Node id and data centre of every master of the cluster, in order of precedence: as the log says, or the
         manifests before."""
-        return [(m.node, m.data_center) for m in self.loop.core.views.configured]
+        return [(m.node, m.data_center) for m in self.loop.core.views.configured_members]
 
     @property
     def other_nodes(self) -> list[str]:
@@ -50,4 +50,4 @@ class MasterContext:
     @property
     def is_ready(self) -> bool:
         core = self.loop.core
-        return not self.is_closing and core.agreement is not None and core.founding.admitted
+        return not self.is_closing and core.log_state is not None and core.bootstrap.admitted

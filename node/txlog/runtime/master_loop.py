@@ -23,8 +23,8 @@ from typing import Any, Final
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault, Refused, Unavailable
 from txlog.model.hashes import HASH_BYTES
-from txlog.protocol.events import Accepted, Now, Settings, Submission
-from txlog.protocol.trimming import Place, Verdict
+from txlog.protocol.events import ClockReading, ProtocolSettings, Submission, SubmissionAccepted
+from txlog.protocol.log.log_trimming import RetentionPosition, TrimDecision
 from txlog.runtime.durability_tracker import DurabilityTracker, ViewTransition
 from txlog.runtime.executor import Executor
 from txlog.runtime.interactive_load import InteractiveLoad
@@ -52,19 +52,19 @@ SCRUB_OLD_INTERVAL_S: Final = 0.1
 """Between two pieces of an old segment: 1.3 MB/s, half a percent of a core."""
 
 
-def system_now() -> Now:
+def system_now() -> ClockReading:
     """The clocks of this machine."""
-    return Now(time.time_ns() // 1000, time.monotonic_ns() // 1_000_000)
+    return ClockReading(time.time_ns() // 1000, time.monotonic_ns() // 1_000_000)
 
 
-def clock_with_offset(offset_ms: int) -> Callable[[], Now]:
+def clock_with_offset(offset_ms: int) -> Callable[[], ClockReading]:
     """:func:`system_now` with a wall clock that is wrong by so many milliseconds (0: as it is)."""
     if not offset_ms:
         return system_now
 
-    def wrong() -> Now:
+    def wrong() -> ClockReading:
         now = system_now()
-        return Now(now.wall + 1000 * offset_ms, now.mono)
+        return ClockReading(now.wall + 1000 * offset_ms, now.mono)
 
     return wrong
 
@@ -79,7 +79,7 @@ class PendingWrite:
         self.batch = batch
         self.level = level
         self.waiter = waiter
-        self.answers: list[Accepted | Refused] = []
+        self.answers: list[SubmissionAccepted | Refused] = []
 
 
 class AwaitedWrite(PendingWrite):
@@ -120,7 +120,7 @@ class MasterLoop(DurabilityTracker):
         stable_moved: Callable[[], None] = lambda: None,
         log_cut: Callable[[], None] = lambda: None,
         view_changed: Callable[[ViewTransition], None] = lambda change: None,
-        now: Callable[[], Now] = system_now,
+        now: Callable[[], ClockReading] = system_now,
         company: InteractiveLoad | None = None,
         batch_transactions: int = 10_000,
         requests_in_flight: int = 4096,
@@ -216,8 +216,8 @@ class MasterLoop(DurabilityTracker):
     def _record_departures(self) -> None:
         """The core forgets why a master is out as soon as it is: the next view needs no reasons. People do."""
         views = self.core.views
-        if views.departures or views.orders:
-            self.departed.update({node: one.why for node, one in views.going.items()})
+        if views.departures or views.overrides:
+            self.departed.update({node: one.why for node, one in views.departing.items()})
 
     def prove_down(self, node: str, birth: int, start: int) -> None:
         """See :meth:`Core.prove_down`; its :class:`Conflict` is the caller's answer."""
@@ -225,7 +225,7 @@ class MasterLoop(DurabilityTracker):
         self._record_departures()
         self._schedule()
 
-    def adopt(self, settings: Settings) -> None:
+    def adopt(self, settings: ProtocolSettings) -> None:
         """See :meth:`Core.adopt`."""
         self.executor.adopt(settings)
         self._schedule()
@@ -268,7 +268,7 @@ class MasterLoop(DurabilityTracker):
         self.executor.backup_done(index, value, epoch)
         self._schedule()
 
-    def trim(self, places: list[Place], keep_from: int) -> Verdict:
+    def trim(self, places: list[RetentionPosition], keep_from: int) -> TrimDecision:
         """See :meth:`Executor.trim`; the files go behind the next sync."""
         verdict = self.executor.trim(places, keep_from)
         self._schedule()
@@ -326,7 +326,7 @@ class MasterLoop(DurabilityTracker):
         self._release()
         self._set_timer(now.mono, wake_ms)
 
-    def _submit_writes(self, now: Now) -> None:
+    def _submit_writes(self, now: ClockReading) -> None:
         taken: list[PendingWrite] = []
         batch: list[Submission] = []
         for write in self._writes:
@@ -526,7 +526,7 @@ class MasterLoop(DurabilityTracker):
         if self.end_reason is not None:
             return True
         core = self.core
-        left = core.leave_done or core.views.accepted is None
+        left = core.is_leave_done or core.views.accepted is None
         return left and not self._writes and self.executor.idle
 
     async def close(self, timeout_s: float = 2.0) -> None:

@@ -29,8 +29,8 @@ from typing import Final
 import msgspec
 
 from txlog.journal.staged_payload import StagedPayload
-from txlog.model.decoding import MALFORMED
-from txlog.model.entry import Item, Run
+from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.entry import RunItem, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.hashes import HASH_BYTES, content_state
 from txlog.model.ids import Txid
@@ -132,7 +132,7 @@ class PayloadTransfer:
         self._connected = connected
         self._bytes_max = bytes_max
         self._incoming: dict[str, dict[bytes, _IncomingTransfer]] = {}
-        self._received: dict[str, dict[bytes, Item]] = {}
+        self._received: dict[str, dict[bytes, RunItem]] = {}
         """By content hash, without a stamp."""
         self._outgoing: dict[tuple[str, bytes], _OutgoingTransfer] = {}
         self._payloads_at_peer: dict[str, dict[int, tuple[bytes, bytes]]] = {}
@@ -199,21 +199,21 @@ class PayloadTransfer:
             while len(there) > REPLICATED_PAYLOADS_MAX:
                 del there[next(iter(there))]
 
-    def substitute(self, peer: str, runs: list[Run]) -> tuple[list[Run], int]:
+    def substitute(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], int]:
         """The runs for a post to this peer, with content hashes for the payloads that it has, and how many these
         are. It has them for this once."""
         there = self._payloads_at_peer.get(peer)
         if not there:
             return runs, 0
         count = 0
-        found: list[Run] = []
+        found: list[TransactionRun] = []
         for run in runs:
-            items: list[Item] = []
+            items: list[RunItem] = []
             for item in run.items:
                 known = there.pop(id(item.payload), None) if len(item.payload) >= LARGE_PAYLOAD_BYTES else None
                 count += known is not None
-                items.append(item if known is None else Item(item.stamp, -item.kind, item.key, known[1]))
-            found.append(Run(run.node, run.birth, run.first_seq, items))
+                items.append(item if known is None else RunItem(item.stamp, -item.kind, item.key, known[1]))
+            found.append(TransactionRun(run.node, run.birth, run.first_seq, items))
         self.substituted += count
         return (found, count) if count else (runs, 0)
 
@@ -228,7 +228,7 @@ class PayloadTransfer:
             return
         try:
             told = _decode_message(body)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise PeerFault(peer, "Malformed", f"a payload ahead of its post: {wrong}") from None
         if isinstance(told, PayloadChunk):
             self._on_chunk(peer, told)
@@ -283,7 +283,7 @@ class PayloadTransfer:
             return  # forgotten meanwhile
         del self._incoming[peer][content]
         self._interactive_load.expect_large_entry()
-        self._received.setdefault(peer, {})[content] = Item(0, one.kind, one.key, one.payload.getvalue())
+        self._received.setdefault(peer, {})[content] = RunItem(0, one.kind, one.key, one.payload.getvalue())
         self._send_message(peer, TransferAck(content, one.size))
 
     def _begin_incoming(self, peer: str, piece: PayloadChunk) -> None:
@@ -311,28 +311,28 @@ class PayloadTransfer:
             kept -= coming[content].size
             self._drop_incoming(coming, content)
 
-    def restore(self, peer: str, runs: list[Run]) -> tuple[list[Run], dict[Txid, bytes], int]:
+    def restore(self, peer: str, runs: list[TransactionRun]) -> tuple[list[TransactionRun], dict[Txid, bytes], int]:
         """The runs of a post that names payloads, with these in them; up to the first that is not here. The content
         hashes of those that were found, and how many bytes they are."""
         came = self._received.get(peer, {})
         contents: dict[Txid, bytes] = {}
         size = 0
-        found: list[Run] = []
+        found: list[TransactionRun] = []
         for run in runs:
-            items: list[Item] = []
+            items: list[RunItem] = []
             for seq, item in enumerate(run.items, run.first_seq):
                 if item.kind < 0:
                     one = came.pop(item.payload, None)
                     if one is None or (one.kind, one.key) != (-item.kind, item.key):
                         self.missed += 1
-                        found.append(Run(run.node, run.birth, run.first_seq, items))
+                        found.append(TransactionRun(run.node, run.birth, run.first_seq, items))
                         return found, contents, size
                     contents[Txid(run.origin, seq)] = item.payload
                     size += len(one.payload)
-                    items.append(Item(item.stamp, one.kind, one.key, one.payload))
+                    items.append(RunItem(item.stamp, one.kind, one.key, one.payload))
                 else:
                     items.append(item)
-            found.append(Run(run.node, run.birth, run.first_seq, items))
+            found.append(TransactionRun(run.node, run.birth, run.first_seq, items))
         return found, contents, size
 
 

@@ -22,10 +22,10 @@ from txlog.divergence.detector import (
     merge_digests,
 )
 from txlog.divergence.repair_policy import RepairStatus
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, NotFound
+from txlog.model.graph_digests import GRAPHS_MAX, KINDS, GraphDigests
 from txlog.model.hashes import NO_HASH
-from txlog.model.look import GRAPHS_MAX, KINDS, Look
 from txlog.runtime.applied_history import AppliedHistory
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.watermark import Watermark
@@ -87,7 +87,7 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     body: str | None = None
     txid: str | None = None
     took_ms: float | None = None
-    looks: list[Look] = []
+    looks: list[GraphDigests] = []
     """What it was seen to hold (:mod:`txlog.divergence`)."""
     divergence: DivergenceFinding | None = None
     """As this master judges it."""
@@ -153,7 +153,7 @@ class WorkerNotice(msgspec.Struct):
 
 
 _report_decoder = msgspec.json.Decoder(PipelineReport)
-_digest_decoder = msgspec.json.Decoder(Look)
+_digest_decoder = msgspec.json.Decoder(GraphDigests)
 _notice_decoder = msgspec.json.Decoder(WorkerNotice)
 
 
@@ -259,7 +259,7 @@ class WorkerRegistry:
             raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
         try:
             report = _report_decoder.decode(body)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"a worker's report: {wrong}") from None
         if report.state not in REPORT_STATES:
             raise BadInput(f"state {report.state[:40]!r}: one of {', '.join(REPORT_STATES)}")
@@ -289,7 +289,7 @@ class WorkerRegistry:
             raise NotFound(f"no worker {name[:80]!r} in {self.data_center}; there are {', '.join(self.workers)}")
         try:
             look = _digest_decoder.decode(body)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"a look at a worker: {wrong}") from None
         if look.kind not in KINDS:
             raise BadInput(f"kind {look.kind[:40]!r}: one of {', '.join(KINDS)}")
@@ -336,7 +336,7 @@ class WorkerRegistry:
         """Another master's notice. What was heard later counts."""
         try:
             told = _notice_decoder.decode(body)
-        except MALFORMED:
+        except DECODE_ERRORS:
             return  # a newer version's; the protocol between the cores is not touched by it
         now = self._clock()
         self.last_notice_from[node] = (told.data_center, now)
@@ -452,7 +452,7 @@ class WorkerRegistry:
     def is_below_log_start(self, position: WorkerMarker) -> bool:
         """Below what this master keeps of the log: it cannot go on from there."""
         agreement = self._loop.log_state
-        return agreement is not None and position.index < agreement.history.start
+        return agreement is not None and position.index < agreement.log_index.start
 
     def unordered_workers(self) -> list[str]:
         """The workers of all data centres that are known to be unordered."""

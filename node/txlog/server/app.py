@@ -29,9 +29,9 @@ from txlog.http.listener import Listener, listen
 from txlog.http.router import Router
 from txlog.journal import Journal, OsVfs
 from txlog.model.errors import Fatal, TxLogError
-from txlog.model.records import Recovered
+from txlog.model.records import RecoveredState
 from txlog.protocol.core import Core
-from txlog.protocol.events import ConfiguredMember, Settings
+from txlog.protocol.events import ConfiguredMember, ProtocolSettings
 from txlog.runtime.executor import Executor, JournalPort
 from txlog.runtime.interactive_load import InteractiveLoad
 from txlog.runtime.master_context import MasterContext
@@ -58,11 +58,11 @@ HTTP_KEEP_ALIVE_S = 75.0
 """Longer than the keep-alive of common proxies and clients, so that they close first."""
 
 
-def core_settings(config: NodeConfig) -> Settings:
+def core_settings(config: NodeConfig) -> ProtocolSettings:
     """What the core is told of the configuration."""
     limits = config.limits
     seen = config.last_seen
-    return Settings(
+    return ProtocolSettings(
         node=config.node,
         members=tuple(ConfiguredMember(p.node, p.data_center, p.weight) for p in config.peers),
         round_timeout_ms=config.round_timeout_ms,
@@ -82,7 +82,7 @@ def core_settings(config: NodeConfig) -> Settings:
     )
 
 
-def open_journal(config: NodeConfig) -> tuple[Any, Recovered]:
+def open_journal(config: NodeConfig) -> tuple[Any, RecoveredState]:
     """The journal in its folder, locked. :class:`JournalFault` says what to do when it cannot be opened."""
     config.journal_folder.mkdir(parents=True, exist_ok=True)
     files = OsVfs(config.journal_folder, config.journal_bytes_max)
@@ -99,7 +99,7 @@ class MasterApp:
         self,
         config: NodeConfig,
         journal: JournalPort,
-        recovered: Recovered,
+        recovered: RecoveredState,
         token: bytes,
         log: EventLog,
         ended: Callable[[BaseException], None],
@@ -302,12 +302,12 @@ async def _until_stopped_or_full(app: MasterApp, stop: asyncio.Event) -> bool:
 async def repair_journal(
     config: NodeConfig,
     journal: Any,
-    recovered: Recovered,
+    recovered: RecoveredState,
     token: bytes,
     log: EventLog,
     guard: Authenticator | None = None,
     tls: TlsConfig = NO_TLS,
-) -> tuple[Any, Recovered]:
+) -> tuple[Any, RecoveredState]:
     """Fetch what a damaged journal misses, write it again, and open the journal anew."""
     from txlog.server.journal_repair_mode import JournalRepairMode  # late: hardly any start needs it
 
@@ -321,7 +321,7 @@ async def repair_journal(
     return open_journal(config)
 
 
-def write_identity(file: Path, node: str, recovered: Recovered) -> None:
+def write_identity(file: Path, node: str, recovered: RecoveredState) -> None:
     """Which process of this master this is, for who sees it end. A file that cannot be written ends the start."""
     told = {"node": node, "birth": f"{recovered.birth:016x}", "start": recovered.start}
     try:

@@ -37,8 +37,8 @@ async def wait_until_disk_full(core: Core, round_timeout_s: float) -> None:
     full_for = 0
     while full_for <= FULL_CHECKS:
         await asyncio.sleep(round_timeout_s / FULL_CHECKS)
-        others = any(core.is_present(peer) and not peer.full for peer in core.peers)
-        full_for = full_for + 1 if core.full and core.views.at_work and others else 0
+        others = any(core.is_present(peer) and not peer.disk_full for peer in core.peers)
+        full_for = full_for + 1 if core.disk_full and core.views.is_active and others else 0
 
 
 class DiskFullMode:

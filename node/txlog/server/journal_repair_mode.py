@@ -18,8 +18,8 @@ from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
 from txlog.http.router import Request, Response, Route, Router, json_response, text_response
 from txlog.model.errors import PeerFault, Unavailable
-from txlog.model.records import Recovered
-from txlog.protocol.events import Settings
+from txlog.model.records import RecoveredState
+from txlog.protocol.events import ProtocolSettings
 from txlog.runtime.journal_repair import JournalRepair
 from txlog.runtime.master_loop import system_now
 from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
@@ -35,8 +35,8 @@ class JournalRepairMode:
     def __init__(
         self,
         config: NodeConfig,
-        settings: Settings,
-        recovered: Recovered,
+        settings: ProtocolSettings,
+        recovered: RecoveredState,
         journal: Any,
         links: PeerLinks,
         log: EventLog,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from txlog.config.atomic_file import write_durably
-from txlog.model.entry import Item
+from txlog.model.entry import RunItem
 from txlog.model.errors import Fatal, JournalDamaged
 from txlog.model.ids import Txid
-from txlog.protocol.agreement import Agreement
+from txlog.protocol.log.log_state import LogState
 from txlog.runtime.executor import JournalPort
 from txlog.wire.log_page import KIND_NAMES
 
@@ -24,7 +24,7 @@ REMOVED: Final = "Removed"
 READ_BYTES_MAX: Final = 1 << 20
 
 
-def export_unlogged(fatal: Fatal, folder: Path, agreement: Agreement | None, journal: JournalPort) -> Fatal:
+def export_unlogged(fatal: Fatal, folder: Path, agreement: LogState | None, journal: JournalPort) -> Fatal:
     """The end of a master that was taken out, with how many of its transactions are in which file beside the journal;
     as it is where the log has them all, or it ends for another reason."""
     if fatal.reason != REMOVED or agreement is None:
@@ -44,10 +44,10 @@ def export_unlogged(fatal: Fatal, folder: Path, agreement: Agreement | None, jou
     return Fatal(REMOVED, f"{str(fatal).removeprefix(f'{REMOVED}: ')}; {said}")
 
 
-def unlogged_transactions(agreement: Agreement) -> list[Txid]:
+def unlogged_transactions(agreement: LogState) -> list[Txid]:
     """Own transactions that this master's log does not have, in the order in which they were accepted."""
-    origin, history = agreement.own.origin, agreement.history
-    seq = agreement.last_own
+    origin, history = agreement.own.origin, agreement.log_index
+    seq = agreement.last_own_seq
     found: list[Txid] = []
     while seq > 0 and not history.index_of(origin, seq) and not history.is_trimmed(origin, seq):
         found.append(Txid(origin, seq))
@@ -67,6 +67,6 @@ def _encode_line(txid: Txid, journal: JournalPort) -> bytes:
     return json.dumps(told, ensure_ascii=False).encode() + b"\n"
 
 
-def _content_fields(item: Item) -> dict[str, object]:
+def _content_fields(item: RunItem) -> dict[str, object]:
     payload = item.payload.decode("utf-8", "backslashreplace")
     return {"kind": KIND_NAMES.get(item.kind, str(item.kind)), "key": item.key or None, "payload": payload}

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, PeerFault
 from txlog.model.hashes import HASH_BYTES
-from txlog.model.namespaces import change_of
+from txlog.model.namespaces import decode_namespace_change
 from txlog.wire.log_page import KIND_NAMES, PageEntry
 
 SSE_MEDIA_TYPE: Final = "text/event-stream"
@@ -97,7 +97,7 @@ def entry_event(entry: PageEntry, previous: bytes, key: str, settled: bool) -> F
         index=entry.index,
         txid=str(entry.txid),
         stamp=entry.stamp,
-        kind=NAMESPACE_KIND if kind == "skip" and change_of(key) is not None else kind,
+        kind=NAMESPACE_KIND if kind == "skip" and decode_namespace_change(key) is not None else kind,
         noop=entry.noop,
         key=key,
         settled=settled,
@@ -143,7 +143,7 @@ def _render_rdf_patch(event: FeedEvent) -> str:
     rows.append(f"H transaction {_quote_literal(event.txid)} .")
     rows += [f"H {word} {_quote_literal(text)} ." for word, text in _patch_headers(event)]
     rows.append("TX .")
-    change = change_of(event.key) if event.kind == NAMESPACE_KIND else None
+    change = decode_namespace_change(event.key) if event.kind == NAMESPACE_KIND else None
     if event.noop:
         pass
     elif event.kind == "quads":
@@ -184,5 +184,5 @@ def parse_event_line(master: str, line: bytes) -> FeedEvent | None:
         return None
     try:
         return _decoder.decode(line)
-    except MALFORMED as wrong:
+    except DECODE_ERRORS as wrong:
         raise PeerFault(master, "Malformed", f"feed: {wrong}") from None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin, Txid
@@ -110,7 +110,7 @@ def decode_page(master: str, data: bytes) -> LogPage:
         )
     try:
         page = _decoder.decode(memoryview(data)[1:])
-    except MALFORMED as wrong:
+    except DECODE_ERRORS as wrong:
         raise PeerFault(master, "Malformed", f"log page: {wrong}") from None
     expected = page.after.index
     for entry in page.entries:

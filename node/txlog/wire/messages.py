@@ -35,11 +35,11 @@ from __future__ import annotations
 import msgspec
 
 from txlog.model.configuration import Configuration
-from txlog.model.decoding import MALFORMED
-from txlog.model.entry import Run, Span
+from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.entry import Span, TransactionRun
 from txlog.model.errors import PeerFault
 from txlog.model.ids import Origin
-from txlog.model.records import Stamped
+from txlog.model.records import ReassignedStamps
 from txlog.model.view import NO_VIEW, Member, Number, View
 
 MESSAGE_FORMAT = 1
@@ -246,7 +246,7 @@ class AcceptView(msgspec.Struct, array_like=True, frozen=True, tag="accept"):
     cut: int
     spans: list[Span]
     stamps: bytes
-    waiting: list[Stamped]
+    waiting: list[ReassignedStamps]
     summaries: list[ReportSummary]
 
 
@@ -297,7 +297,7 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     order_after: int
     order: bytes
     order_hash: bytes
-    runs: list[Run]
+    runs: list[TransactionRun]
     last_start_seen_of_you: int = 0
     named: int = 0
 
@@ -309,7 +309,7 @@ class FetchRuns(msgspec.Struct, array_like=True, frozen=True, tag="fetch-runs"):
 class RunsReply(msgspec.Struct, array_like=True, frozen=True, tag="runs"):
     """``view``: the sender's, in which they have these stamps; a master that does not say so gives none."""
 
-    runs: list[Run]
+    runs: list[TransactionRun]
     view: Number = NO_VIEW
 
 
@@ -333,7 +333,7 @@ class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag="fetch-sna
 
 
 class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag="snapshot"):
-    """A piece of the foot at ``index``: :class:`txlog.model.records.Foot` in MessagePack, ``total`` bytes with this
+    """A piece of the foot at ``index``: :class:`txlog.model.records.LogStart` in MessagePack, ``total`` bytes with this
     16-byte BLAKE2b ``digest``."""
 
     index: int
@@ -406,5 +406,5 @@ def decode(peer: str, data: bytes) -> Message:
         )
     try:
         return _decoder.decode(memoryview(data)[1:])
-    except MALFORMED as wrong:
+    except DECODE_ERRORS as wrong:
         raise PeerFault(peer, "Malformed", f"{wrong}") from None

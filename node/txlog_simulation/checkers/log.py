@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.model.entry import NOT_FOR_WORKERS, Span
+from txlog.model.entry import CONTROL_KINDS, Span
 from txlog.model.hashes import HASH_BYTES, chain_hash, chain_start, origin_tag
 from txlog.model.ids import Origin, Txid
-from txlog.model.records import Added, Held, Stamped, ViewAccepted
+from txlog.model.records import LogAppended, ReassignedStamps, TransactionsPersisted, ViewAccepted
 from txlog.model.stamp import LOGICAL_BITS
 from txlog.model.view import Number, View
-from txlog_simulation.checkers.transactions import Transactions
-from txlog_simulation.mirror import Mirror
-from txlog_simulation.violation import LOG, Findings
+from txlog_simulation.checkers.transactions import TransactionChecker
+from txlog_simulation.durable_state import DurableState
+from txlog_simulation.violation import LOG, ViolationLog
 
 
-class Entry(NamedTuple):
+class ObservedEntry(NamedTuple):
     """An index of a log. ``counts_instead``: the first transaction with the same idempotency key."""
 
     txid: Txid
@@ -26,13 +26,13 @@ class Entry(NamedTuple):
     counts_instead: Txid | None = None
 
 
-class Branch:
-    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end. ``settled``:
+class ObservedBranch:
+    """The longest log that was durable anywhere in one view. ``hashes``: its chain hashes, end to end. ``final_index``:
     what any master called stable in this view, or in one that it has grown from."""
 
     def __init__(self, cluster_id: bytes, retention: int) -> None:
         self.start = chain_start(cluster_id)
-        self.entries: list[Entry] = []
+        self.entries: list[ObservedEntry] = []
         self.hashes = bytearray()
         self.in_log: dict[Origin, int] = {}
         self.settled = 0
@@ -49,9 +49,9 @@ class Branch:
         """Chain hash behind ``index``."""
         return bytes(self.hashes[(index - 1) * HASH_BYTES : index * HASH_BYTES]) if index else self.start
 
-    def copy(self, length: int) -> Branch:
+    def copy(self, length: int) -> ObservedBranch:
         """Its first ``length`` entries, to go on with."""
-        other = Branch(b"", self._retention)
+        other = ObservedBranch(b"", self._retention)
         other.start = self.start
         other.entries = [entry._replace(counts_instead=None) for entry in self.entries[:length]]
         other.hashes = self.hashes[: length * HASH_BYTES]
@@ -60,7 +60,7 @@ class Branch:
         other.settle(min(self.settled, length))
         return other
 
-    def without_behind(self, length: int) -> Branch:
+    def truncated_copy(self, length: int) -> ObservedBranch:
         """The same branch, as if it had never been longer."""
         other = self.copy(length)
         other.base, other.moved = min(self.base, length), self.moved
@@ -70,7 +70,7 @@ class Branch:
         """The first entry with a key counts, decided along the stable log."""
         for at in range(self.settled, index):
             entry = self.entries[at]
-            if entry.kind not in NOT_FOR_WORKERS and entry.key:
+            if entry.kind not in CONTROL_KINDS and entry.key:
                 first = self._first_of_key.get(entry.key)
                 if first is not None and entry.stamp - first[1] <= self._retention:
                     self.entries[at] = entry._replace(counts_instead=first[0])
@@ -79,78 +79,82 @@ class Branch:
         self.settled = max(self.settled, index)
 
 
-class Log:
+class LogChecker:
     """``branches``: by the number of their view."""
 
-    def __init__(self, findings: Findings, transactions: Transactions, key_retention_ms: int) -> None:
+    def __init__(self, findings: ViolationLog, transactions: TransactionChecker, key_retention_ms: int) -> None:
         self.findings = findings
         self.transactions = transactions
-        self.branches: dict[Number, Branch] = {}
+        self.branches: dict[Number, ObservedBranch] = {}
         self._retention = key_retention_ms << LOGICAL_BITS
         self._stamps: dict[str, dict[Txid, int]] = {}
 
     @property
-    def longest(self) -> list[Entry]:
+    def longest(self) -> list[ObservedEntry]:
         """Of the highest view."""
         return self.branches[max(self.branches)].entries if self.branches else []
 
-    def branch(self, mirror: Mirror) -> Branch:
+    def branch_of(self, mirror: DurableState) -> ObservedBranch:
         """The log of the view that a master has accepted."""
         view = mirror.accepted
         assert view is not None
         found = self.branches.get(view.number)
         if found is None:
-            found = self.branches[view.number] = Branch(view.cluster_id, self._retention)
+            found = self.branches[view.number] = ObservedBranch(view.cluster_id, self._retention)
         return found
 
     def forget_all_but(self, known: set[Number]) -> None:
         """A disk is lost, and with it the views that nobody else has accepted or grown from."""
         self.branches = {number: branch for number, branch in self.branches.items() if number in known}
 
-    def forget_behind(self, longest: dict[Number, int]) -> None:
+    def forget_after(self, longest: dict[Number, int]) -> None:
         """A master goes on with an older log: what stood behind these entries of a view stands nowhere any more."""
         for number, branch in self.branches.items():
             if longest.get(number, 0) < len(branch.entries):
-                self.branches[number] = branch.without_behind(longest.get(number, 0))
+                self.branches[number] = branch.truncated_copy(longest.get(number, 0))
 
     # What a master has made durable
 
-    def held(self, node: str, record: Held) -> None:
+    def on_persisted(self, node: str, record: TransactionsPersisted) -> None:
         """With these stamps it holds them."""
         mine, run = self._stamps.setdefault(node, {}), record.run
         for at, item in enumerate(run.items):
             mine[Txid(run.origin, run.first_seq + at)] = item.stamp
 
-    def stamp(self, node: str, txid: Txid) -> int:
+    def stamp_of(self, node: str, txid: Txid) -> int:
         """That this transaction has at this master."""
         return self._stamps.get(node, {}).get(txid, 0)
 
-    def mended(self, node: str, txid: Txid, stamp: int) -> None:
+    def on_repaired(self, node: str, txid: Txid, stamp: int) -> None:
         """It was damaged there, and came back with this stamp."""
         self._stamps.setdefault(node, {})[txid] = stamp
 
-    def _restamp(self, node: str, stamped: list[Stamped]) -> None:
+    def _restamp(self, node: str, stamped: list[ReassignedStamps]) -> None:
         mine = self._stamps.setdefault(node, {})
         for several in stamped:
             for at, stamp in enumerate(several.stamps):
                 mine[Txid(Origin(several.node, several.birth), several.first_seq + at)] = stamp
 
-    def accepted(self, node: str, record: ViewAccepted, mirror: Mirror) -> None:
+    def on_view_accepted(self, node: str, record: ViewAccepted, mirror: DurableState) -> None:
         """A master has accepted a view; ``mirror`` is what was durable just before. Its base is the same everywhere,
         and what was stable at this master stands in it as it stood."""
         view = record.view
-        self._restamp(node, record.stamped)
-        if not view.history:
+        self._restamp(node, record.reassigned)
+        if not view.ancestors:
             return
-        if record.cut > mirror.log:
-            self.findings.add(LOG, "21", f"{node} cuts its log behind {record.cut}, it is {mirror.log} long")
+        if record.cut > mirror.log_length:
+            self.findings.add(LOG, "21", f"{node} cuts its log behind {record.cut}, it is {mirror.log_length} long")
             return
         old = mirror.accepted
         if old is not None and old.cluster_id != view.cluster_id:
             old = None  # a founding that never came about
-        before = self.branch(mirror) if old is not None else self._before_a_view(view, mirror)
-        if old is not None and old.apart_at != -1 and record.cut < old.settled(mirror.stable, mirror.installed):
-            self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.apart_at}")
+        before = self.branch_of(mirror) if old is not None else self._branch_without_view(view, mirror)
+        if (
+            old is not None
+            and old.diverged_index != -1
+            and record.cut < old.final_index(mirror.stable, mirror.installed)
+        ):
+            self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, all share {old.diverged_index}")
         mine = before.copy(record.cut)
         mine.base = view.base_index
         self._extend(node, mine, record.cut + 1, record.spans, record.hashes, mirror)
@@ -164,39 +168,43 @@ class Log:
             self.findings.add(LOG, "25", f"{node} accepts {view.number} with another base than others")
 
         moved = self.branches[view.number].moved
-        if old is not None and old.number in view.history and old.number not in moved and record.cut < mirror.stable:
+        if old is not None and old.number in view.ancestors and old.number not in moved and record.cut < mirror.stable:
             self.findings.add(LOG, "21", f"{node} cuts at {record.cut}, stable was {mirror.stable}")
 
-    def _before_a_view(self, view: View, mirror: Mirror) -> Branch:
+    def _branch_without_view(self, view: View, mirror: DurableState) -> ObservedBranch:
         """The log of a master that had none, or none but a snapshot."""
-        if not mirror.foot:
-            return Branch(view.cluster_id, self._retention)
+        if not mirror.log_start:
+            return ObservedBranch(view.cluster_id, self._retention)
         branches = self.branches.values()
-        return next(b for b in branches if len(b.entries) >= mirror.foot and b.hash_at(mirror.foot) == mirror.foot_hash)
+        return next(
+            b
+            for b in branches
+            if len(b.entries) >= mirror.log_start and b.hash_at(mirror.log_start) == mirror.log_start_hash
+        )
 
-    def _check_kept(self, node: str, view: View, mine: Branch) -> None:
+    def _check_kept(self, node: str, view: View, mine: ObservedBranch) -> None:
         """What was stable in a view stands at its place in every view that has grown from it (invariant 6), and is
         stable there."""
-        parent = self.branches.get(view.history[-1])
+        parent = self.branches.get(view.ancestors[-1])
         mine.moved = set(parent.moved) if parent is not None else set()
         if parent is not None and view.merged:
-            mine.moved |= set(view.history)  # a merge moves what the branches do not share
-        for number in view.history:
+            mine.moved |= set(view.ancestors)  # a merge moves what the branches do not share
+        for number in view.ancestors:
             grown = self.branches.get(number)
             if grown is None or number in mine.moved:
                 continue
-            if not _goes_on(grown, mine):
+            if not _extends(grown, mine):
                 text = f"{node} accepts {view.number}: of {grown.settled} entries that were stable in {number}"
                 self.findings.add(LOG, "6", f"{text} not all are at their place")
             else:
                 mine.settle(grown.settled)  # also what its first acceptor had not heard of
 
-    def added(self, node: str, record: Added, mirror: Mirror) -> None:
+    def on_appended(self, node: str, record: LogAppended, mirror: DurableState) -> None:
         """A piece of a master's log has become durable there. ``mirror`` is what was durable just before it."""
-        if record.first_index != mirror.log + 1:
-            self.findings.add(LOG, "13", f"{node} adds index {record.first_index} behind {mirror.log}")
+        if record.first_index != mirror.log_length + 1:
+            self.findings.add(LOG, "13", f"{node} adds index {record.first_index} behind {mirror.log_length}")
             return
-        branch = self.branch(mirror)
+        branch = self.branch_of(mirror)
         at = (record.first_index - 1) * HASH_BYTES
         known = min(len(branch.hashes) - at, len(record.hashes))
         if known > 0 and branch.hashes[at : at + known] != record.hashes[:known]:
@@ -206,7 +214,7 @@ class Log:
         if known < len(record.hashes):
             self._extend(node, branch, record.first_index, record.spans, record.hashes, mirror)
 
-    def _first_difference(self, node: str, branch: Branch, record: Added) -> str:
+    def _first_difference(self, node: str, branch: ObservedBranch, record: LogAppended) -> str:
         index = record.first_index
         for span in record.spans:
             for seq in range(span.first_seq, span.first_seq + span.count):
@@ -217,15 +225,21 @@ class Log:
                 index += 1
         return f"behind {record.first_index} at {node}"
 
-    def _check_payloads(self, node: str, spans: list[Span], mirror: Mirror) -> None:
+    def _check_payloads(self, node: str, spans: list[Span], mirror: DurableState) -> None:
         for span in spans:
             last = span.first_seq + span.count - 1
-            held = mirror.held.get(Origin(span.node, span.birth), 0)
+            held = mirror.held_seqs.get(Origin(span.node, span.birth), 0)
             if held < last:
                 self.findings.add(LOG, "12", f"{node} has {span} in its log and holds its origin up to {held} only")
 
     def _extend(
-        self, node: str, branch: Branch, first_index: int, spans: list[Span], hashes: bytes, mirror: Mirror
+        self,
+        node: str,
+        branch: ObservedBranch,
+        first_index: int,
+        spans: list[Span],
+        hashes: bytes,
+        mirror: DurableState,
     ) -> None:
         self._check_payloads(node, spans, mirror)
         value = branch.hash_at(len(branch.entries))
@@ -237,20 +251,20 @@ class Log:
                 index += 1
                 if index <= len(branch.entries):
                     continue
-                rows = self.transactions.made.get(origin, [])
+                rows = self.transactions.by_origin.get(origin, [])
                 if seq > len(rows):
                     self.findings.add(LOG, "8", f"{node} has {origin}.{seq} at {index}, which is durable nowhere else")
                     return
-                made, stamp = rows[seq - 1], self.stamp(node, Txid(origin, seq))
+                made, stamp = rows[seq - 1], self.stamp_of(node, Txid(origin, seq))
                 value = chain_hash(value, stamp, tag, seq, made.content)
                 if value != hashes[(index - first_index) * HASH_BYTES :][:HASH_BYTES]:
                     text = f"{node} has {origin}.{seq} at {index} with another stamp or content than it holds"
                     self.findings.add(LOG, "3", text)
                     return
-                self._append(node, branch, Entry(Txid(origin, seq), stamp, made.content, made.key, made.kind))
+                self._append(node, branch, ObservedEntry(Txid(origin, seq), stamp, made.content, made.key, made.kind))
                 branch.hashes += value
 
-    def _append(self, node: str, branch: Branch, entry: Entry) -> None:
+    def _append(self, node: str, branch: ObservedBranch, entry: ObservedEntry) -> None:
         txid, index = entry.txid, len(branch.entries) + 1
         last = branch.entries[-1] if branch.entries else None
         if last is not None and (entry.stamp, txid) <= (last.stamp, last.txid):
@@ -263,12 +277,14 @@ class Log:
 
     # What a master says
 
-    def first_added(self, node: str, record: Added, present: set[Origin], mirrors: dict[Origin, Mirror]) -> None:
+    def on_first_appended(
+        self, node: str, record: LogAppended, present: set[Origin], mirrors: dict[Origin, DurableState]
+    ) -> None:
         """A master adds entries that stand in no log yet: every member that it counts as present holds them."""
         mine = next((mirror for origin, mirror in mirrors.items() if origin.node == node), None)
         if mine is None or mine.accepted is None:
             return  # its disk is not what it was
-        branch = self.branch(mine)
+        branch = self.branch_of(mine)
         index = record.first_index - 1
         for span in record.spans:
             index += span.count
@@ -276,15 +292,15 @@ class Log:
                 continue
             last = span.first_seq + span.count - 1
             for member in sorted(present & set(mirrors)):
-                if mirrors[member].held.get(Origin(span.node, span.birth), 0) < last:
+                if mirrors[member].held_seqs.get(Origin(span.node, span.birth), 0) < last:
                     self.findings.add(
                         LOG, "12", f"{node} adds {span} at {index}, {member.node} is present and does not hold it"
                     )
 
-    def settle(self, node: str, stable: int, mirror: Mirror, mirrors: dict[Origin, Mirror]) -> None:
+    def on_stable(self, node: str, stable: int, mirror: DurableState, mirrors: dict[Origin, DurableState]) -> None:
         """A master calls its log stable up to here: every member of its view holds that durably, and it never was
         another one (invariants 6, 8). ``mirror`` is this master's, after the record that says so."""
-        branch = self.branch(mirror)
+        branch = self.branch_of(mirror)
         if stable > len(branch.entries):
             text = f"{node} calls {stable} stable, no log of its view is longer than {len(branch.entries)}"
             self.findings.add(LOG, "33", text)
@@ -294,13 +310,13 @@ class Log:
         for index in range(branch.settled + 1, stable + 1):
             entry = branch.entries[index - 1]
             for member in sorted(members & set(mirrors)):
-                if mirrors[member].held.get(entry.txid.origin, 0) < entry.txid.seq:
+                if mirrors[member].held_seqs.get(entry.txid.origin, 0) < entry.txid.seq:
                     self.findings.add(
                         LOG, "33", f"{node} calls {index} ({entry.txid}) stable, it is not durable at {member.node}"
                     )
         branch.settle(stable)
 
 
-def _goes_on(one: Branch, other: Branch) -> bool:
+def _extends(one: ObservedBranch, other: ObservedBranch) -> bool:
     """What was stable in the one stands at its place in the other."""
     return one.settled <= len(other.entries) and other.hash_at(one.settled) == one.hash_at(one.settled)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.records import Held, Stamped
+from txlog.model.records import ReassignedStamps, TransactionsPersisted
 from txlog.protocol.events import Submission
-from txlog_simulation.violation import LOG, PROMISE, Findings
+from txlog_simulation.violation import LOG, PROMISE, ViolationLog
 
 
-class Made(NamedTuple):
+class OriginTransaction(NamedTuple):
     """A transaction as its origin made it durable."""
 
     stamp: int
@@ -20,31 +20,31 @@ class Made(NamedTuple):
     kind: int
 
 
-class Transactions:
-    """``made``: per origin, index ``seq - 1``. ``submitted``: content hashes per node that clients brought. ``lost``:
-    origins whose disk is not what it was."""
+class TransactionChecker:
+    """``by_origin``: per origin, index ``seq - 1``. ``submitted``: content hashes per node that clients brought.
+    ``lost``: origins whose disk is not what it was."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: ViolationLog) -> None:
         self.findings = findings
-        self.made: dict[Origin, list[Made]] = {}
+        self.by_origin: dict[Origin, list[OriginTransaction]] = {}
         self.submitted: dict[str, set[bytes]] = {}
         self.accepted: dict[Origin, int] = {}
         self.accepted_count = 0
         self.lost: set[Origin] = set()
 
-    def submit(self, node: str, batch: list[Submission]) -> None:
+    def on_submitted(self, node: str, batch: list[Submission]) -> None:
         """A client brought this to a master."""
         self.submitted.setdefault(node, set()).update([one.content for one in batch])
 
-    def held(self, node: str, record: Held) -> None:
+    def on_persisted(self, node: str, record: TransactionsPersisted) -> None:
         """These transactions have become durable at a master."""
         run = record.run
         own = run.node == node and run.origin not in self.lost  # else an earlier birth of it, heard of from others
-        rows = self.made.setdefault(run.origin, [])
+        rows = self.by_origin.setdefault(run.origin, [])
         for at, item in enumerate(run.items):
             content = record.contents[at * HASH_BYTES : (at + 1) * HASH_BYTES]
             seq = run.first_seq + at
-            made = Made(item.stamp, content, item.key, item.kind)
+            made = OriginTransaction(item.stamp, content, item.key, item.kind)
             if seq <= len(rows):
                 if rows[seq - 1].content != content and run.node == node and run.origin in self.lost:
                     del rows[seq - 1 :]  # an old image of its disk, of which nobody who answers could tell
@@ -64,16 +64,16 @@ class Transactions:
                 if content not in self.submitted.get(node, ()):
                     self.findings.add(LOG, "3", f"{run.origin}.{seq} was never submitted there")
 
-    def restamp(self, origin: Origin, stamped: list[Stamped]) -> None:
+    def on_restamped(self, origin: Origin, stamped: list[ReassignedStamps]) -> None:
         """Its own transactions have other stamps from now on."""
-        rows = self.made.get(origin, [])
+        rows = self.by_origin.get(origin, [])
         for several in stamped:
             if Origin(several.node, several.birth) == origin:
                 for at, stamp in enumerate(several.stamps, several.first_seq - 1):
                     if at < len(rows):
                         rows[at] = rows[at]._replace(stamp=stamp)
 
-    def accept(self, origin: Origin, seq: int) -> None:
+    def on_accepted(self, origin: Origin, seq: int) -> None:
         """The clients of this origin were told that everything up to ``seq`` is accepted."""
         before = self.accepted.get(origin, 0)
         if seq > before:

@@ -3,65 +3,65 @@
 from __future__ import annotations
 
 from txlog.model.view import Number, View
-from txlog_simulation.violation import LOG, WORKER, Findings
+from txlog_simulation.violation import LOG, WORKER, ViolationLog
 
 
-class Views:
+class ViewChecker:
     """``accepted`` and ``installed``: by number, of every master whose disk was never lost."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: ViolationLog) -> None:
         self.findings = findings
         self.accepted: dict[Number, View] = {}
         self.installed: dict[Number, View] = {}
-        self.majority_parted = False
+        self.majority_diverged = False
         """An order has put two views of ``splitMode: Majority`` beside each other: one of them gives way."""
 
-    def accept(self, view: View) -> None:
+    def on_accepted(self, view: View) -> None:
         """It is durable at a master."""
         self.accepted.setdefault(view.number, view)
 
-    def install(self, node: str, view: View, *, torn: bool = False) -> None:
+    def on_installed(self, node: str, view: View, *, torn: bool = False) -> None:
         """Two views, neither of which has grown from the other: only silence makes such, and never ``Majority``; or an
         operator's order. ``torn``: two orders named others to begin the cluster, so there are two."""
         if view.number in self.installed:
             return
         self.installed[view.number] = view
         for other in self.installed.values():
-            if view.number in (other.number, *other.history) or other.number in view.history:
+            if view.number in (other.number, *other.ancestors) or other.number in view.ancestors:
                 continue
             if torn and view.cluster_id != other.cluster_id:
                 continue
-            ordered = self._ordered(view, other) or self._ordered(other, view)
+            ordered = self._parted_by_override(view, other) or self._parted_by_override(other, view)
             if ordered:
-                self.majority_parted = self.majority_parted or view.majority or other.majority
+                self.majority_diverged = self.majority_diverged or view.majority or other.majority
             elif self._was_majority(view, other):
-                self._wrong("20", f"{node} installs {view.number}, {other.number} stands beside it")
-            elif not self._silence(view, other) and not self._silence(other, view):
-                self._wrong("27", f"{node} installs {view.number} beside {other.number}, and nobody was silent")
+                self._report("20", f"{node} installs {view.number}, {other.number} stands beside it")
+            elif not self._parted_by_silence(view, other) and not self._parted_by_silence(other, view):
+                self._report("27", f"{node} installs {view.number} beside {other.number}, and nobody was silent")
 
     def _was_majority(self, view: View, other: View) -> bool:
         """Whether the view where the two parted had ``splitMode: Majority``, and was installed."""
-        parted = max({*view.history} & {*other.history}, default=None)
+        parted = max({*view.ancestors} & {*other.ancestors}, default=None)
         before = self.installed.get(parted) if parted is not None else None
         return before is not None and before.majority
 
-    def _silence(self, view: View, other: View) -> bool:
+    def _parted_by_silence(self, view: View, other: View) -> bool:
         """Whether somebody was out because nobody heard it, on the way to ``view`` from where the two parted."""
-        return any(one is None or one.silent for one in self._line(view, other))
+        return any(one is None or one.silent_members for one in self._views_since_fork(view, other))
 
-    def _ordered(self, view: View, other: View) -> bool:
+    def _parted_by_override(self, view: View, other: View) -> bool:
         """Whether an operator let somebody go on the way to ``view`` from where the two parted."""
-        return any(one is not None and one.forced for one in self._line(view, other))
+        return any(one is not None and one.excluded_by_override for one in self._views_since_fork(view, other))
 
-    def _line(self, view: View, other: View) -> list[View | None]:
-        shared = {*other.history, other.number}
-        return [self.accepted.get(number) for number in (*view.history, view.number) if number not in shared]
+    def _views_since_fork(self, view: View, other: View) -> list[View | None]:
+        shared = {*other.ancestors, other.number}
+        return [self.accepted.get(number) for number in (*view.ancestors, view.number) if number not in shared]
 
-    def split(self, before: View, after: View, backups: bool) -> None:
+    def on_split(self, before: View, after: View, backups: bool) -> None:
         """A member that is silent is left behind. ``backups``: a worker of those who go on has a split backup."""
         binding = before.majority or before.majority_before
         if not binding and before.strategy != "None" and not backups:
-            text = f"{after.number} goes on without {', '.join(after.silent)}, and no worker has a backup"
+            text = f"{after.number} goes on without {', '.join(after.silent_members)}, and no worker has a backup"
             self.findings.add(WORKER, "23", text)
 
     def forget_all_but(self, known: set[Number], begun: set[Number]) -> None:
@@ -71,8 +71,8 @@ class Views:
         self.installed = {
             number: view
             for number, view in self.installed.items()
-            if number in known and (view.history or number in begun)
+            if number in known and (view.ancestors or number in begun)
         }
 
-    def _wrong(self, rule: str, text: str) -> None:
+    def _report(self, rule: str, text: str) -> None:
         self.findings.add(LOG, rule, text)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from txlog.model.entry import NOT_FOR_WORKERS, Item
+from txlog.model.entry import CONTROL_KINDS, RunItem
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Origin, Txid
-from txlog.protocol.history import History
-from txlog_simulation.checkers.log import Branch
-from txlog_simulation.violation import WORKER, Findings
+from txlog.protocol.log.log_index import LogIndex
+from txlog_simulation.checkers.log import ObservedBranch
+from txlog_simulation.violation import WORKER, ViolationLog
 
 
-class Worker:
+class SimulatedWorker:
     """A model of an RDF store: it remembers its position and survives its master's crashes."""
 
-    def __init__(self, name: str, findings: Findings) -> None:
+    def __init__(self, name: str, findings: ViolationLog) -> None:
         self.name = name
         self.findings = findings
         self.index = 0
         self.hash = b""
         self.effects: dict[Txid, int] = {}
-        self.paths: list[tuple[int, bytes]] = []
+        self.left_positions: list[tuple[int, bytes]] = []
         """Where it stood on orders that were abandoned, and did not go back (``None``)."""
         self.seen: set[Txid] = set()
         self.keys: dict[str, Txid] = {}
@@ -32,37 +32,41 @@ class Worker:
         self.backups.append((self.index, self.hash, dict(self.effects)))
         return self.index, self.hash
 
-    def newest_up_to(self, stable: int, history: History) -> tuple[int, bytes] | None:
+    def newest_backup_up_to(self, stable: int, history: LogIndex) -> tuple[int, bytes] | None:
         """The newest verified backup that stands on this log, up to there."""
-        found = [(at, value) for at, value, _ in self.backups[1:] if at <= stable and self._stands(at, value, history)]
+        found = [
+            (at, value)
+            for at, value, _ in self.backups[1:]
+            if at <= stable and self._is_position_on(at, value, history)
+        ]
         return max(found, default=None)
 
-    def go_back(self, history: History) -> None:
+    def restore_backup(self, history: LogIndex) -> None:
         """To the newest backup that stands on its master's log."""
-        on_chain = [b for b in self.backups if self._stands(b[0], b[1], history)]
+        on_chain = [b for b in self.backups if self._is_position_on(b[0], b[1], history)]
         self.index, self.hash, effects = max(on_chain, key=lambda b: b[0])
         self.effects = dict(effects)
-        self.paths, self.seen, self.keys = [], set(effects), {}
+        self.left_positions, self.seen, self.keys = [], set(effects), {}
 
-    def unorder(self, at: int, value: bytes) -> None:
+    def skip_ahead(self, at: int, value: bytes) -> None:
         """Set on the log as it is; what it has executed besides, its masters know from where it stood."""
-        self.paths.append((self.index, self.hash))
+        self.left_positions.append((self.index, self.hash))
         self.index, self.hash = at, value
 
-    def is_on(self, history: History) -> bool:
+    def is_on(self, history: LogIndex) -> bool:
         """Whether its position is on this log (protocol section 4)."""
-        return not self.index or self.index < history.start or self._stands(self.index, self.hash, history)
+        return not self.index or self.index < history.start or self._is_position_on(self.index, self.hash, history)
 
     @staticmethod
-    def _stands(index: int, value: bytes, history: History) -> bool:
-        return not index or (history.keeps(index) and history.hash_at(index) == value)
+    def _is_position_on(index: int, value: bytes, history: LogIndex) -> bool:
+        return not index or (history.has_hash_at(index) and history.hash_at(index) == value)
 
     def execute(
         self,
-        branch: Branch,
+        branch: ObservedBranch,
         origin: Origin,
         seq: int,
-        item: Item,
+        item: RunItem,
         noop: Txid | None,
         value: bytes,
         *,
@@ -74,34 +78,34 @@ class Worker:
         self.index += 1
         self.hash = value
         if self.index > (len(branch.entries) if to_end else branch.settled):
-            self._wrong("15", f"executes {self.index}, no {'log' if to_end else 'stable log'} has that")
+            self._report("15", f"executes {self.index}, no {'log' if to_end else 'stable log'} has that")
             return
         entry = branch.entries[self.index - 1]
         if entry.txid != Txid(origin, seq) or branch.hash_at(self.index) != value:
-            self._wrong("14", f"executes {origin}.{seq} at {self.index}, the log has {entry.txid}")
+            self._report("14", f"executes {origin}.{seq} at {self.index}, the log has {entry.txid}")
         if content_hash(item.kind, item.key, item.payload) != entry.content:
-            self._wrong("8", f"executes {entry.txid} with another payload than was accepted")
+            self._report("8", f"executes {entry.txid} with another payload than was accepted")
         if self.index <= branch.settled and noop != entry.counts_instead:
-            self._wrong("16", f"executes {entry.txid} with {noop} instead, by the log it is {entry.counts_instead}")
+            self._report("16", f"executes {entry.txid} with {noop} instead, by the log it is {entry.counts_instead}")
         if passes:
             if (
                 noop is None
-                and item.kind not in NOT_FOR_WORKERS
+                and item.kind not in CONTROL_KINDS
                 and entry.txid not in self.seen
                 and item.key not in self.keys
             ):
-                self._wrong("16", f"passes over {entry.txid}, which it never executed")
+                self._report("16", f"passes over {entry.txid}, which it never executed")
             self.seen.add(entry.txid)
             return
         self.seen.add(entry.txid)
-        if noop is None and item.key and item.kind not in NOT_FOR_WORKERS:
+        if noop is None and item.key and item.kind not in CONTROL_KINDS:
             first = self.keys.setdefault(item.key, entry.txid)
-            if self.paths and first != entry.txid and branch.keeps_keys:
-                self._wrong("16", f"executes {entry.txid}, and {first} of the same key before")
+            if self.left_positions and first != entry.txid and branch.keeps_keys:
+                self._report("16", f"executes {entry.txid}, and {first} of the same key before")
         if noop is None:
             self.effects[entry.txid] = self.effects.get(entry.txid, 0) + 1
             if self.effects[entry.txid] > 1:
-                self._wrong("16", f"executes {entry.txid} twice")
+                self._report("16", f"executes {entry.txid} twice")
 
-    def _wrong(self, rule: str, text: str) -> None:
+    def _report(self, rule: str, text: str) -> None:
         self.findings.add(WORKER, rule, f"worker of {self.name} {text}")

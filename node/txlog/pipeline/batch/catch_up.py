@@ -15,7 +15,7 @@ from txlog.apply import WorkerState
 from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
-from txlog.model.entry import NOT_FOR_WORKERS, LogEntry, Position
+from txlog.model.entry import CONTROL_KINDS, LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
 from txlog.pipeline.batch.load_session import LoadSession, LoadStart, LoadTarget, inspect_worker
@@ -269,7 +269,7 @@ class CatchUp:
                 raise LogAhead(f"no master has the log up to index {upto} yet")
             for batch in _split_batches(entries):
                 last = batch[-1]
-                done = [each for each in batch if not each.noop and each.kind not in NOT_FOR_WORKERS]
+                done = [each for each in batch if not each.noop and each.kind not in CONTROL_KINDS]
                 operations = [StoreOperation(each.kind, each.payload) for each in done]
                 place = Position(at.position.epoch, last.index, last.hash)
                 refused = self._session.advance(operations, at._replace(position=place))

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from txlog.apply import WorkerState
 from txlog.client import FailoverClient
-from txlog.model.entry import KIND_UPDATE, NOT_FOR_WORKERS, Position
+from txlog.model.entry import CONTROL_KINDS, KIND_UPDATE, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.pipeline.batch.net_effect import split_into_buckets
 from txlog.pipeline.batch.task_messages import BucketPiece, LoadJob, LogRange, TaskFault, UpdateIndexes
@@ -60,8 +60,8 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
             coming = ahead.submit(_fetch_page, source, at, wanted.end) if at.index < wanted.end.index else None
             payloads: list[bytes] = []
             for entry in entries:
-                if entry.noop or entry.kind in NOT_FOR_WORKERS:
-                    if job.repeats_load and entry.noop == "skip" and entry.kind not in NOT_FOR_WORKERS:
+                if entry.noop or entry.kind in CONTROL_KINDS:
+                    if job.repeats_load and entry.noop == "skip" and entry.kind not in CONTROL_KINDS:
                         # Whoever began this load may have read it before it was skipped, and have loaded it.
                         raise LogDiverged(
                             f"the transaction {entry.txid} at index {entry.index} was skipped, and a load that broke "

@@ -20,7 +20,7 @@ import msgspec
 
 from txlog.config.atomic_file import sync_folder, write_durably
 from txlog.http.router import Request, Response, Route, bytes_response, int_parameter, json_response
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Span
 from txlog.model.errors import BadInput, JournalDamaged, NotFound, Unavailable
 from txlog.model.hashes import HASH_BYTES
@@ -97,14 +97,14 @@ class AbandonedBranchesHandler:
         """What the new view took off the order of the old one is written down before anything else happens, so that no
         end of the process comes between."""
         agreement = self._context.loop.log_state
-        cut = agreement.set_aside if agreement is not None else None
+        cut = agreement.displaced if agreement is not None else None
         if agreement is None or cut is None or not cut.spans:
             return
-        agreement.set_aside, old = None, change.old  # which may have come to nothing: then it is the one before's
+        agreement.displaced, old = None, change.old  # which may have come to nothing: then it is the one before's
         branch = AbandonedBranchRecord(
             FORMAT,
             old.cluster_id,
-            str(format_view_number(agreement.set_aside_of)),
+            str(format_view_number(agreement.displaced_view)),
             [member.node for member in old.members],
             old.strategy,
             str(format_view_number(change.new.number)),
@@ -131,8 +131,8 @@ class AbandonedBranchesHandler:
         if agreement is None:
             return None
         pieces = await asyncio.to_thread(self._load_readable)
-        history = agreement.history
-        while not (history.keeps(index) and history.hash_at(index) == value):
+        history = agreement.log_index
+        while not (history.has_hash_at(index) and history.hash_at(index) == value):
             piece = next((one for one in pieces if one.hash_at(index) == value), None)
             if piece is None:
                 return None
@@ -229,7 +229,7 @@ class AbandonedBranchesHandler:
 def _load(path: Path) -> AbandonedBranchRecord:
     try:
         branch = _DECODER.decode(path.read_bytes())
-    except (OSError, *MALFORMED) as wrong:
+    except (OSError, *DECODE_ERRORS) as wrong:
         raise Unavailable("Damaged", f"{path}: {wrong}; the other masters of that branch have it too") from None
     if branch.format != FORMAT:
         raise Unavailable("Damaged", f"{path}: format {branch.format} is not known here; expected {FORMAT}")

@@ -33,11 +33,11 @@ class BranchInfoHandler:
         if int(text) > end:
             raise NotFound(f"index {text} is above the log of {site.config.node}, which ends at {end}")
         at = int(text)
-        if not agreement.history.keeps(at):
+        if not agreement.log_index.has_hash_at(at):
             raise NotFound(
-                f"index {at} is below {agreement.history.start}, from which {site.config.node} keeps its log"
+                f"index {at} is below {agreement.log_index.start}, from which {site.config.node} keeps its log"
             )
-        configured = agreement.configurations.place(at).members or core.settings.members
+        configured = agreement.configurations.at_index(at).members or core.settings.members
         return json_response(
             {
                 "node": site.config.node,
@@ -45,13 +45,13 @@ class BranchInfoHandler:
                 "clusterId": view.cluster_id.hex(),
                 "configured": [{"node": m.node, "weight": m.weight} for m in configured],
                 "prefers": core.settings.strategy,
-                "splitMode": "Majority" if core.views.majority else "Continue",
+                "splitMode": "Majority" if core.views.majority_required else "Continue",
                 "view": {
                     "number": format_view_number(view.number),
                     "order": list(view.number),
                     "members": [m.node for m in view.members],
                     "strategy": view.strategy,
-                    "history": [format_view_number(number) for number in view.history],
+                    "history": [format_view_number(number) for number in view.ancestors],
                     "strategies": view.strategies,
                 },
                 "end": end,

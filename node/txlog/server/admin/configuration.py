@@ -12,7 +12,7 @@ from txlog.config.cluster_properties import write_masters
 from txlog.config.units import format_duration, parse_duration
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.configuration import LEAVING, MEMBER, MUTED, Configuration, Master
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, Conflict, Fatal, NotFound, Refused, Unavailable
 from txlog.runtime.master_context import MasterContext
@@ -219,7 +219,7 @@ class ConfigurationHandler:
         if answer is None:
             raise Unavailable("Starting", "this master did not take it in time; look at what is in force and ask again")
         self._context.log.info("ConfigurationChanged", txid=str(answer.txid), why=why)
-        agreement = loop.core.agreement
+        agreement = loop.core.log_state
         if agreement is not None and answer.txid in agreement.configurations.noops.values():
             raise Conflict("another change came first, or the view it was made in is no more: look, and ask again")
         return json_response({"txid": str(answer.txid), **self.describe()}, 200 if reached else 202)
@@ -241,5 +241,5 @@ def _to_dict(now: Configuration) -> dict[str, Any]:
 async def _decode_body(request: Request, form: type[T], example: str) -> T:
     try:
         return msgspec.json.decode(await read_body(request, BODY_MAX), type=form)
-    except MALFORMED as wrong:
+    except DECODE_ERRORS as wrong:
         raise BadInput(f"expected {example}: {wrong}") from None

@@ -16,10 +16,10 @@ import msgspec
 
 from txlog.divergence.repair_policy import CompletedRepair
 from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound, OffTheLog
 from txlog.model.hashes import NO_HASH
-from txlog.protocol.unordered import trace
+from txlog.protocol.log.executed_out_of_order import find_branch_position
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_registry import RegisteredWorker
 from txlog.server.admin.views import format_view_number
@@ -87,10 +87,10 @@ class DutyHandler:
         """What is to be done at this moment; a split backup first, since a split waits for it."""
         core = self._context.loop.core
         found: list[Duty] = []
-        if core.wants_backup:
-            why = f"split: {', '.join(core.silent)} silent in view {format_view_number(core.views.number)}"
+        if core.needs_split_backup:
+            why = f"split: {', '.join(core.silent_members)} silent in view {format_view_number(core.views.number)}"
             found.append(self._new_duty(f"backup-{format_view_number(core.views.number)}", "backup", why))
-        if core.views.at_work and core.views.ahead is None:
+        if core.views.is_active and core.views.newer_view is None:
             for worker in self._context.registry.workers.values():
                 found += self._worker_duties(worker)
         wrong = self._repairs.next_due() if not found else None  # never beside anything else
@@ -133,12 +133,12 @@ class DutyHandler:
             return None
         texts = [*place.unordered, f"{place.index}:{place.hash}"]
         named = [(int(index), bytes.fromhex(value)) for index, _, value in (text.partition(":") for text in texts)]
-        paths = [trace(agreement, index, value) for index, value in named]
-        known = [path.at for path in paths if path is not None]
+        paths = [find_branch_position(agreement, index, value) for index, value in named]
+        known = [path.shared_index for path in paths if path is not None]
         if len(known) < len(paths):
             return None
         at = max(known)
-        return DutyPosition(agreement.view.epoch, at, agreement.history.hash_at(at).hex())
+        return DutyPosition(agreement.view.epoch, at, agreement.log_index.hash_at(at).hex())
 
     def _new_duty(
         self,
@@ -163,7 +163,7 @@ class DutyHandler:
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_DutyReport)
             digest = bytes.fromhex(told.hash)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
         if told.state not in ("done", "begun", "failed"):
             raise BadInput(f"state {told.state[:40]!r}: expected {_EXPECTED_BODY}")
@@ -204,7 +204,7 @@ class DutyHandler:
     def _on_backup_report(self, duty: Duty, told: _DutyReport, digest: bytes) -> None:
         loop = self._context.loop
         try:
-            loop.core.check_backup(told.index, digest, told.epoch)
+            loop.core.check_backup_position(told.index, digest, told.epoch)
         except OffTheLog as off:
             self._errors[duty.id] = f"{off.name}: {off}"
             raise

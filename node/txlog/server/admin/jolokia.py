@@ -21,7 +21,7 @@ from txlog.config.preferences import read_changes
 from txlog.config.units import format_quantity
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.configuration import MEMBER, MUTED, Master
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, Forbidden, NotFound, TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_registry import DurationCounter
@@ -174,7 +174,7 @@ class JolokiaHandler:
         """One request as JSON, or a list of them, carried out in order."""
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX))
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f'expected {{"type": "read", "mbean": ..., ...}}, or a list of such: {wrong}') from None
         if isinstance(told, dict):
             return json_response(await self._execute(told))

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, OffTheLog
 from txlog.model.hashes import NO_HASH
 from txlog.model.stamp import stamp_at
-from txlog.protocol.agreement import Agreement
-from txlog.protocol.trimming import BACKUP, SPLIT_BACKUP, UNKNOWN, WORKER, Place, Verdict
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.log.log_trimming import BACKUP, SPLIT_BACKUP, UNKNOWN_INDEX, WORKER, RetentionPosition, TrimDecision
 from txlog.runtime.master_context import MasterContext
 from txlog.wire import messages as wire
 
@@ -49,7 +49,7 @@ class _BackupReport(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DataCenterBackups(msgspec.Struct):
-    """``at``: when its target was looked at, in seconds since 1970."""
+    """``log_index``: when its target was looked at, in seconds since 1970."""
 
     data_center: str
     at: float
@@ -67,7 +67,7 @@ class LogRetention:
         self._clock = clock
         self._path = site.config.journal_folder / FILE
         self._backups: dict[str, DataCenterBackups] = self._read()
-        self.decision = Verdict(0, 0, [])
+        self.decision = TrimDecision(0, 0, [])
 
     def routes(self) -> list[Route]:
         return [Route("POST", "/txlog/backups", self.report)]
@@ -81,7 +81,7 @@ class LogRetention:
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX), type=_BackupReport)
             hashes = [bytes.fromhex(one.hash) for one in told.backups]
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
         if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in told.backups):
             raise BadInput(f"a hash or an index is none: expected {_EXPECTED_BODY}")
@@ -95,7 +95,7 @@ class LogRetention:
             return
         try:
             told = msgspec.json.decode(body, type=list[DataCenterBackups])
-        except MALFORMED:
+        except DECODE_ERRORS:
             return  # a newer version's
         for one in told:
             self._merge(one)
@@ -128,7 +128,7 @@ class LogRetention:
         before = self.decision.start
         self.decision = loop.trim(self._positions(), self._keep_from())
         agreement = loop.log_state
-        start = agreement.history.start if agreement is not None else 0
+        start = agreement.log_index.start if agreement is not None else 0
         if start > self.decision.start:
             self._context.log.info("Trimmed", index=start, before=before)
         self._warn_if_alarm()
@@ -138,7 +138,7 @@ class LogRetention:
         log does (rule 23)."""
         site = self._context
         told = self._backups.get(site.config.data_center)
-        if told is None or not site.loop.core.recalls_backup:
+        if told is None or not site.loop.core.accepts_earlier_backup:
             return
         for one in sorted(told.backups, key=lambda one: -one.index):
             with contextlib.suppress(OffTheLog):
@@ -151,7 +151,7 @@ class LogRetention:
         agreement = self._context.loop.log_state
         if agreement is None:
             return None
-        history = agreement.history
+        history = agreement.log_index
         found = [
             one
             for told in self._backups.values()
@@ -160,25 +160,25 @@ class LogRetention:
         ]
         return min(found, key=lambda one: (one.index, one.name)).name if found else None
 
-    def _positions(self) -> list[Place]:
+    def _positions(self) -> list[RetentionPosition]:
         site = self._context
         registry = site.registry
-        centers = [m.data_center for m in site.loop.core.views.configured]
+        centers = [m.data_center for m in site.loop.core.views.configured_members]
         groups = {name: registry.remote_workers.get(name) for name in centers}
         groups[registry.data_center] = registry.workers
-        found: list[Place] = []
+        found: list[RetentionPosition] = []
         for name, workers in groups.items():
             if workers is None:
-                found.append(Place(WORKER, f"the workers of {name}", UNKNOWN, b""))
+                found.append(RetentionPosition(WORKER, f"the workers of {name}", UNKNOWN_INDEX, b""))
                 continue
             for worker in workers.values():
                 place = worker.position
-                at, value = (place.index, bytes.fromhex(place.hash)) if place is not None else (UNKNOWN, b"")
-                found.append(Place(WORKER, f"{name}/{worker.name}", at, value))
+                at, value = (place.index, bytes.fromhex(place.hash)) if place is not None else (UNKNOWN_INDEX, b"")
+                found.append(RetentionPosition(WORKER, f"{name}/{worker.name}", at, value))
         for told in self._backups.values():
             for one in told.backups:
                 kind = SPLIT_BACKUP if one.split else BACKUP
-                found.append(Place(kind, one.name, one.index, bytes.fromhex(one.hash)))
+                found.append(RetentionPosition(kind, one.name, one.index, bytes.fromhex(one.hash)))
         return found
 
     def _keep_from(self) -> int:
@@ -189,13 +189,13 @@ class LogRetention:
         if agreement is None:
             return 0
         if not site.config.log_keep_ms or self.bytes_used >= site.config.log_bytes_max:
-            return agreement.settled_at
+            return agreement.final_index
         oldest = stamp_at(int((self._clock() * 1000 - site.config.log_keep_ms) * 1000))
         return self._last_below(agreement, oldest)
 
-    def _last_below(self, agreement: Agreement, stamp: int) -> int:
+    def _last_below(self, agreement: LogState, stamp: int) -> int:
         """Stamps grow along the log."""
-        low, high = agreement.history.start, agreement.settled_at
+        low, high = agreement.log_index.start, agreement.final_index
         while low < high:
             middle = (low + high + 1) // 2
             if self._context.loop.executor.stamp_at(agreement, middle) <= stamp:
@@ -221,11 +221,13 @@ class LogRetention:
         """``keptFrom``: the log is kept behind that index; ``mayGoTo``: nobody needs it up to there; ``heldBackBy``:
         the first that do, by where they are."""
         agreement = self._context.loop.log_state
-        holders = self.decision.holders[:BLOCKERS_SHOWN_MAX]
+        holders = self.decision.blockers[:BLOCKERS_SHOWN_MAX]
         return {
-            "keptFrom": agreement.history.start if agreement is not None else 0,
-            "mayGoTo": self.decision.cut,
-            "heldBackBy": [{"kind": h.kind, "name": h.name, "index": h.at, "why": h.why or None} for h in holders],
+            "keptFrom": agreement.log_index.start if agreement is not None else 0,
+            "mayGoTo": self.decision.trim_to,
+            "heldBackBy": [
+                {"kind": h.kind, "name": h.name, "index": h.log_index, "why": h.why or None} for h in holders
+            ],
             "bytes": self.bytes_used,
             "bytesMax": self.bytes_max,
             "alarm": self.disk_alarm,
@@ -238,7 +240,9 @@ class LogRetention:
     def _warn_if_alarm(self) -> None:
         if not self.disk_alarm:
             return
-        first = [f"{h.kind} {h.name} at {h.at}{f' ({h.why})' if h.why else ''}" for h in self.decision.holders[:3]]
+        first = [
+            f"{h.kind} {h.name} at {h.log_index}{f' ({h.why})' if h.why else ''}" for h in self.decision.blockers[:3]
+        ]
         self._context.log.warning_rate_limited(
             "LogHeldBack", "journal", bytes=self.bytes_used, bytesMax=self.bytes_max, heldBackBy=first
         )
@@ -248,7 +252,7 @@ class LogRetention:
     def _read(self) -> dict[str, DataCenterBackups]:
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=list[DataCenterBackups])
-        except (OSError, *MALFORMED):
+        except (OSError, *DECODE_ERRORS):
             return {}  # unknown holds the log back; it is told again
         return {one.data_center: one for one in found}
 

@@ -69,7 +69,7 @@ class MetricsHandler:
         yield gauge("applied_index", "how far a worker of this data centre has executed the log", loop.applied.value)
         queues = agreement.queues if agreement is not None else []
         yield gauge("queue_transactions", "waiting for their order", sum(len(q) for q in queues))
-        yield gauge("queue_bytes", "payload waiting for its order", sum(q.bytes for q in queues))
+        yield gauge("queue_bytes", "payload waiting for its order", sum(q.payload_bytes for q in queues))
         yield gauge("requests_in_flight", "write requests that wait for an answer", loop.in_flight)
         yield counter("transactions", "answered by this master, refused ones included", counts.transactions)
         yield counter("turns", "turns of the loop", counts.turns)
@@ -172,14 +172,14 @@ class MetricsHandler:
         from prometheus_client.core import GaugeMetricFamily
 
         trimming, agreement = self._log_retention, self._context.loop.log_state
-        start = agreement.history.start if agreement is not None else 0
+        start = agreement.log_index.start if agreement is not None else 0
         yield gauge("log_kept_from", "the log is kept behind this index", start)
         yield gauge("journal_bytes_max", "what the journal may take", trimming.bytes_max)
         held = GaugeMetricFamily(
             "txlog_log_needed_from", "the log is needed behind this index, by whom", labels=["kind", "name"]
         )
-        for one in trimming.decision.holders:
-            held.add_metric([one.kind, one.name], one.at)
+        for one in trimming.decision.blockers:
+            held.add_metric([one.kind, one.name], one.log_index)
         yield held
 
     def _view_metrics(self, gauge: Callable[[str, str, float], Any]) -> Iterable[Any]:
@@ -193,7 +193,9 @@ class MetricsHandler:
         yield gauge("view_ballot", "proposals that this epoch took", ballot)
         yield gauge("view_installed", "1 while the latest view is installed", float(views.installed))
         yield gauge("view_members", "masters in the latest view", len(members))
-        yield gauge("view_held", "1 while a change of views is wanted and cannot begin", float(bool(views.holding)))
+        yield gauge(
+            "view_held", "1 while a change of views is wanted and cannot begin", float(bool(views.blocked_reason))
+        )
         out = GaugeMetricFamily(
             "txlog_member_out", "1 for each configured master out of the view", labels=["node", "why"]
         )

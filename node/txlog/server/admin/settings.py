@@ -18,9 +18,9 @@ from txlog.config.live_settings import EffectiveSettings
 from txlog.config.preferences import KEYS, Preferences, format_preferences, property_name, read_changes
 from txlog.config.process_config import NodeConfig
 from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, Unavailable
-from txlog.protocol.events import Settings
+from txlog.protocol.events import ProtocolSettings
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.views import format_view_number
 
@@ -32,7 +32,7 @@ class SettingsHandler:
     """``settings_of`` is what the core is told of a configuration."""
 
     def __init__(
-        self, site: MasterContext, found: EffectiveSettings, settings_of: Callable[[NodeConfig], Settings]
+        self, site: MasterContext, found: EffectiveSettings, settings_of: Callable[[NodeConfig], ProtocolSettings]
     ) -> None:
         self._context = site
         self._live = found
@@ -62,7 +62,7 @@ class SettingsHandler:
             raise BadInput(f"check={asked[:20]}: expected true or false")
         try:
             told = msgspec.json.decode(await read_body(request, BODY_MAX))
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_EXPECTED_BODY}: {wrong}") from None
         if not isinstance(told, dict):
             raise BadInput(f"expected {_EXPECTED_BODY}")

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import BadInput, Conflict, NotFound, Refused
@@ -129,7 +129,7 @@ class SkipHandler:
         if body.strip():
             try:
                 told = msgspec.json.decode(body, type=dict[str, Any])
-            except MALFORMED as wrong:
+            except DECODE_ERRORS as wrong:
                 raise BadInput(f'{{"reason": "..."}}: {wrong}') from None
             reason = str(told.get("reason") or reason)[:500]
         if self._context.transactions.outcome(txid).level is None:

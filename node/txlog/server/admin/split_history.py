@@ -48,7 +48,7 @@ class SplitHistory:
     def on_view_changed(self, change: ViewTransition) -> None:
         """This master has accepted a view."""
         old, new, kept = change.old, change.new, change.common_index
-        if not (old.silent or new.silent or kept is not None):
+        if not (old.silent_members or new.silent_members or kept is not None):
             return  # a leave, a return: nobody was apart
         told = {**_to_dict(new), "brought": self._merged_until(new)}
         self._append_record({"view": told, "before": _to_dict(old), "end": change.end, "kept": kept})
@@ -57,11 +57,11 @@ class SplitHistory:
         """The index at which everything stands in the log that this view has brought together: what waits in its queue
         at the accept has stamps below all that comes later. None when this log is trimmed beyond its base."""
         agreement = self._context.loop.log_state
-        if agreement is None or not agreement.history.start <= view.base_index <= agreement.history.length:
+        if agreement is None or not agreement.log_index.start <= view.base_index <= agreement.log_index.length:
             return None
-        last = {(node, birth): seq for node, birth, seq in agreement.history.seqs_at(view.base_index)}
+        last = {(node, birth): seq for node, birth, seq in agreement.log_index.seqs_at(view.base_index)}
         waiting = [
-            seq - last.get((node, birth), 0) for (node, birth), seq in zip(view.origins, view.known, strict=False)
+            seq - last.get((node, birth), 0) for (node, birth), seq in zip(view.origins, view.known_seqs, strict=False)
         ]
         return view.base_index + sum(count for count in waiting if count > 0)
 
@@ -95,9 +95,9 @@ def _to_dict(view: View) -> dict[str, Any]:
     return {
         "number": format_view_number(view.number),
         "members": [m.node for m in view.members],
-        "silent": view.silent,
+        "silent": view.silent_members,
         "strategy": view.strategy,
         "merged": view.merged,
         "base": view.base_index,
-        "apartAt": view.apart_at if view.apart_at >= 0 else None,
+        "apartAt": view.diverged_index if view.diverged_index >= 0 else None,
     }

@@ -72,7 +72,7 @@ class StatusHandler:
                 "log": _position_to_dict(loop.log_position()),
                 "trim": self._log_retention.describe(),
                 "stable": _position_to_dict(loop.stable_position()),
-                "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.bytes for q in queues)},
+                "queue": {"transactions": sum(len(q) for q in queues), "bytes": sum(q.payload_bytes for q in queues)},
                 "counter": agreement.last_stamp if agreement is not None else 0,
                 "members": [
                     {"node": m.node, "birth": f"{m.birth:016x}", "weight": m.weight, "dataCenter": m.data_center}
@@ -94,7 +94,7 @@ class StatusHandler:
         known = {p.node: p for p in core.peers}
         for peer in told["peers"]:
             one = known.get(peer["node"])
-            claim = one.claim if one is not None else None
+            claim = one.replica_state if one is not None else None
             peer |= self._view_handler.describe_peer(peer["node"])
             peer["present"] = one is not None and core.is_present(one)
             peer["logIndex"] = claim.log_index if claim is not None else None

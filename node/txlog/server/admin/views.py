@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
@@ -54,7 +54,9 @@ class ViewHandler:
         self._loop = site.loop
         self._send = send
         core = site.loop.core
-        self.connectivity = ConnectivityMatrix(site.config.node, self._nodes, core.start, core.around.heard_itself)
+        self.connectivity = ConnectivityMatrix(
+            site.config.node, self._nodes, core.start, core.failure_detector.live_peers
+        )
 
     @property
     def _nodes(self) -> list[str]:
@@ -94,7 +96,7 @@ class ViewHandler:
             raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
         try:
             told = msgspec.json.decode(await read_body(request, 4096), type=_DownReport)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"{_DOWN_EXAMPLE}: {wrong}") from None
         if not _BIRTH_PATTERN.fullmatch(told.birth) or told.start < 1:
             raise BadInput(f"birth {told.birth[:40]!r}, start {told.start}: expected {_DOWN_EXAMPLE}")
@@ -121,7 +123,7 @@ class ViewHandler:
         founded soon after."""
         try:
             members = msgspec.json.decode(await read_body(request, 4096), type=_BootstrapRequest).members
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_MEMBERS_EXAMPLE}: {wrong}") from None
         self._check_names(members, _MEMBERS_EXAMPLE)
         self._loop.bootstrap(members)
@@ -143,7 +145,7 @@ class ViewHandler:
         ends before, or ``/txlog/status`` says why not."""
         try:
             without = msgspec.json.decode(await read_body(request, 4096), type=_ForceViewRequest).without
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f"expected {_WITHOUT_EXAMPLE}: {wrong}") from None
         self._check_names(without, _WITHOUT_EXAMPLE)
         views = self._loop.core.views
@@ -158,32 +160,32 @@ class ViewHandler:
         """Transactions that it began, as far as they were heard of, and held."""
         core = self._loop.core
         peer = next((p for p in core.peers if p.node == node), None)
-        queue = core.agreement.by_origin.get(peer.origin) if core.agreement is not None and peer is not None else None
-        heard = peer.claim.own_seq if peer is not None and peer.claim is not None else None
+        queue = core.log_state.by_origin.get(peer.origin) if core.log_state is not None and peer is not None else None
+        heard = peer.replica_state.own_seq if peer is not None and peer.replica_state is not None else None
         return {"node": node, "heardUpTo": heard, "heldUpTo": queue.held if queue is not None else None}
 
     def is_in_view(self, origin: Origin) -> bool:
         """Of the latest view, installed or not."""
         view = self._loop.core.views.accepted
-        return view is not None and view.has(origin)
+        return view is not None and view.has_member(origin)
 
     # What it shows
 
     def describe(self) -> dict[str, Any]:
         """For ``/txlog/status``: which view this is, how firm, and who is out of it."""
         views = self._loop.core.views
-        ahead = views.ahead
+        ahead = views.newer_view
         return {
             "number": format_view_number(views.number),
             "installed": views.installed,
-            "stopped": views.stopped,
+            "stopped": views.is_stopped,
             "promised": format_view_number(views.promised),
             "ahead": format_view_number(ahead.number) if ahead is not None else None,
             "changing": format_view_number(views.change.number) if views.change is not None else None,
-            "holding": views.holding,
-            "splitMode": "Majority" if views.majority else "Continue",
+            "holding": views.blocked_reason,
+            "splitMode": "Majority" if views.majority_required else "Continue",
             "splitRecovery": views.accepted.strategy if views.accepted is not None else None,
-            "splitBackupAt": views.backup_at if views.backup_at >= 0 else None,
+            "splitBackupAt": views.backup_index if views.backup_index >= 0 else None,
             "out": [
                 {"node": node, "why": why, "text": DEPARTURE_TEXTS[why]}
                 for node, why in self.departed_members().items()
@@ -198,7 +200,7 @@ class ViewHandler:
             return {}
         found: dict[str, str] = {}
         for node in self._nodes:
-            departure = core.views.going.get(node)
+            departure = core.views.departing.get(node)
             if view.member(node) is not None:
                 if departure is None:
                     self._loop.departed.pop(node, None)
@@ -206,7 +208,7 @@ class ViewHandler:
                     found[node] = departure.why
                 continue
             why = self._loop.departed.get(node)
-            found[node] = "silent" if node in view.silent else why or "unknown"
+            found[node] = "silent" if node in view.silent_members else why or "unknown"
         return found
 
     def describe_peer(self, node: str) -> dict[str, Any]:
@@ -216,9 +218,9 @@ class ViewHandler:
         return {
             "inView": view is not None and view.member(node) is not None,
             "why": self.departed_members().get(node),
-            "heard": core.around.is_heard(node),
-            "bothWays": core.around.both_ways(node),
-            "reachable": node in core.around.reachable(),
+            "heard": core.failure_detector.is_alive(node),
+            "bothWays": core.failure_detector.is_bidirectional(node),
+            "reachable": node in core.failure_detector.reachable(),
         }
 
     def reachability(self) -> dict[str, Any]:

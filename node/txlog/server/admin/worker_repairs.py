@@ -15,7 +15,7 @@ import msgspec
 
 from txlog.divergence.detector import GRAPHS_NAMED_MAX
 from txlog.divergence.repair_policy import CompletedRepair, RepairFailure, RepairInputs, RepairStatus, repair_status
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_registry import STALE_S, RegisteredWorker
@@ -141,7 +141,7 @@ class WorkerRepairs:
             return msgspec.json.decode(self._path.read_bytes(), type=_RepairHistory)
         except FileNotFoundError:
             return _RepairHistory()
-        except (OSError, *MALFORMED) as wrong:
+        except (OSError, *DECODE_ERRORS) as wrong:
             self._context.log.warning("RepairsNotRead", path=str(self._path), why=str(wrong))
             return _RepairHistory()
 

@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from txlog.http.router import API_HEADER, API_VERSION, Request, Response, Route, int_parameter
-from txlog.model.entry import NOT_FOR_WORKERS, Position
+from txlog.model.entry import CONTROL_KINDS, Position
 from txlog.model.errors import (
     BadInput,
     LogAhead,
@@ -29,7 +29,7 @@ from txlog.model.errors import (
     NotAcceptable,
     Unavailable,
 )
-from txlog.protocol.agreement import Agreement
+from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.wire.change_feed import (
@@ -161,7 +161,7 @@ class ChangeFeedHandler:
                 f"index {start.index} is above this master's stable index {loop.stable.value}; ask again later, or "
                 "another master"
             )
-        if start.index < agreement.history.start:
+        if start.index < agreement.log_index.start:
             raise LogGone(_gone_message(start.index, agreement))
         mine = loop.position_at(start.index)
         if start.hash is None or start.hash == mine.hash:
@@ -188,7 +188,7 @@ class ChangeFeedHandler:
 
     # What is there
 
-    def log_state(self) -> Agreement:
+    def log_state(self) -> LogState:
         agreement = self._loop.log_state
         if agreement is None:
             raise Unavailable("NotFounded", "the cluster is not founded yet: no log here")
@@ -201,7 +201,7 @@ class ChangeFeedHandler:
     def end(self, settled: bool) -> int:
         """Up to where a follower may be told."""
         stable = self._loop.stable.value
-        return min(stable, self.log_state().settled_at) if settled else stable
+        return min(stable, self.log_state().final_index) if settled else stable
 
     @property
     def is_closing(self) -> bool:
@@ -214,8 +214,8 @@ class ChangeFeedHandler:
 
     def is_on_log(self, at: Position) -> bool:
         """Whether the log is the one that has this place."""
-        history = self.log_state().history
-        return history.keeps(at.index) and history.hash_at(at.index) == at.hash
+        history = self.log_state().log_index
+        return history.has_hash_at(at.index) and history.hash_at(at.index) == at.hash
 
     async def common_index(self, at: Position) -> int | None:
         """The last index of the path to ``at`` that is on the log; None when nobody knows it here."""
@@ -223,20 +223,20 @@ class ChangeFeedHandler:
 
     def position_if_stable(self, index: int) -> Position | None:
         """None while that is not stable, or no longer kept."""
-        known = index <= self._loop.stable.value and self.log_state().history.keeps(index)
+        known = index <= self._loop.stable.value and self.log_state().log_index.has_hash_at(index)
         return self._loop.position_at(index) if known else None
 
     async def read(self, at: Position, upto: int) -> list[FeedEvent]:
         """The next entries, at least one."""
         found: list[FeedEvent] = []
-        settled, previous = self.log_state().settled_at, at.hash
+        settled, previous = self.log_state().final_index, at.hash
         for entry in await self._pages.read(at, upto, PAGE_BYTES):
             found.append(entry_event(entry, previous, self._key(entry), entry.index <= settled))
             previous = entry.hash
         return found
 
     def _key(self, entry: PageEntry) -> str:
-        if entry.kind not in NOT_FOR_WORKERS:
+        if entry.kind not in CONTROL_KINDS:
             return ""
         return self._loop.executor.journal.read(entry.node, entry.birth, entry.seq, 1, 1).items[0].key
 
@@ -317,7 +317,7 @@ class _FollowerStream:
         if not room.is_installed or room.is_on_log(at):
             return
         agreement = room.log_state()
-        if at.index < agreement.history.start:
+        if at.index < agreement.log_index.start:
             await self._end("gone", _gone_message(at.index, agreement))
             return
         index = await room.common_index(at)
@@ -422,9 +422,9 @@ def _closing_error() -> Unavailable:
     return Unavailable("Closing", "this master is ending; ask another one")
 
 
-def _gone_message(index: int, agreement: Agreement) -> str:
+def _gone_message(index: int, agreement: LogState) -> str:
     return (
-        f"index {index} is below {agreement.history.start}, from which the log is kept: restore a backup (its position "
+        f"index {index} is below {agreement.log_index.start}, from which the log is kept: restore a backup (its position "
         "stands in its manifest) or copy the repository, and follow from there"
     )
 

@@ -12,13 +12,13 @@ import time
 from collections.abc import Mapping
 
 from txlog.http.router import Request, Response, Route, bytes_response, encode_json, int_parameter
-from txlog.model.entry import Item, Position
+from txlog.model.entry import Position, RunItem
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, LogNeedsRestore, NotAcceptable, Unavailable
 from txlog.model.hashes import NO_HASH
 from txlog.model.ids import Origin, Txid
 from txlog.model.view import Number
-from txlog.protocol.agreement import Agreement
-from txlog.protocol.unordered import PassOver, trace
+from txlog.protocol.log.executed_out_of_order import ExecutedElsewhere, find_branch_position
+from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import MasterLoop
 from txlog.wire.log_page import MEDIA_TYPE, LogPage, PageEntry, encode_page, page_to_json
@@ -37,7 +37,7 @@ class LogPageHandler:
     def __init__(self, site: MasterContext) -> None:
         self._loop: MasterLoop = site.loop
         self._context = site
-        self._executed_cache: tuple[tuple[str, int, Number], PassOver] | None = None
+        self._executed_cache: tuple[tuple[str, int, Number], ExecutedElsewhere] | None = None
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/txlog/log", self.get)]
@@ -69,13 +69,13 @@ class LogPageHandler:
             agreement, after.index, min(upto, self._loop.executable.value), bytes_max, self._loop.truncation_count
         )
 
-    def _log_state(self) -> Agreement:
+    def _log_state(self) -> LogState:
         agreement = self._loop.log_state
         if agreement is None:
             raise Unavailable("NotFounded", "the cluster is not founded yet, or this master is damaged: no log here")
         return agreement
 
-    def _checked_start(self, agreement: Agreement, after: int, hash_text: str | None) -> Position:
+    def _checked_start(self, agreement: LogState, after: int, hash_text: str | None) -> Position:
         """The log's own position at ``after``, checked against what the caller has there."""
         given: bytes | None = None
         if hash_text is not None:
@@ -90,32 +90,41 @@ class LogPageHandler:
             return Position(agreement.view.epoch, after, NO_HASH)
         if after > end:
             raise LogAhead(f"index {after} is above this master's stable index {end}; ask again later")
-        start = agreement.history.start
+        start = agreement.log_index.start
         if after < start:
             raise LogNeedsRestore(
                 f"index {after} is below {start}, from which the log is kept: restore a backup or copy a live worker"
             )
-        mine = agreement.history.hash_at(after)
+        mine = agreement.log_index.hash_at(after)
         if given is not None and given != mine and not (after == 0 and given == NO_HASH):
             raise LogDiverged(f"at index {after} this log's hash is {mine.hex()}, not {given.hex()}: another branch")
         return Position(agreement.view.epoch, after, mine)
 
-    def _executed_elsewhere(self, agreement: Agreement, text: str) -> PassOver | None:
+    def _executed_elsewhere(self, agreement: LogState, text: str) -> ExecutedElsewhere | None:
         """What a worker that stood at these places has executed. The last answer is kept: it asks page by page."""
         if not text:
             return None
         about = (text, self._loop.truncation_count, agreement.view.number)
         if self._executed_cache is not None and self._executed_cache[0] == about:
             return self._executed_cache[1]
-        paths = [trace(agreement, *_parse_position(place)) for place in text.split(",")[:UNORDERED_POSITIONS_MAX]]
+        paths = [
+            find_branch_position(agreement, *_parse_position(place))
+            for place in text.split(",")[:UNORDERED_POSITIONS_MAX]
+        ]
         known = [path for path in paths if path is not None]
         if len(known) < len(paths):
             raise Unavailable("UnknownBranch", f"{text[:200]}: an order that this master never had; ask another one")
-        self._executed_cache = (about, PassOver(known))
+        self._executed_cache = (about, ExecutedElsewhere(known))
         return self._executed_cache[1]
 
     async def _read_entries(
-        self, agreement: Agreement, after: int, upto: int, bytes_max: int, cuts: int, over: PassOver | None = None
+        self,
+        agreement: LogState,
+        after: int,
+        upto: int,
+        bytes_max: int,
+        cuts: int,
+        over: ExecutedElsewhere | None = None,
     ) -> list[PageEntry]:
         entries: list[PageEntry] = []
         size = 0
@@ -131,27 +140,27 @@ class LogPageHandler:
                 await asyncio.sleep(0)
                 if self._loop.truncation_count != cuts:
                     raise Unavailable("Rejoining", "the log was cut while this page was read; ask again")
-                if index < agreement.history.start:
+                if index < agreement.log_index.start:
                     raise Unavailable("Trimmed", "the log was trimmed while this page was read; ask again")
                 began = time.monotonic()
         return entries
 
     def _read_step(
-        self, agreement: Agreement, after: int, upto: int, bytes_max: int, over: PassOver | None
+        self, agreement: LogState, after: int, upto: int, bytes_max: int, over: ExecutedElsewhere | None
     ) -> list[PageEntry]:
         """At least one entry behind ``after``."""
-        spans = agreement.history.spans(after, upto)
+        spans = agreement.log_index.spans(after, upto)
         wanted: dict[tuple[str, int], list[int]] = {}
         for span in spans:
             seqs = wanted.setdefault((span.node, span.birth), [span.first_seq, 0])
             seqs[1] += span.count
         read = self._loop.executor.journal.read
-        items: dict[tuple[str, int], tuple[int, list[Item]]] = {}
+        items: dict[tuple[str, int], tuple[int, list[RunItem]]] = {}
         for (node, birth), (first, count) in wanted.items():
             items[node, birth] = (first, read(node, birth, first, count, bytes_max).items)
         entries: list[PageEntry] = []
         index = after
-        noops, skips, hash_at = agreement.noops, agreement.skips, agreement.history.hash_at
+        noops, skips, hash_at = agreement.noops, agreement.skips, agreement.log_index.hash_at
         for span in spans:
             first, run = items[span.node, span.birth]
             for seq in range(span.first_seq, span.first_seq + span.count):
@@ -183,7 +192,7 @@ class LogPageHandler:
                 bytes_max -= len(item.payload) + 60
         return entries
 
-    def _skip_mark(self, agreement: Agreement, txid: str) -> str:
+    def _skip_mark(self, agreement: LogState, txid: str) -> str:
         at = agreement.skips.get(txid, 0)
         return "skip" if 0 < at <= self._loop.stable.value else ""
 
@@ -199,10 +208,10 @@ def _parse_position(text: str) -> tuple[int, bytes]:
     return found
 
 
-def _executed_mark(over: PassOver, agreement: Agreement, index: int, txid: Txid, item: Item) -> str:
-    if over.executed(index, txid.origin, txid.seq):
+def _executed_mark(over: ExecutedElsewhere, agreement: LogState, index: int, txid: Txid, item: RunItem) -> str:
+    if over.was_executed(index, txid.origin, txid.seq):
         return "executed"
-    return "executed key" if item.key and over.repeats(agreement, txid, item.key, item.stamp) else ""
+    return "executed key" if item.key and over.repeats_executed_key(agreement, txid, item.key, item.stamp) else ""
 
 
 def _wants_json(request: Request) -> bool:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from txlog.config.process_config import WorkerConfig
 from txlog.http.router import Request, Response, Route, int_parameter, json_response, read_body, seconds_parameter
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
 
@@ -122,7 +122,7 @@ class WorkerReportHandler:
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
         try:
             told = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
-        except MALFORMED as wrong:
+        except DECODE_ERRORS as wrong:
             raise BadInput(f'{{"index": N}}: {wrong}') from None
         if told.index < 0:
             raise BadInput("index: 0 or more")

@@ -20,7 +20,7 @@ from txlog.evaluation.pipe_protocol import OUT_OF_MEMORY_REASON, TIMEOUT_REASON,
 from txlog.http.router import Request
 from txlog.http.write_options import WriteOptions
 from txlog.model.durability import Durability
-from txlog.model.entry import NOT_FOR_WORKERS, Position
+from txlog.model.entry import CONTROL_KINDS, Position
 from txlog.model.errors import (
     BadInput,
     Conflict,
@@ -271,7 +271,7 @@ class OptimisticUpdateExecutor:
             operations = [
                 StoreOperation(entry.kind, entry.payload)
                 for entry in entries
-                if not entry.noop and entry.kind not in NOT_FOR_WORKERS
+                if not entry.noop and entry.kind not in CONTROL_KINDS
             ]
             last = Position(0, entries[-1].index, entries[-1].hash)
             await copy.apply_operations(operations, last)

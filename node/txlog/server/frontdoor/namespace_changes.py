@@ -12,7 +12,7 @@ import pyoxigraph
 from txlog.model.entry import KIND_SKIP
 from txlog.model.errors import BadInput, TooLarge
 from txlog.model.hashes import content_hash
-from txlog.model.namespaces import Change, change_key
+from txlog.model.namespaces import NamespaceChange, encode_namespace_change
 from txlog.protocol.events import Submission
 from txlog.sparql.terms import refuse_system
 from txlog.sparql.tokens import PNAME
@@ -45,13 +45,13 @@ def check_namespace(text: str) -> str:
         ) from None
 
 
-def build_entry(change: Change, key: str = "") -> Submission:
+def build_entry(change: NamespaceChange, key: str = "") -> Submission:
     """The entry that says it. ``key``: the client's Idempotency-Key."""
-    name = change_key(change, f"key:{key}" if key else secrets.token_hex(12))
+    name = encode_namespace_change(change, f"key:{key}" if key else secrets.token_hex(12))
     return Submission(KIND_SKIP, name, b"", content_hash(KIND_SKIP, name, b""))
 
 
-def build_entries(changes: Iterable[Change]) -> list[Submission]:
+def build_entries(changes: Iterable[NamespaceChange]) -> list[Submission]:
     """The fewest that do the same as these, checked. TooLarge when they are more than :data:`CHANGES_MAX`."""
     cleared = False
     last: dict[str, str | None] = {}
@@ -63,5 +63,5 @@ def build_entries(changes: Iterable[Change]) -> list[Submission]:
         last[check_prefix(prefix)] = None if name is None else check_namespace(name)
     if len(last) > CHANGES_MAX:
         raise TooLarge(f"a transaction changes at most {CHANGES_MAX} namespaces; send it in parts")
-    net = [Change(prefix, name) for prefix, name in last.items() if not (cleared and name is None)]
-    return [build_entry(change) for change in ([Change(None, None)] if cleared else []) + net]
+    net = [NamespaceChange(prefix, name) for prefix, name in last.items() if not (cleared and name is None)]
+    return [build_entry(change) for change in ([NamespaceChange(None, None)] if cleared else []) + net]

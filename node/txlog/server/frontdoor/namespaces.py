@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from txlog.http.router import Request, Response, Route, read_body, text_response
 from txlog.http.write_options import write_options_of
 from txlog.model.errors import BadInput, Conflict, NotFound
-from txlog.model.namespaces import MARK, Change, change_key, fold
-from txlog.protocol.agreement import Agreement
+from txlog.model.namespaces import KEY_PREFIX, NamespaceChange, apply_namespace_changes, encode_namespace_change
+from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.namespace_changes import PREFIX_MAX, build_entry, check_namespace, check_prefix
 from txlog.server.frontdoor.read_router import await_stable
@@ -54,7 +54,7 @@ class NamespaceHandler:
             return self._cache[1]
         stable = self._loop.stable.value
         placed = _logged_changes(agreement)
-        table = fold(key for index, key in placed if index <= stable)
+        table = apply_namespace_changes(key for index, key in placed if index <= stable)
         if not placed or placed[-1][0] <= stable:
             self._cache = (about, table)
         return table
@@ -81,32 +81,32 @@ class NamespaceHandler:
             name = body.decode("utf-8-sig").strip()
         except UnicodeDecodeError as wrong:
             raise BadInput(f"the namespace is not UTF-8 at byte {wrong.start}") from None
-        return await self._submit_change(request, Change(_prefix_parameter(names), _parse_namespace(name)))
+        return await self._submit_change(request, NamespaceChange(_prefix_parameter(names), _parse_namespace(name)))
 
     async def delete(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
-        return await self._submit_change(request, Change(_prefix_parameter(names), None))
+        return await self._submit_change(request, NamespaceChange(_prefix_parameter(names), None))
 
     async def clear(self, request: Request, names: Mapping[str, str]) -> Response:
         check_repository(names, self._repository)
-        return await self._submit_change(request, Change(None, None))
+        return await self._submit_change(request, NamespaceChange(None, None))
 
-    async def _submit_change(self, request: Request, change: Change) -> Response:
+    async def _submit_change(self, request: Request, change: NamespaceChange) -> Response:
         asked = write_options_of(request, self._level, self._seconds)
         if asked.key:
             self._refuse_key_reuse(asked.key, change)
         return await self._writes.write(build_entry(change, asked.key), asked)
 
-    def _refuse_key_reuse(self, key: str, change: Change) -> None:
+    def _refuse_key_reuse(self, key: str, change: NamespaceChange) -> None:
         agreement = self._loop.log_state
-        mine, begins = change_key(change, f"key:{key}"), f"{MARK}key:{key} "
+        mine, begins = encode_namespace_change(change, f"key:{key}"), f"{KEY_PREFIX}key:{key} "
         for name in () if agreement is None else (*agreement.skips, *agreement.keys.waiting):
             if name.startswith(begins) and name != mine:
                 raise Conflict(f"Idempotency-Key {key[:80]!r} came with another change of namespaces before")
 
 
-def _logged_changes(agreement: Agreement) -> list[tuple[int, str]]:
-    return sorted((index, key) for key, index in agreement.skips.items() if key.startswith(MARK))
+def _logged_changes(agreement: LogState) -> list[tuple[int, str]]:
+    return sorted((index, key) for key, index in agreement.skips.items() if key.startswith(KEY_PREFIX))
 
 
 def _prefix_parameter(names: Mapping[str, str]) -> str:

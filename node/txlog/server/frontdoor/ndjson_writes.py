@@ -16,12 +16,12 @@ from aiohttp import web
 
 from txlog.http.router import API_HEADER, API_VERSION, RawResponse, Request, Response, Route, encode_json, send_continue
 from txlog.http.write_options import WriteOptions, check_key, write_options_of
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
-from txlog.protocol.events import Accepted, Submission
+from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_loop import AwaitedWrite
 from txlog.runtime.transaction_status import BELOW_APPLIED
@@ -157,7 +157,7 @@ class NdjsonWriteHandler:
                     prepared = _prepare_transaction(told)
                     if self._site.config.mixed_engines:
                         refuse_unportable(prepared)
-            except MALFORMED as wrong:
+            except DECODE_ERRORS as wrong:
                 refused[at] = BadInput(f"not a JSON line of a transaction: {wrong}")
                 continue
             except TxLogError as wrong:
@@ -176,16 +176,16 @@ class NdjsonWriteHandler:
     async def _render_answers(self, batch: NdjsonBatch, asked: WriteOptions) -> bytes:
         """The batch's answer lines, once all its transactions have reached their level or the time is over."""
         write, loop = batch.write, self._loop
-        answers: list[Accepted | Refused] = []
+        answers: list[SubmissionAccepted | Refused] = []
         reached = True
         repeats: set[Txid] = set()
         if write is not None:
             left = batch.deadline - asyncio.get_running_loop().time()
             reached = await loop.wait_for(write.reached, left)
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
-            last = next((a for a in reversed(answers) if isinstance(a, Accepted) and not a.repeat), None)
+            last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
-                if isinstance(one, Accepted) and one.repeat and one.txid not in repeats:
+                if isinstance(one, SubmissionAccepted) and one.is_repeat and one.txid not in repeats:
                     await self._wait_for_level(one.txid, asked, batch.deadline)
                     repeats.add(one.txid)
             if last is not None and reached and asked.level not in BELOW_APPLIED:
@@ -199,7 +199,7 @@ class NdjsonWriteHandler:
         lines: list[bytes] = []
         for at in range(batch.line_count):
             wrong = batch.refused.get(at)
-            answer: TxLogError | Accepted = wrong if wrong is not None else next(given)
+            answer: TxLogError | SubmissionAccepted = wrong if wrong is not None else next(given)
             lines.append(_render_error(answer) if isinstance(answer, TxLogError) else self._render_outcome(answer.txid))
         return b"".join(lines)
 
@@ -216,15 +216,15 @@ class NdjsonWriteHandler:
             told["message"] = "workers refused this transaction; it stands in the log"
         return encode_json(told) + b"\n"
 
-    def _render_uniform_batch(self, answers: list[Accepted | Refused], level: Durability) -> bytes | None:
+    def _render_uniform_batch(self, answers: list[SubmissionAccepted | Refused], level: Durability) -> bytes | None:
         """All of one batch at one level: text put together, since a dictionary for each line costs more than the
         whole agreement about it. None when there is a refusal among them."""
         agreement = self._loop.log_state
         assert agreement is not None
-        txids = [answer.txid for answer in answers if isinstance(answer, Accepted)]
+        txids = [answer.txid for answer in answers if isinstance(answer, SubmissionAccepted)]
         if len(txids) != len(answers):
             return None
-        history, stable = agreement.history, self._loop.stable.value
+        history, stable = agreement.log_index, self._loop.stable.value
         origin, first_seq = txids[0]
         # One origin's transactions in one order: when first and last are as far apart in the log as in seq, all are.
         first, last = history.index_of(origin, first_seq), history.index_of(origin, txids[-1].seq)

@@ -253,7 +253,7 @@ class WriteHandler:
         if isinstance(answer, Refused):
             raise answer
         txid = answer.txid
-        if answer.repeat or asked.level not in BELOW_APPLIED:
+        if answer.is_repeat or asked.level not in BELOW_APPLIED:
             reached = await self._site.transactions.wait_for_level(txid, asked.level, asked.timeout_s)
         outcome = self._site.transactions.outcome(txid)
         if outcome.state in ("skipped", "blocked") and asked.level not in BELOW_APPLIED:

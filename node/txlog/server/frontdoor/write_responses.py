@@ -8,7 +8,7 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from txlog.model.durability import Durability
 from txlog.model.ids import Origin, Txid
-from txlog.protocol.events import Accepted
+from txlog.protocol.events import SubmissionAccepted
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 
 
@@ -16,7 +16,7 @@ def accepted_txid(write: PendingWrite, reached: bool) -> Txid | None:
     """The last transaction in the usual case: it is no repeat, was not refused, and has reached the level asked."""
     if reached and write.answers:
         answer = write.answers[-1]
-        if isinstance(answer, Accepted) and not answer.repeat:
+        if isinstance(answer, SubmissionAccepted) and not answer.is_repeat:
             return answer.txid
     return None
 
@@ -48,7 +48,7 @@ class WriteResponseFormatter:
         agreement = loop.log_state
         if agreement is None or not 0 < index <= loop.stable.value:
             return ""
-        return f"TxLog-Position: {agreement.view.epoch}:{index}:{agreement.history.hash_at(index).hex()}\r\n"
+        return f"TxLog-Position: {agreement.view.epoch}:{index}:{agreement.log_index.hash_at(index).hex()}\r\n"
 
     def format_success(self, txid: Txid, level: Durability) -> bytes:
         """The whole answer of a success, for a connection that stays open."""

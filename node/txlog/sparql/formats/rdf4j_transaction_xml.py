@@ -16,7 +16,7 @@ from xml.parsers import expat
 import pyoxigraph as ox
 
 from txlog.model.errors import BadInput
-from txlog.model.namespaces import Change
+from txlog.model.namespaces import NamespaceChange
 from txlog.sparql.expansion_limit import check_expansion, limit_for
 from txlog.sparql.rdf_upload import prepare_rdf
 from txlog.sparql.rewrite.parameter_binding import UpdateGraphs, apply_parameters
@@ -48,7 +48,7 @@ class RdfTransaction(NamedTuple):
     """``prepared``: its data; ``namespaces``: what it changes of them, in order, as it says it."""
 
     prepared: TransactionBody
-    namespaces: list[Change]
+    namespaces: list[NamespaceChange]
 
 
 def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -> RdfTransaction:
@@ -58,7 +58,7 @@ def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -
     if root.name != "transaction":
         raise _malformed_data(f"<{root.name[:40]}> where <transaction> is expected")
     parts: list[TransactionBody] = []
-    namespaces: list[Change] = []
+    namespaces: list[NamespaceChange] = []
     size, limit = 0, limit_for(len(body))
     for each in root.children:
         if each.name in _NAMESPACES:
@@ -73,15 +73,15 @@ def prepare_rdf_transaction(body: bytes, *, now: str, draw: Callable[[], int]) -
 _NAMESPACES: Final = ("setNamespace", "removeNamespace", "clearNamespaces")
 
 
-def _namespace_change(element: _XmlElement) -> Change:
+def _namespace_change(element: _XmlElement) -> NamespaceChange:
     if element.name == "clearNamespaces":
-        return Change(None, None)
+        return NamespaceChange(None, None)
     told = [element.attributes.get(name) for name in ("prefix", "name")]
     if element.name == "removeNamespace":
         told[1] = None
     if told[0] is None or (element.name == "setNamespace" and told[1] is None):
         raise _malformed_data(f"<{element.name}> needs a prefix, and setNamespace a name, as attributes")
-    return Change(*told)
+    return NamespaceChange(*told)
 
 
 def _malformed_data(why: str) -> BadInput:

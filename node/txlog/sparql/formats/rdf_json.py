@@ -11,7 +11,7 @@ from typing import IO, Final
 import msgspec
 import pyoxigraph as ox
 
-from txlog.model.decoding import MALFORMED
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.sparql.skolem_iris import make_blank_node
 
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
@@ -71,7 +71,7 @@ def read_rdf_json(data: bytes) -> list[ox.Quad]:
                     for graph in one.graphs or [None]:
                         name = None if graph is None else _to_node(graph)
                         quads.append(ox.Quad(_to_node(subject), ox.NamedNode(predicate), _to_term(one), name))
-    except MALFORMED as wrong:
+    except DECODE_ERRORS as wrong:
         raise SyntaxError(str(wrong)) from None
     return quads
 

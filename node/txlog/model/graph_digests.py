@@ -1,0 +1,56 @@
+"""What a worker was seen to hold at one position: per graph how many quads, or their sum as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+GRAPHS_MAX: Final = 100
+"""Of a store with more, a look carries the fingerprint alone: it is told to every master."""
+KINDS: Final = ("counts", "sums")
+
+
+class GraphDigests(msgspec.Struct, frozen=True):
+    """``kind``: ``counts`` (quads in each graph) or ``sums`` (with the sum of their hashes). ``hash`` in hexadecimal.
+    ``fingerprint``: of the whole table, equal exactly when the tables are. ``graphs``: by IRI (empty: the default
+    graph), as text; None when there are more than :data:`GRAPHS_MAX`."""
+
+    kind: str
+    index: int
+    hash: str
+    fence: int
+    quads: int
+    fingerprint: str
+    graphs: dict[str, str] | None = None
+
+    @property
+    def position(self) -> tuple[int, str]:
+        return self.index, self.hash
+
+
+def build_graph_digests(
+    kind: str, index: int, digest: str, fence: int, graphs: Mapping[str, tuple[int, int | None]]
+) -> GraphDigests:
+    """``graphs``: quads and sum (None for ``counts``) by IRI; those without quads are left out."""
+    table = {
+        name: f"{quads}" if total is None else f"{quads}:{total:032x}"
+        for name, (quads, total) in graphs.items()
+        if quads
+    }
+    made = blake2b(digest_size=16)
+    for name in sorted(table):
+        made.update(f"{name}\t{table[name]}\n".encode())
+    quads = sum(count for count, _ in graphs.values())
+    named = table if len(table) <= GRAPHS_MAX else None
+    return GraphDigests(kind, index, digest, fence, quads, made.hexdigest(), named)
+
+
+def differing_graphs(one: GraphDigests, other: GraphDigests) -> list[str] | None:
+    """The graphs that do not hold the same in both, sorted; None when that is not known."""
+    if one.graphs is None or other.graphs is None:
+        return None
+    names = one.graphs.keys() | other.graphs.keys()
+    return sorted(name for name in names if one.graphs.get(name) != other.graphs.get(name))

@@ -1,0 +1,55 @@
+"""How far the own transactions are: the levels that a client is told (rule 16)."""
+
+from __future__ import annotations
+
+from txlog.protocol.events import ConfiguredMember, DurabilityMarks
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.peer_progress import PeerProgress
+
+
+def compute_marks(
+    last: DurabilityMarks,
+    agreement: LogState,
+    peers: list[PeerProgress],
+    node: str,
+    configured: tuple[ConfiguredMember, ...],
+) -> DurabilityMarks:
+    """The marks of this instant; ``last`` itself when nothing has changed."""
+    own, synced, stable = agreement.last_own_seq, agreement.own_synced, agreement.stable
+    if not agreement.view.epoch:  # a snapshot, of which the first view has to show that it is of this log
+        stable = 0
+    if not agreement.installed:
+        quorum = last.quorum
+    elif own == synced and _view_is_complete(peers, node, configured):
+        quorum = own
+    else:  # what is stable in a smaller view may be at less than half of what is configured
+        quorum = max(_quorum_seq(agreement, peers, node, configured), last.quorum)
+    log = agreement.log_index.length if agreement.installed else stable  # no use of a base before its install
+    if (own, quorum, synced, log, stable) == last:
+        return last
+    return DurabilityMarks(own, quorum, synced, log, stable)
+
+
+def _view_is_complete(peers: list[PeerProgress], node: str, configured: tuple[ConfiguredMember, ...]) -> bool:
+    """Whether the view is all who are configured. As many is not the same: one that takes itself out is in its view,
+    and is configured no more."""
+    if len(peers) + 1 != len(configured):
+        return False
+    here = {peer.node for peer in peers}
+    return all(member.node == node or member.node in here for member in configured)
+
+
+def _quorum_seq(
+    agreement: LogState, peers: list[PeerProgress], node: str, configured: tuple[ConfiguredMember, ...]
+) -> int:
+    """The last own seq held by more than half of all configured weight."""
+    slot = agreement.slots[agreement.own.origin]
+    weight_of = {m.node: m.weight for m in configured}
+    total, mine = sum(weight_of.values()), weight_of.get(node, 0)
+    weights = [(agreement.last_own_seq, mine)]
+    weights += [(max(p.held_seq(slot), p.held_of_mine), weight_of.get(p.node, 0)) for p in peers]
+    most = 0
+    for seq, _ in weights:
+        if seq > most and 2 * sum(weight for held, weight in weights if held >= seq) > total:
+            most = seq
+    return most

@@ -1,0 +1,163 @@
+"""Idempotency keys: the first entry in log order with a key counts (rule 16), decided from the log alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import IdempotencyKeyRecord, LogStart
+from txlog.model.stamp import LOGICAL_BITS
+
+
+class FirstUse(NamedTuple):
+    """The transaction that counts for a key. ``content`` tells a retry from another body under the same key."""
+
+    txid: Txid
+    stamp: int
+    content: bytes
+
+
+class KeyUse(NamedTuple):
+    """A keyed entry of the log, at this index, that may still leave it. ``replaced``: what counted for the key before,
+    None when nothing did; ``counts``: whether this one counts now."""
+
+    log_index: int
+    key: str
+    first: FirstUse
+    replaced: FirstUse | None
+    counts: bool
+
+
+class RetentionChange(NamedTuple):
+    """From this entry of the log on (its index and stamp) keys are kept for another time; ``before``: for how long they
+    were until there."""
+
+    log_index: int
+    stamp: int
+    before: int
+
+
+class IdempotencyKeys:
+    """``first_uses``: per key the first entry of the log, replaced by one that comes later than the retention.
+    ``waiting``: keys of held transactions that are not in the log yet; a hint for retries, never a decision.
+    Nothing is forgotten because of an entry that may still leave the log."""
+
+    def __init__(self, retention_ms: int) -> None:
+        self._retention = retention_ms << LOGICAL_BITS
+        self.first_uses: dict[str, FirstUse] = {}
+        self.waiting: dict[str, FirstUse] = {}
+        self._tentative: deque[KeyUse] = deque()
+        self._retention_changes: list[RetentionChange] = []
+        self._longest_retention = self._retention
+
+    def restore(self, foot: LogStart) -> None:
+        """What counts at the foot of a log, in log order."""
+        self.first_uses.clear()
+        self._tentative.clear()
+        if foot.index:
+            self._retention = foot.retention
+            self._retention_changes = [RetentionChange(*one) for one in foot.retentions]
+            self._longest_retention = max([self._retention, *(one.before for one in self._retention_changes)])
+        for one in foot.keys:
+            self.first_uses[one.key] = FirstUse(Txid(Origin(one.node, one.birth), one.seq), one.stamp, one.content)
+            self.waiting.pop(one.key, None)
+
+    def record_use(self, index: int, key: str, first: FirstUse) -> Txid | None:
+        """An entry with this key enters the log. The txid that counts instead, when this one is a no-op."""
+        if self.waiting.get(key, first).txid == first.txid:
+            self.waiting.pop(key, None)
+        before = self.first_uses.get(key)
+        if before is not None and self.is_repeat(before.stamp, first.stamp):
+            self._tentative.append(KeyUse(index, key, first, before, False))
+            return before.txid
+        self.first_uses.pop(key, None)
+        self.first_uses[key] = first
+        self._tentative.append(KeyUse(index, key, first, before, True))
+        return None
+
+    def mark_final(self, stable: int) -> None:
+        """No entry up to here leaves the log again."""
+        while self._tentative and self._tentative[0].log_index <= stable:
+            self._drop_expired(self._tentative.popleft().first.stamp)
+
+    def truncate(self, index: int) -> None:
+        """The entries behind ``index`` have left the log; they wait again."""
+        while self._retention_changes and self._retention_changes[-1].log_index > index:
+            self._retention = self._retention_changes.pop().before
+        while self._tentative and self._tentative[-1].log_index > index:
+            gone = self._tentative.pop()
+            if gone.counts:
+                self.first_uses.pop(gone.key, None)
+                if gone.replaced is not None:
+                    self.first_uses[gone.key] = gone.replaced
+            self.waiting[gone.key] = gone.first
+
+    def keys_after(self, index: int) -> list[tuple[str, Txid]]:
+        """The keys of the entries behind ``index``; all of them may still leave the log."""
+        return [(one.key, one.first.txid) for one in self._tentative if one.log_index > index]
+
+    def is_repeat(self, first_stamp: int, stamp: int) -> bool:
+        """Whether a transaction of this stamp repeats one of the same key that stands before it in the log."""
+        if stamp - first_stamp > self._retention:
+            return False
+        # what was over when the time became longer does not come back: it may be forgotten
+        between = (one for one in self._retention_changes if first_stamp <= one.stamp <= stamp)
+        return all(one.stamp - first_stamp <= one.before for one in between)
+
+    def change_retention(self, index: int, stamp: int, retention_ms: int) -> None:
+        """Behind this entry of the log keys are kept for so long."""
+        self._set_retention(index, stamp, retention_ms << LOGICAL_BITS)
+
+    def _set_retention(self, index: int, stamp: int, retention: int) -> None:
+        if retention != self._retention:
+            self._retention_changes.append(RetentionChange(index, stamp, self._retention))
+            self._retention = retention
+            self._longest_retention = max(self._longest_retention, self._retention)
+
+    def initialize_retention(self, retention_ms: int) -> None:
+        """The log is empty, and this is how long keys are kept from its beginning on."""
+        assert not self.first_uses
+        self._retention = self._longest_retention = retention_ms << LOGICAL_BITS
+
+    def find_first_use(self, key: str, stamp: int) -> FirstUse | None:
+        """Which transaction a retry made now would repeat, as far as this master knows."""
+        before = self.first_uses.get(key)
+        if before is not None and self.is_repeat(before.stamp, stamp):
+            return before
+        return self.waiting.get(key)
+
+    def retention_changes(self, after: int, upto: int) -> list[tuple[int, int, int]]:
+        """Where the time was changed, behind one entry of the log and up to another: index, stamp, the time from there
+        on."""
+        times = [*(one.before for one in self._retention_changes[1:]), self._retention]
+        rows = zip(self._retention_changes, times, strict=False)
+        return [(one.log_index, one.stamp, time >> LOGICAL_BITS) for one, time in rows if after < one.log_index <= upto]
+
+    def copy_at(self, foot: LogStart) -> IdempotencyKeys:
+        """Those that count at this foot of the log, to go on from; without one, at the log's beginning."""
+        first = self._retention_changes[0].before if self._retention_changes else self._retention
+        other = IdempotencyKeys(first >> LOGICAL_BITS)
+        other.restore(foot)
+        return other
+
+    @property
+    def retention_state(self) -> tuple[int, list[tuple[int, int, int]]]:
+        """The time now, and where it was changed, as a foot has them."""
+        return self._retention, [(one.log_index, one.stamp, one.before) for one in self._retention_changes]
+
+    def retained_uses(self, stamp: int) -> list[IdempotencyKeyRecord]:
+        """Everything that an entry behind one of this stamp may repeat. Only where nothing may leave the log."""
+        return [
+            IdempotencyKeyRecord(key, one.txid.origin.node, one.txid.origin.birth, one.txid.seq, one.stamp, one.content)
+            for key, one in self.first_uses.items()
+            if stamp - one.stamp <= self._longest_retention
+        ]
+
+    def _drop_expired(self, stamp: int) -> None:
+        """Drop what no later entry can repeat any more. Stamps grow along the log, and so along the dict."""
+        while self.first_uses:
+            key = next(iter(self.first_uses))
+            if stamp - self.first_uses[key].stamp <= self._longest_retention:
+                return
+            del self.first_uses[key]

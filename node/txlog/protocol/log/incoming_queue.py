@@ -1,0 +1,245 @@
+"""The incoming queue: per origin what is held and not yet in the log, merged in key order on demand.
+
+Within an origin stamps grow with seq (rule 13), so the queue's order ``(stamp, node id, birth, seq)`` is a merge
+of the origins' own orders, and a transaction costs 32 bytes in three columns rather than an object.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Final
+
+from txlog.model.hashes import HASH_BYTES, chain_leaf, origin_tag
+from txlog.model.ids import Origin
+
+_COMPACT_AT: Final = 4096
+UNBOUNDED: Final = 1 << 63
+
+
+class QueuePrefix:
+    """The head of the queue, in key order. ``order``: the slot of each transaction, one byte each; ``leaves``:
+    what each adds to the chain hash; ``counts[slot]``: how many of each; ``last_stamp``: the last one's."""
+
+    __slots__ = ("counts", "last_stamp", "leaves", "order")
+
+    def __init__(self, order: bytes, leaves: list[bytes], counts: list[int], last_stamp: int) -> None:
+        self.order = order
+        self.leaves = leaves
+        self.counts = counts
+        self.last_stamp = last_stamp
+
+
+class OriginQueue:
+    """One origin's transactions. ``in_log``: last seq in the log; ``held``: last seq held (≥ in_log), all before
+    it held or in the log too. The columns cover the seqs above ``final_seq``: what may still leave the log again when a
+    view is closed. ``_head`` is the cell of the first seq above ``in_log``. ``_keys`` has, by seq, those that are not
+    empty."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.tag = origin_tag(origin)
+        self.in_log = 0
+        self.held = 0
+        self.final_seq = 0
+        self.limit = UNBOUNDED
+        """What is held beyond it takes no part in this view: it comes from another branch (*parked*)."""
+        self.payload_bytes = 0
+        self.keyed_count = 0
+        """How many of them carry a key."""
+        self._head = 0
+        self._stamps: array[int] = array("Q")
+        self._contents = bytearray()
+        self._kinds: array[int] = array("Q")  # kind | payload bytes << 8
+        self._keys: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        """How many wait for their order in this view."""
+        return min(self.held, self.limit) - self.in_log
+
+    def extend(self, stamps: Sequence[int], contents: bytes | bytearray, keys: list[str], kinds: Sequence[int]) -> None:
+        """Hold more, from ``held + 1`` on. Stamps grow strictly. ``contents``: :data:`HASH_BYTES` of each, end to end.
+        ``kinds`` are ``kind | payload bytes << 8``."""
+        self._stamps.extend(stamps)
+        self._contents += contents
+        self._kinds.extend(kinds)
+        if any(keys):
+            for seq, key in enumerate(keys, self.held + 1):
+                if key:
+                    self._keys[seq] = key
+                    self.keyed_count += 1
+        self.held += len(stamps)
+        self.payload_bytes += sum([k >> 8 for k in kinds])
+
+    @property
+    def last_stamp(self) -> int:
+        """The greatest stamp held and not in the log, else 0."""
+        return self._stamps[-1] if self.held > self.in_log else 0
+
+    def _offset(self, seq: int) -> int:
+        at = self._head + seq - self.in_log - 1
+        assert 0 <= at < len(self._stamps), (self.origin, seq, self.in_log, self.held)
+        return at
+
+    @property
+    def first_kept(self) -> int:
+        """The first seq of which the stamp and the content are still in memory."""
+        return self.in_log + 1 - self._head
+
+    def content(self, seq: int) -> bytes:
+        """Content hash."""
+        at = self._offset(seq) * HASH_BYTES
+        return bytes(self._contents[at : at + HASH_BYTES])
+
+    def stamp(self, seq: int) -> int:
+        return self._stamps[self._offset(seq)]
+
+    def key(self, seq: int) -> str:
+        return self._keys.get(seq, "")
+
+    def kind(self, seq: int) -> int:
+        return self._kinds[self._offset(seq)] & 255
+
+    def size(self, seq: int) -> int:
+        """Payload bytes."""
+        return self._kinds[self._offset(seq)] >> 8
+
+    def keyed(self, count: int) -> list[int]:
+        """Which of the first ``count`` seqs carry a key."""
+        if not self.keyed_count:
+            return []
+        return [seq for seq in range(self.in_log + 1, self.in_log + count + 1) if seq in self._keys]
+
+    def first_stamp_beyond(self, stamp_max: int, seq_max: int) -> int:
+        """The stamp of the first transaction above either bound; endless when there is none."""
+        waiting = len(self)
+        within = min(max(0, seq_max - self.in_log), waiting)
+        within = min(within, bisect_right(self._stamps, stamp_max, self._head, self._head + waiting) - self._head)
+        return self._stamps[self._head + within] if within < waiting else UNBOUNDED
+
+    def count_before(self, stamp: int, first: bool) -> int:
+        """How many have a stamp below ``stamp``, or at it when this origin comes ``first`` at equal stamps."""
+        find = bisect_right if first else bisect_left
+        return find(self._stamps, stamp, self._head, self._head + len(self)) - self._head
+
+    def head_rows(self, count: int, rank: int) -> list[tuple[int, int, bytes]]:
+        """``(stamp, rank, leaf)`` of the first ``count``."""
+        a, b = self._head, self._head + count
+        stamps = self._stamps[a:b]
+        contents = bytes(self._contents[a * HASH_BYTES : b * HASH_BYTES])
+        cells = [contents[at : at + HASH_BYTES] for at in range(0, len(contents), HASH_BYTES)]
+        seqs = range(self.in_log + 1, self.in_log + count + 1)
+        return list(zip(stamps, repeat(rank), map(chain_leaf, stamps, repeat(self.tag), seqs, cells), strict=False))
+
+    def move_to_log(self, count: int) -> None:
+        """The first ``count`` have entered the log."""
+        a = self._head
+        self.payload_bytes -= sum([k >> 8 for k in self._kinds[a : a + count]])
+        if self.keyed_count:
+            self.keyed_count -= len(self.keyed(count))
+        self._head += count
+        self.in_log += count
+
+    def mark_final(self, seq: int) -> None:
+        """Everything up to ``seq`` is stable: it never leaves the log again while this view is grown from."""
+        self.final_seq = seq
+        dead = seq + 1 - self.first_kept
+        if dead >= _COMPACT_AT and dead * 2 >= len(self._stamps):
+            if self._keys:
+                for gone in range(self.first_kept, seq + 1):
+                    self._keys.pop(gone, None)
+            del self._stamps[:dead]
+            del self._contents[: dead * HASH_BYTES]
+            del self._kinds[:dead]
+            self._head -= dead
+
+    def return_to_queue(self, count: int) -> None:
+        """The last ``count`` that entered the log have left it again."""
+        assert count <= self._head, (self.origin, count, self._head)
+        self._head -= count
+        self.in_log -= count
+        self.payload_bytes += sum([k >> 8 for k in self._kinds[self._head : self._head + count]])
+        if self._keys:
+            self.keyed_count += sum([1 for seq in range(self.in_log + 1, self.in_log + count + 1) if seq in self._keys])
+
+    def restamp(self, first_seq: int, stamps: list[int]) -> None:
+        """These transactions, none of them in the log, have other stamps from now on."""
+        at = self._offset(first_seq)
+        assert at + len(stamps) <= len(self._stamps), (self.origin, first_seq, len(stamps), self.held)
+        self._stamps[at : at + len(stamps)] = array("Q", stamps)
+
+    def stamps(self, first_seq: int, last_seq: int) -> list[int]:
+        """Of the seqs from ``first_seq`` to ``last_seq``, kept in memory."""
+        at = self._offset(first_seq)
+        return self._stamps[at : at + last_seq - first_seq + 1].tolist()
+
+    def contents(self, first_seq: int, last_seq: int) -> bytes:
+        """Content hashes of the seqs from ``first_seq`` to ``last_seq``, kept in memory, end to end."""
+        at = self._offset(first_seq)
+        return bytes(self._contents[at * HASH_BYTES : (at + last_seq - first_seq + 1) * HASH_BYTES])
+
+    def start_after(self, seq: int) -> None:
+        """Everything up to ``seq`` stands below the foot of the log. What is held beyond it stays."""
+        assert seq >= self.in_log, (self.origin, seq, self.in_log)
+        kept = min(max(0, seq - self.in_log), self.held - self.in_log)
+        if kept:
+            self.move_to_log(kept)
+        if seq > self.held:
+            self.in_log = self.held = seq
+            self._stamps = array("Q")
+            self._contents = bytearray()
+            self._kinds = array("Q")
+            self._keys.clear()
+            self._head = 0
+        self.final_seq = max(self.final_seq, seq)
+
+    def skip_final(self, count: int) -> None:
+        """The next ``count`` stand in the log of a journal that is being recovered."""
+        assert self.held == self.in_log
+        self.in_log += count
+        self.held += count
+        self.final_seq = self.in_log
+
+
+def rank_origins(queues: list[OriginQueue]) -> list[int]:
+    """Place of each queue's origin in the order that decides between equal stamps."""
+    order = sorted(range(len(queues)), key=lambda slot: queues[slot].origin)
+    ranks = [0] * len(queues)
+    for rank, slot in enumerate(order):
+        ranks[slot] = rank
+    return ranks
+
+
+def prefix_within(
+    queues: list[OriginQueue], ranks: list[int], stamp_max: int, seq_max: list[int]
+) -> QueuePrefix | None:
+    """The longest prefix of the queue with stamps up to ``stamp_max`` and, per slot, seqs up to ``seq_max`` (rule 12).
+
+    It ends before the first transaction, in key order, that breaks either bound: whatever comes behind that one
+    waits, even if it is within the bounds itself. The queues are not changed."""
+    beyond = [(q.first_stamp_beyond(stamp_max, seq_max[slot]), ranks[slot]) for slot, q in enumerate(queues) if len(q)]
+    if not beyond:
+        return None
+    stamp, rank = min(min(beyond), (stamp_max, len(ranks)))
+    counts = [q.count_before(stamp, ranks[slot] < rank) if len(q) else 0 for slot, q in enumerate(queues)]
+    return merge_in_key_order(queues, ranks, counts)
+
+
+def merge_in_key_order(queues: list[OriginQueue], ranks: list[int], counts: list[int]) -> QueuePrefix | None:
+    """The first ``counts[slot]`` of each queue, merged."""
+    busy = [slot for slot, count in enumerate(counts) if count]
+    if not busy:
+        return None
+    if len(busy) == 1:
+        rows = queues[busy[0]].head_rows(counts[busy[0]], 0)
+        order = bytes(busy) * len(rows)
+    else:
+        slots = bytes(sorted(range(len(ranks)), key=ranks.__getitem__))
+        rows = []
+        for slot in sorted(busy, key=ranks.__getitem__):
+            rows += queues[slot].head_rows(counts[slot], ranks[slot])
+        rows.sort()
+        order = bytes([slots[row[1]] for row in rows])
+    return QueuePrefix(order, [row[2] for row in rows], counts, rows[-1][0])

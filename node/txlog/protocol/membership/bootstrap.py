@@ -1,0 +1,297 @@
+"""How a cluster begins, and what a master asks before it votes after a start.
+
+Founding (protocol section 3) is agreed like any view: *propose* → accepted by all, durably → *install*. The first
+in order proposes when every configured master has answered and none has a cluster, or, by the operator's order, when
+those that the order names have. Every step is repeated until it is heard, and repeating one gives the same view,
+because the cluster id is the hash of its members.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.model.errors import Conflict, Fatal, PeerFault
+from txlog.model.ids import Origin
+from txlog.model.records import Record, RecoveredState, ViewAccepted, ViewInstalled
+from txlog.model.view import STRATEGIES, Member, View, bootstrap_view
+from txlog.protocol.events import ProtocolSettings
+from txlog.protocol.views.view_policy import ViewManager
+from txlog.protocol.views.view_state import bootstrap_configuration
+from txlog.wire.messages import (
+    BootstrapAccepted,
+    CommitBootstrap,
+    HelloReply,
+    KnownIncarnation,
+    Message,
+    ProposeBootstrap,
+)
+
+_REPEAT_MS: Final = 200
+"""Between two questions to a peer that has not answered: several in any round time-out, few enough to be nothing."""
+_NO_PEER_ROUNDS: Final = 5
+"""Round time-outs without a word from anybody before a master that has just started takes itself for cut off. A peer
+that only pauses would tell whether this journal is an old image; a split cannot be waited for."""
+
+
+class ClusterBootstrap:
+    """``admitted``: this start may vote: every peer that answers has confirmed that this journal is not older than
+    what it has heard (rule 2). Peers that do not answer are waited for during one round time-out, or several while none
+    has answered."""
+
+    def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, views: ViewManager, mono_ms: int) -> None:
+        self.settings = settings
+        self.birth = recovered.birth
+        self.start = recovered.start
+        self.views = views
+        self.admitted = len(settings.members) == 1
+        self.records: list[Record] = []
+        self.cluster = b""
+        self._began_ms = mono_ms
+        self._asked_ms = -(1 << 60)
+        self._replies: dict[str, HelloReply] = {}
+        self._acceptances: dict[str, View] = {}
+        self._members = [tuple(m) for m in settings.members]
+        self._bootstrap_members = [m.node for m in settings.members]
+        self._resume_override(views.bootstrap_members)
+        self._check_last_seen(recovered)
+
+    def _resume_override(self, named: list[str]) -> None:
+        """An order that was taken before this start. The manifests may name others since: then it means nothing."""
+        configured = [m.node for m in self.settings.members]
+        if named and [node for node in configured if node in named] == named and named[0] == self.settings.node:
+            self._bootstrap_members = named
+
+    def _check_last_seen(self, recovered: RecoveredState) -> None:
+        seen_birth, seen_start = self.settings.last_seen_birth, self.settings.last_seen_start
+        if seen_birth == recovered.birth and seen_start >= recovered.start:
+            raise Fatal("OldJournal", f"start {recovered.start}, the supervisor last saw start {seen_start}")
+
+    @property
+    def others(self) -> list[str]:
+        return [m.node for m in self.views.configured_members if m.node != self.settings.node]
+
+    @property
+    def _other_bootstrap_members(self) -> list[str]:
+        """Whom view 1 needs besides this master."""
+        return [node for node in self._bootstrap_members if node != self.settings.node]
+
+    @property
+    def _is_coordinator(self) -> bool:
+        return self._bootstrap_members[0] == self.settings.node
+
+    def order_bootstrap(self, members: list[str]) -> None:
+        """The operator names those that begin the cluster (``txlog found``); the others are let in when they come.
+        :class:`Conflict` when that cannot be meant; nothing is changed then."""
+        named = [m.node for m in self.settings.members if m.node in members]
+        if self.is_bootstrapped or self.cluster:
+            raise Conflict("this master belongs to a founded cluster already")
+        if not named or self.settings.node != named[0]:
+            raise Conflict(f"{', '.join(named[:1]) or 'nobody'} comes first among them: give it the order")
+        silent = [node for node in named if node != self.settings.node and node not in self._replies]
+        if silent:
+            raise Conflict(f"{', '.join(silent)} did not answer this master yet")
+        if self.settings.majority and not bootstrap_configuration(self.settings).has_majority(named):
+            raise Conflict(
+                "with splitMode Majority those that begin need more than half of the votes: nobody could join"
+            )
+        if self._is_bound:
+            assert self.views.accepted is not None
+            raise Conflict(f"the founding that {self.views.accepted.coordinator} began may be complete: it is needed")
+        self._bootstrap_members = self.views.bootstrap_members = named
+        self.views.record_overrides()
+
+    @property
+    def _is_bound(self) -> bool:
+        """It has accepted another's founding, and said so: whoever began that may have gone on with it since."""
+        mine = self.views.accepted
+        return mine is not None and mine.coordinator != self.settings.node
+
+    # What others say
+
+    def check_members(self, peer: str, members: list[tuple[str, str, int]]) -> None:
+        """Before there is a founding record the manifests say who begins, all the same; then the log does."""
+        if not self.is_bootstrapped and [tuple(m) for m in members] != self._members:
+            raise PeerFault(
+                peer,
+                "OtherMembers",
+                f"it is configured with {members}, this master with {self._members}; the list must be the same",
+            )
+
+    def on_hello_reply(self, known: HelloReply, own_seq: int, last_stamp: int) -> None:
+        """A peer says what it has heard of this node id; :class:`Fatal` when that is more than this journal knows. What
+        it told an earlier process may be older than what it has heard since."""
+        if not known.installed and (known.accepted is None or not known.accepted.ancestors):
+            self.check_members(known.node, known.members)
+        if not any(one.birth == self.birth and one.start >= self.start for one in known.known_incarnations):
+            return
+        for heard in known.known_incarnations:
+            self._check_incarnation(known, heard, own_seq, last_stamp)
+        self._replies[known.node] = known
+        if known.accepted is not None and (known.installed or known.accepted.ancestors):
+            self._on_bootstrapped_elsewhere(known.accepted, known.installed)
+        if set(self._replies) >= set(self.others):
+            self.admitted = True
+
+    def _check_incarnation(self, known: HelloReply, heard: KnownIncarnation, own_seq: int, last_stamp: int) -> None:
+        view, mine = known.accepted, self.views.accepted
+        if heard.birth != self.birth:
+            its = Origin(self.settings.node, heard.birth)
+            # an earlier birth of this master is known to be one by the view that took it in again
+            if mine is not None and view is not None and view.has_member(its) and its not in mine.origins:
+                raise Fatal(
+                    "IdentityLost",
+                    f"{known.node} knows this node id with birth {heard.birth:016x}, this journal was born "
+                    f"{self.birth:016x}: put the newer journal back, or start with an empty folder",
+                )
+            return
+        if heard.start > self.start:
+            raise Fatal("Superseded", f"{known.node} has heard start {heard.start} of this node, this is {self.start}")
+        if heard.seq > own_seq or heard.counter > last_stamp:
+            raise Fatal(
+                "OldJournal",
+                f"{known.node} has heard seq {heard.seq}, counter {heard.counter} of this node; "
+                f"this journal ends at seq {own_seq}, counter {last_stamp}: it is older than this master's word",
+            )
+
+    def _on_bootstrapped_elsewhere(self, view: View, installed: bool) -> None:
+        """What has grown from view 1 says that this was installed, though nobody who answers has installed its own."""
+        mine = self.views.accepted
+        if mine is not None and mine.number == view.number:
+            if installed:
+                self.views.mark_installed()
+            return
+        if installed and not view.ancestors and view.has_member(Origin(self.settings.node, self.birth)):
+            self._adopt_cluster(view)
+            return
+        named = view.has_member(Origin(self.settings.node, self.birth))
+        if named and view.ancestors and not installed and (mine is None or mine.cluster_id != view.cluster_id):
+            named = False  # it was to be let in, and ended before it accepted: it stands where it stood as a learner
+        if (mine is None or self.views.bootstrap_unconfirmed) and not named:
+            self.cluster = view.cluster_id
+            self.views.discard_bootstrap_view()
+
+    def _adopt_cluster(self, view: View) -> None:
+        """That founding came about, with this master's word; what it has accepted since did not."""
+        if self.views.bootstrap_unconfirmed:
+            self._accept(view)
+            self.on_commit(view)
+
+    def on_propose(self, peer: str, view: View) -> list[tuple[str, Message]]:
+        """A view is durable here before the answer leaves; nothing of it is used before the install (rule 21)."""
+        mine = view.member(self.settings.node)
+        if mine is None or mine.birth != self.birth:
+            raise PeerFault(peer, "UnknownBirth", f"it proposes a view with another birth of {self.settings.node}")
+        told = [(m.node, m.data_center, m.weight) for m in view.members]
+        if told != [m for m in self._members if view.member(str(m[0])) is not None]:
+            raise PeerFault(
+                peer, "OtherMembers", f"it founds with {told}, this master is configured with {self._members}"
+            )
+        accepted = self.views.accepted
+        if accepted is not None and accepted.ancestors and accepted.cluster_id == view.cluster_id:
+            return []  # said before this cluster went on to its next view
+        if accepted is not None and _is_stale_proposal(view, accepted):
+            return []
+        if accepted is not None and accepted != view and (self.views.installed or accepted.number > view.number):
+            return []  # who proposes it looks around until it has heard of the founding that came about
+        if accepted != view:
+            self._accept(view)
+        return [(peer, BootstrapAccepted(self.settings.node, self.birth, view))]
+
+    def _accept(self, view: View) -> None:
+        self.views.accept_bootstrap_view(view)
+        self.records.append(ViewAccepted(view))
+
+    def on_accepted(self, founded: BootstrapAccepted) -> None:
+        self._acceptances[founded.node] = founded.view
+
+    def on_commit(self, view: View) -> None:
+        """Everybody has accepted view 1; heard from the first in order, or from a member that has installed it. No use
+        of it while a higher promise binds (rule 34)."""
+        views = self.views
+        if views.installed or views.accepted != view or views.promised > view.number:
+            return
+        self.views.installed = self.views.view_changed = True
+        self.records.append(ViewInstalled(view.epoch, view.ballot, view.coordinator))
+
+    # What to do next
+
+    def poll(self, mono_ms: int) -> list[tuple[str, Message]]:
+        """The proposals of view 1 that are due, each repeated until it is answered."""
+        rounds = 1 if self._replies else _NO_PEER_ROUNDS
+        if self._began_ms + rounds * self.settings.round_timeout_ms <= mono_ms and self.views.accepted is not None:
+            self.admitted = True
+        if self.is_bootstrapped or not self._is_coordinator or self.cluster or self._is_bound:
+            return []
+        due = mono_ms >= self._asked_ms + _REPEAT_MS
+        if due:
+            self._asked_ms = mono_ms
+        return self._propose(due)
+
+    @property
+    def is_bootstrapped(self) -> bool:
+        """View 1 is over: it is installed here, or a later one has been accepted."""
+        accepted = self.views.accepted
+        return accepted is not None and (self.views.installed or bool(accepted.ancestors))
+
+    @property
+    def is_finished(self) -> bool:
+        return self.admitted and self.is_bootstrapped
+
+    def next_ms(self, mono_ms: int) -> int:
+        """When to poll again."""
+        return mono_ms + _REPEAT_MS if not self.is_finished else 1 << 60
+
+    def _propose(self, due: bool) -> list[tuple[str, Message]]:
+        if not set(self._replies) >= set(self._other_bootstrap_members):
+            return []
+        if any(
+            known.accepted is not None and (known.installed or known.accepted.ancestors)
+            for known in self._replies.values()
+        ):
+            return []
+        view = self._bootstrap_view()
+        sends: list[tuple[str, Message]] = []
+        if self.views.accepted != view:
+            self._accept(view)
+            due = True
+        waiting = [node for node in self._other_bootstrap_members if self._acceptances.get(node) != view]
+        if not waiting:
+            self.on_commit(view)
+            return [(node, CommitBootstrap(view)) for node in self._other_bootstrap_members]
+        if due:
+            sends = [(node, ProposeBootstrap(view)) for node in waiting]
+        return sends
+
+    def _bootstrap_view(self) -> View:
+        births = {node: known.birth for node, known in self._replies.items()}
+        births[self.settings.node] = self.birth
+        configured = [m for m in self.settings.members if m.node in self._bootstrap_members]
+        members = [Member(m.node, births[m.node], m.weight, m.data_center) for m in configured]
+        accepted = [k.accepted for k in self._replies.values() if k.accepted is not None]
+        if self.views.accepted is not None:
+            accepted.append(self.views.accepted)
+        same = [v for v in accepted if v.members == members]
+        above = max((v.ballot + 1 for v in accepted), default=1)
+        ballot = max((v.ballot for v in same), default=above)
+        if any(v.number > (1, ballot, self.settings.node) for v in accepted if v.members != members):
+            ballot = above  # else whoever has accepted that one would not hear of this
+        first, mine = bootstrap_configuration(self.settings), self.views.accepted
+        same_again = ((1, ballot, self.settings.node), members, first)
+        if mine is not None and (mine.number, mine.members, mine.bootstrap_configuration) == same_again:
+            return mine  # proposed before; somebody may prefer another strategy since
+        prefers = [
+            self.settings.strategy if m.node == self.settings.node else self._preferred_strategy(m.node)
+            for m in members
+        ]
+        return bootstrap_view(ballot, self.settings.node, members, min(prefers, key=STRATEGIES.index), first, prefers)
+
+    def _preferred_strategy(self, node: str) -> str:
+        """The strategy that this member prefers; as this master does, where its version does not say."""
+        told = self._replies[node].prefers
+        return told if told in STRATEGIES else self.settings.strategy
+
+
+def _is_stale_proposal(founding: View, accepted: View) -> bool:
+    """Whether who founded this cluster has said it before: another founding that it gave up for an order."""
+    first = accepted.ancestors[0] if accepted.ancestors else accepted.number
+    return first[2] == founding.coordinator and first > founding.number

@@ -1,0 +1,105 @@
+"""Which configuration is in force at each place of the log: a function of the log alone (rule 20).
+
+What is *stable* has taken effect for good. What stands behind it is pending: it may still leave the log, so a majority
+has to be one under each of these, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from txlog.model.configuration import Configuration, apply_configuration_change
+from txlog.model.ids import Txid, ViewNumber
+from txlog.protocol.events import ConfiguredMember
+from txlog.protocol.log.log_index import LogIndex
+
+
+class ConfigurationAt(NamedTuple):
+    """In force from this entry of the log on; index 0 is the founding. ``members``: its masters, in order of
+    precedence."""
+
+    since: int
+    configuration: Configuration
+    members: tuple[ConfiguredMember, ...]
+
+
+def configuration_at(index: int, configuration: Configuration) -> ConfigurationAt:
+    members = tuple(ConfiguredMember(m.node, m.data_center, m.weight) for m in configuration.masters)
+    return ConfigurationAt(index, configuration, members)
+
+
+class ConfigurationHistory:
+    """``noops``: the changes in the log that took no effect. ``held``: every change that is held, in the log or not."""
+
+    def __init__(self, founding: Configuration) -> None:
+        self.entries = [configuration_at(0, founding)]
+        self.noops: dict[int, Txid] = {}
+        self.held: dict[Txid, str] = {}
+
+    def set_bootstrap(self, founding: Configuration) -> None:
+        """A master that followed without a view learns the founding record; its log is empty."""
+        assert len(self.entries) + len(self.noops) == 1, "the founding is learnt before anything else"
+        self.entries = [configuration_at(0, founding)]
+
+    def restore(self, since: int, configuration: Configuration) -> None:
+        """What is in force at the foot of a log, since that entry."""
+        self.entries = [configuration_at(since, configuration)]
+        self.noops.clear()
+
+    def trim(self, index: int) -> None:
+        """What was in force before this place, and where nothing came of a change, is asked for no more."""
+        since = self.at_index(index).since
+        self.entries = [one for one in self.entries if one.since >= since]
+        self.noops = {at: txid for at, txid in self.noops.items() if at > index}
+
+    def copy_up_to(self, upto: int) -> ConfigurationHistory:
+        """The same up to this place in the log."""
+        other = ConfigurationHistory(self.entries[0].configuration)
+        other.entries = [one for one in self.entries if one.since <= upto]
+        return other
+
+    def apply(self, index: int, txid: Txid, key: str, views: list[ViewNumber]) -> bool:
+        """A change enters the log of a chain that has grown through these views. Whether it takes effect."""
+        after = apply_configuration_change(self.entries[-1].configuration, key, views)
+        if after is None:
+            self.noops[index] = txid
+        else:
+            self.entries.append(configuration_at(index, after))
+        return after is not None
+
+    def valid_up_to(self, history: LogIndex, after: int, cut: int, views: list[ViewNumber]) -> int:
+        """How far into this log, from ``after`` on and up to ``truncate``, a chain grown through these views judges
+        every change as it was judged here. Behind that it has to take effect anew: here the chain grew through a branch
+        that did not go on."""
+        places = [(history.index_of(txid.origin, txid.seq), txid) for txid in self.held]
+        for index, txid in sorted(places):
+            if after < index <= cut:
+                follows = (
+                    apply_configuration_change(self.at_index(index - 1).configuration, self.held[txid], views)
+                    is not None
+                )
+                if follows == (index in self.noops):
+                    return index - 1
+        return cut
+
+    def truncate(self, index: int) -> None:
+        """What stands behind ``index`` has left the log."""
+        self.entries = [one for one in self.entries if one.since <= index]
+        self.noops = {at: txid for at, txid in self.noops.items() if at <= index}
+
+    @property
+    def latest(self) -> Configuration:
+        """At the end of the log."""
+        return self.entries[-1].configuration
+
+    def at_index(self, index: int) -> ConfigurationAt:
+        """What is in force at this place of the log."""
+        at = len(self.entries) - 1
+        while at and self.entries[at].since > index:
+            at -= 1
+        return self.entries[at]
+
+    def joint_configurations(self, index: int) -> list[Configuration]:
+        """What is in force there, and every one that comes after it: a majority is one under all of them."""
+        first = self.at_index(index).since
+        return [one.configuration for one in self.entries if one.since >= first]

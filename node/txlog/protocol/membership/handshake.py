@@ -1,0 +1,75 @@
+"""What a master says of itself, and what it has heard of another, when one of them looks around (rules 1, 2)."""
+
+from __future__ import annotations
+
+from txlog.model.configuration import Configuration
+from txlog.protocol.replication.peer_progress import PeerProgress
+from txlog.protocol.views.view_policy import ViewManager
+from txlog.wire.messages import Hello, HelloReply, KnownIncarnation
+
+
+def build_hello(views: ViewManager) -> Hello:
+    """Where this master is."""
+    agreement, told = views.log_state, views.failure_detector.known_connectivity()
+    return Hello(
+        views.settings.node,
+        views.birth,
+        views.start,
+        list(views.settings.members),
+        views.accepted.cluster_id if views.accepted is not None and not views.bootstrap_unconfirmed else b"",
+        views.number,
+        [(o.node, o.birth, q.held) for o, q in sorted(agreement.by_origin.items())] if agreement is not None else [],
+        views.is_stopped,
+        views.failure_detector.live_peers(),
+        views.backup_index,
+        [(node, hears) for node, hears, _ in told],
+        agreement.log_index.length if agreement is not None else 0,
+        agreement.log_index.hash if agreement is not None else b"",
+        [age_ms for _, _, age_ms in told],
+    )
+
+
+def build_hello_reply(who: Hello, views: ViewManager, peers: list[PeerProgress]) -> HelloReply:
+    """What has been heard of the node id that asks, its question included, and where this master is."""
+    agreement = views.log_state
+    held = [q.held for q in agreement.queues] if agreement is not None and views.accepted is not None else []
+    heard = {one.birth: one for one in _known_incarnations(who.node, views, peers)}
+    before = heard.get(who.birth, KnownIncarnation(who.birth, 0, 0, 0))
+    heard[who.birth] = KnownIncarnation(who.birth, max(before.start, who.start), before.seq, before.counter)
+    return HelloReply(
+        views.settings.node,
+        views.birth,
+        views.start,
+        list(views.settings.members),
+        list(heard.values()),
+        views.accepted,
+        views.installed,
+        held,
+        _configuration(views),
+        views.settings.strategy,
+    )
+
+
+def _configuration(views: ViewManager) -> Configuration | None:
+    """What is in force here."""
+    agreement, view = views.log_state, views.accepted
+    if agreement is None or view is None or view.bootstrap_configuration is None:
+        return None
+    return agreement.configurations.at_index(agreement.stable).configuration
+
+
+def _known_incarnations(node: str, views: ViewManager, peers: list[PeerProgress]) -> list[KnownIncarnation]:
+    """The stamps of its transactions say nothing of its counter: a view that it has not accepted may have given them
+    others, and they may have been fetched from there, before this process began, too."""
+    agreement = views.log_state
+    if agreement is None:
+        members = views.accepted.members if views.installed and views.accepted is not None else []
+        return [KnownIncarnation(m.birth, 0, 0, 0) for m in members if m.node == node]
+    claims = {p.origin: p.replica_state for p in peers}
+    heard: list[KnownIncarnation] = []
+    for queue in agreement.queues:
+        if queue.origin.node == node:
+            claim = claims.get(queue.origin)
+            start, own_seq, counter = (claim.start, claim.own_seq, claim.counter) if claim else (0, 0, 0)
+            heard.append(KnownIncarnation(queue.origin.birth, start, max(queue.held, own_seq), counter))
+    return heard

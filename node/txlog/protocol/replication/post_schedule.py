@@ -1,0 +1,162 @@
+"""When to post, and what to put in front of a post. Nothing here bears on safety.
+
+A post is due to a peer
+
+* at once, when there are own transactions that were not pushed to it;
+* within ``LOG_REPORT_DELAY_MS``, when the log has grown by own transactions since it was told: under load the next push
+tells it;
+* ``RELAY_DELAY_MS`` after the log stopped growing while something of others waits for its order, or was not told: their
+  origin's posts usually tell everybody first, so most of these are never sent;
+* every ``BUSY_INTERVAL_MS`` while anything waits for its order and there is news to relay (busy);
+* every ``idle_interval_ms`` otherwise.
+
+A post also answers all that its receiver has asked since the last one, and one that brings transactions asks. While an
+answer is awaited, the next post to that peer waits ``AWAITING_REPLY_INTERVAL_MS``, so that on a fast link batches form
+by themselves, and on a slow one the link is filled rather than used once in a round trip. To a peer whose disk is full
+nothing is pushed until it says that it has room again, and to one that let its time go by without an answer until it
+says anything: all that waits, read and encoded again and again for a dead master, costs the living ones more the longer
+the queue is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.protocol.events import ProtocolSettings
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.peer_progress import InFlightPost, PeerProgress
+from txlog.wire.messages import ReplicaState
+
+AWAITING_REPLY_INTERVAL_MS: Final = 4
+BUSY_INTERVAL_MS: Final = 5
+LOG_REPORT_DELAY_MS: Final = 5
+RELAY_DELAY_MS: Final = 20
+IN_FLIGHT_MAX: Final = 64
+"""Posts that await an answer, per peer: at ``AWAITING_REPLY_INTERVAL_MS`` a round trip of a quarter of a second is
+filled."""
+_FOREVER_MS: Final = 1 << 60
+
+
+class PostSchedule:
+    """``version`` grows with everything worth relaying. Times are ``mono`` milliseconds."""
+
+    def __init__(self, settings: ProtocolSettings) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.version = 0
+        self.resend_ms = max(200, settings.round_timeout_ms // 2)
+        self._lazy_since_ms = _FOREVER_MS
+        self._lazy_log = 0
+        self._own_log_index = 0
+        self._own_synced = 0
+        self._own_synced_ms = 0
+        self._fetches: dict[int, tuple[int, int, int]] = {}  # slot -> (held when asked, asked ms, turn)
+
+    def apply_settings(self, settings: ProtocolSettings) -> None:
+        """Other times from now on."""
+        self.settings = settings
+        self.resend_ms = max(200, settings.round_timeout_ms // 2)
+
+    def on_view_entered(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+
+    def on_own_transactions(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+        self.version += 1
+
+    def on_foreign_transactions(self, mono_ms: int) -> None:
+        self.now_ms = max(self.now_ms, mono_ms)
+        self.version += 1
+        self._lazy_since_ms = min(self._lazy_since_ms, mono_ms)
+
+    def on_new_state(self) -> None:
+        self.version += 1
+
+    # When
+
+    def due_ms(self, agreement: LogState, peer: PeerProgress) -> int:
+        """The earliest time for the next post to this peer."""
+        if len(peer.in_flight) >= IN_FLIGHT_MAX:
+            return peer.in_flight[0].sent_ms + self.resend_ms + 1
+        wanted = min(self._is_due_now(agreement, peer), self._is_due_lazily(agreement, peer))
+        wanted = min(wanted, peer.sent_ms + self.settings.idle_interval_ms)
+        return max(wanted, peer.sent_ms + AWAITING_REPLY_INTERVAL_MS) if peer.in_flight else wanted
+
+    def _is_due_now(self, agreement: LogState, peer: PeerProgress) -> int:
+        if agreement.own_synced > self._own_synced:
+            self._own_synced = agreement.own_synced
+            self._own_log_index = agreement.stable
+            self._own_synced_ms = self.now_ms
+        if not (peer.disk_full or peer.unresponsive) and max(peer.pushed, peer.held_of_mine) < agreement.own.held:
+            return self.now_ms
+        return self._own_synced_ms + LOG_REPORT_DELAY_MS if peer.sent_log_index < self._own_log_index else _FOREVER_MS
+
+    def _is_due_lazily(self, agreement: LogState, peer: PeerProgress) -> int:
+        waiting = any(len(q) for q in agreement.queues)
+        behind = peer.sent_log_index < agreement.log_index.length
+        if not waiting and not behind and agreement.stable == agreement.log_index.length:
+            self._lazy_since_ms = _FOREVER_MS
+            return _FOREVER_MS
+        if self.version == peer.sent_version:
+            return _FOREVER_MS
+        if len(agreement.own):
+            return peer.sent_ms + BUSY_INTERVAL_MS
+        if self._lazy_since_ms == _FOREVER_MS or self._lazy_log != agreement.log_index.length:
+            self._lazy_since_ms = self.now_ms  # the log moves without our help
+            self._lazy_log = agreement.log_index.length
+        return max(self._lazy_since_ms, peer.sent_ms) + RELAY_DELAY_MS
+
+    # What
+
+    def next_batch(self, agreement: LogState, peer: PeerProgress) -> tuple[int, int] | None:
+        """Own transactions to put in front of a post: from the first not yet pushed, as many as fit a frame."""
+        own = agreement.own
+        first = max(peer.pushed, peer.held_of_mine) + 1
+        if peer.disk_full or peer.unresponsive or first > own.held:
+            return None
+        last = min(own.held, first + self.settings.frame_items_max - 1)
+        if first > own.in_log:
+            last = self._fit_frame(agreement, first, last)
+        return first, last
+
+    def _fit_frame(self, agreement: LogState, first: int, last: int) -> int:
+        own, room = agreement.own, self.settings.frame_bytes_max
+        if own.payload_bytes <= room:
+            return last
+        for seq in range(first, last + 1):
+            room -= own.size(seq)
+            if room < 0:
+                return max(first, seq - 1)
+        return last
+
+    def on_posted(self, peer: PeerProgress, claim: ReplicaState, push: tuple[int, int] | None, ask: bool) -> None:
+        if push is not None:
+            peer.pushed = max(peer.pushed, push[1])
+        peer.sent_log_index = claim.log_index
+        peer.sent_version = self.version
+        if ask:
+            peer.sent_ms = self.now_ms
+            peer.in_flight.append(InFlightPost(claim.number, self.now_ms, peer.pushed))
+
+    # What others hold and this master misses
+
+    def on_nothing_missing(self, slot: int) -> None:
+        self._fetches.pop(slot, None)
+
+    def choose_fetch_source(
+        self, slot: int, held: int, holders: list[PeerProgress], origin_present: bool
+    ) -> tuple[PeerProgress | None, int]:
+        """Whom to ask now for one origin's transactions behind ``held``, and when to look again.
+
+        An origin that is present pushes by itself, so it is given ``resend_ms`` first; a holder that does not
+        answer in that time is followed by the next."""
+        before = self._fetches.get(slot)
+        if before is None or before[0] != held:
+            turn = before[2] if before else -1
+            at = self.now_ms + (self.resend_ms if origin_present else 0)
+            self._fetches[slot] = (held, at - self.resend_ms, turn)
+        _, asked_ms, turn = self._fetches[slot]
+        if self.now_ms < asked_ms + self.resend_ms:
+            return None, asked_ms + self.resend_ms
+        turn += 1
+        self._fetches[slot] = (held, self.now_ms, turn)
+        return holders[turn % len(holders)], self.now_ms + self.resend_ms

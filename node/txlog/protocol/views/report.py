@@ -1,0 +1,59 @@
+"""What a master tells of its log when its view is stopped: one snapshot (rule 34)."""
+
+from __future__ import annotations
+
+from txlog.protocol.log.incoming_queue import OriginQueue
+from txlog.protocol.log.log_state import LogState
+from txlog.wire.messages import Checkpoint, PendingConfigChange, QueuedTransactions
+
+
+def build_checkpoints(agreement: LogState) -> list[Checkpoint]:
+    """The log's end, and places ever farther back: a report begins at the last one that its log has too, or
+    at the foot of its own log, where nobody is below."""
+    history = agreement.log_index
+    places = {0, history.start, agreement.stable, agreement.final_index}
+    back = 0
+    while back <= history.length:
+        places.add(history.length - back)
+        back = max(1, 2 * back)
+    return [
+        Checkpoint(index, history.hash_at(index))
+        for index in sorted(places, reverse=True)
+        if history.has_hash_at(index)
+    ]
+
+
+def non_final_transactions(agreement: LogState) -> list[QueuedTransactions]:
+    """Everything held that may still leave the log, in it or not, by origin. What has no stamp yet is nobody else's
+    business."""
+    found: list[QueuedTransactions] = []
+    for slot, queue in enumerate(agreement.queues):
+        first = agreement.log_index.seq_within(slot, agreement.final_index) + 1
+        found += _queued_range(queue, first, min(queue.held, queue.limit))
+    return found
+
+
+def pending_configuration_changes(agreement: LogState, shared: int) -> list[PendingConfigChange]:
+    """The changes of the configuration that are held, but for those that stand in the log up to ``shared``."""
+    found: list[PendingConfigChange] = []
+    for txid, key in sorted(agreement.configurations.held.items()):
+        queue = agreement.by_origin.get(txid.origin)
+        in_log = queue is not None and txid.origin in agreement.slots and txid.seq <= queue.in_log
+        if not in_log or agreement.log_index.index_of(txid.origin, txid.seq) > shared:
+            found.append(PendingConfigChange(txid.origin.node, txid.origin.birth, txid.seq, key))
+    return found
+
+
+def parked_transactions(agreement: LogState) -> list[QueuedTransactions]:
+    """What is held of another branch."""
+    found: list[QueuedTransactions] = []
+    for _, queue in sorted(agreement.by_origin.items()):
+        found += _queued_range(queue, max(queue.limit + 1, queue.first_kept), queue.held)
+    return found
+
+
+def _queued_range(queue: OriginQueue, first: int, last: int) -> list[QueuedTransactions]:
+    if first > last:
+        return []
+    stamps, contents = queue.stamps(first, last), queue.contents(first, last)
+    return [QueuedTransactions(queue.origin.node, queue.origin.birth, first, stamps, contents)]

@@ -1,0 +1,226 @@
+"""Which view this master is in and how the next one comes about (protocol section 3), one layer upon the other:
+
+``standing.py`` what it is in and whom it has heard; ``fetching.py`` payloads that it misses; ``membership.py`` promises
+and accepts; ``coordinating.py`` drives a change; here: when a change is wanted, and of whom.
+
+Nothing of it looks at a clock or sends: time comes in, messages go to ``sends``, records to ``records``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txlog.model.ids import Origin
+from txlog.model.view import Member, View
+from txlog.protocol.views.coordinator import ViewCoordinator
+from txlog.protocol.views.view_change import departure_applies, has_override
+from txlog.protocol.views.view_state import (
+    CAUGHT_UP_LAG_MAX,
+    FOREVER_MS,
+    SILENT_ROUNDS,
+    UNCONFIRMED_PROOF_RETRY_MS,
+)
+from txlog.wire.messages import Departure, Hello
+
+PREFERENCE_DELAY_MS: Final = 500
+"""Between a changed preference and the view that follows: it is mostly changed at several masters, one by one."""
+
+
+class ViewManager(ViewCoordinator):
+    """The whole of it; the fields are those of :class:`~txlog.protocol.views.view_state.ViewState`."""
+
+    def poll(self, may_lead: bool) -> int:
+        """Say what is due. ``may_lead``: this master takes part (admitted, not leaving). Returns when to poll again."""
+        now_ms = self.failure_detector.now_ms
+        self._try_accept()
+        self._request_missing()
+        change = self.change
+        if change is not None and change.has_timed_out(now_ms, self._proposal_timeout_ms):
+            self._abort(self._timeout_text(change))
+            self._propose_after_ms = now_ms
+            change = None
+        if change is None and may_lead and not self._waits_for_newer_view():
+            self._consider_view_change(now_ms)
+            change = self.change
+        if change is not None and now_ms >= change.sent_ms + self.settings.repeat_ms + change.size_allowance_ms:
+            self._resend(change, now_ms)
+        return now_ms + self.settings.repeat_ms if not self.is_settled else FOREVER_MS
+
+    def _waits_for_newer_view(self) -> bool:
+        """Those who are ahead let this master in. Under ``Continue`` only while one of them is there: beyond its term
+        this is a split like any other."""
+        if self.newer_view is None or self.majority_required:
+            return self.newer_view is not None
+        reachable = self.failure_detector.reachable()
+        return any(
+            node in reachable or self.failure_detector.silent_ms(node) <= self._silence_limit_ms
+            for node in self._newer_view_members
+        )
+
+    def _consider_view_change(self, now_ms: int) -> None:
+        """Begin a change when one is wanted, everybody in it is there, and it is this master's turn."""
+        view = self.accepted
+        if view is None or self.log_state is None:
+            return
+        wanted, gone = self._target_members(view)
+        if self._view_change_wanted(view, wanted):
+            if self._propose_after_ms == FOREVER_MS:
+                self._propose_after_ms = now_ms
+        elif self._strategy_change_wanted(view):
+            if self._propose_after_ms == FOREVER_MS:
+                self._propose_after_ms = now_ms + PREFERENCE_DELAY_MS
+        else:
+            self._propose_after_ms, self.blocked_reason = FOREVER_MS, ""
+            return
+        nodes = [m.node for m in wanted]
+        reachable = self.failure_detector.reachable()
+        absent = [node for node in nodes if node not in reachable]
+        if absent:
+            self.blocked_reason = f"waiting for {', '.join(absent)}"
+            return
+        if (
+            self.majority_required
+            and not self._is_majority(nodes)
+            and not self._allowed_by_override(nodes, gone, view, self.joint_configurations)
+        ):
+            but = ", nor without those that the order names" if has_override(gone) else ""
+            self.blocked_reason = f"those who are here have no more than half of the weight{but}"
+            return
+        if now_ms - self._propose_after_ms >= self._proposer_rank(wanted) * self._proposal_timeout_ms:
+            self._propose(view, wanted, gone)
+
+    def _proposer_rank(self, wanted: list[Member]) -> int:
+        """How many come before this master: those of a later view, who know more, then the order of precedence. All
+        do, twice, where it has failed with the same, or where one of them does not listen to it: else it would keep one
+        from beginning who can, and whose patience may have grown longer than its own."""
+        nodes = [m.node for m in wanted]
+        mine = nodes.index(self.settings.node)
+        before = [self._last_views.get(node, self.number) >= self.number for node in nodes[:mine]]
+        after = [self._last_views.get(node, self.number) > self.number for node in nodes[mine + 1 :]]
+        last = wanted == self._failed_members or not self._unlisted_by.isdisjoint(nodes)
+        return sum(before) + sum(after) + (2 * len(nodes) if last else 0)
+
+    def _target_members(self, view: View) -> tuple[list[Member], list[Departure]]:
+        """Who should be in the next view, in order of precedence, and who of this one should not."""
+        gone: list[Departure] = []
+        stay: dict[str, Member] = {}
+        for member in view.members:
+            departure = self._departure_of(member)
+            if departure is None:
+                stay[member.node] = member
+            else:
+                gone.append(departure)
+        gone += self._removed_elsewhere(view)
+        for configured in self.configured_members:
+            who = self._candidates.get(configured.node)
+            if who is not None and configured.node not in stay and self._is_caught_up(who):
+                stay[who.node] = Member(who.node, who.birth, configured.weight, configured.data_center)
+        order = {m.node: place for place, m in enumerate(self.configured_members)}
+        return sorted(stay.values(), key=lambda m: order.get(m.node, len(order))), gone
+
+    def _removed_elsewhere(self, view: View) -> list[Departure]:
+        """Members of other branches that this one does without for good: their views need not wait for them."""
+        apart = [member for other in self.other_branches.values() for member in other.members]
+        found = {m.origin: m for m in apart if not view.has_member(m.origin) and not self.is_configured(m.node)}
+        return [Departure(o.node, o.birth, self._last_starts.get(o, 0), "removed") for o in sorted(found)]
+
+    def _departure_of(self, member: Member) -> Departure | None:
+        if member.node == self.settings.node:
+            return None
+        order, found = self.overrides.get(member.node), self.departures.get(member.node)
+        if order is not None and self._is_reachable(member):
+            del self.overrides[member.node]  # it is back: the order was about one that is gone
+            self.record_overrides()
+        elif order is not None and order.birth == member.birth:
+            return order
+        if found is not None and departure_applies(found, member, self._last_starts.get(member.origin, 0)):
+            tried_ms = self._unconfirmed_proofs.get(found, -FOREVER_MS)
+            tried = self.failure_detector.now_ms - tried_ms <= UNCONFIRMED_PROOF_RETRY_MS
+            if not tried or self._includes_all_configured(self.failure_detector.reachable()):
+                return found
+        # A proof that nobody can vouch for says no less than none: silence lets it go, with its term and its backup.
+        if self._is_silent(member) and self._may_proceed_without:
+            return Departure(member.node, member.birth, self._last_starts.get(member.origin, 0), "silent")
+        return None
+
+    def _is_silent(self, member: Member) -> bool:
+        return self.failure_detector.silent_ms(member.node) > self._silence_limit_ms
+
+    @property
+    def _silence_limit_ms(self) -> int:
+        """How long a member may be silent."""
+        if self.majority_required:
+            return SILENT_ROUNDS * self.settings.round_timeout_ms
+        none = self.accepted is not None and self.accepted.strategy == "None"
+        return self.settings.none_split_delay_ms if none else self.settings.max_peer_lag_ms
+
+    @property
+    def _may_proceed_without(self) -> bool:
+        """No backup, no going on (rule 23)."""
+        agreement, view = self.log_state, self.accepted
+        if self.majority_required or agreement is None or view is None or view.strategy == "None":
+            return True
+        go = {*self.departures, *self.overrides}
+        stay = [
+            m
+            for m in view.members
+            if m.node not in go and self.failure_detector.is_alive(m.node) and not self._is_silent(m)
+        ]
+        others = [self._candidates.get(m.node) for m in stay]  # what one that is left behind has saved is on its side
+        return self.backup_index >= 0 or any(who is not None and who.backup >= 0 for who in others)
+
+    def _is_caught_up(self, who: Hello) -> bool:
+        """A master from outside that lacks so little that the stop will be short."""
+        agreement, view = self.log_state, self.accepted
+        assert agreement is not None
+        assert view is not None
+        if view.has_member(Origin(who.node, who.birth)) and who.node not in self.departures:
+            return False
+        departure = self.departures.get(who.node)
+        if departure is not None and departure.birth == who.birth and departure.start >= who.start:
+            return False
+        if not self.failure_detector.is_bidirectional(who.node):
+            return False
+        if who.log_index < agreement.log_index.start:
+            return False  # a snapshot first
+        held = {Origin(node, birth): seq for node, birth, seq in who.held}
+        lacking = sum(max(0, min(q.held, q.limit) - held.get(q.origin, 0)) for q in agreement.queues)
+        if lacking > CAUGHT_UP_LAG_MAX:
+            return False
+        outside = {origin: seq for origin, seq in held.items() if not self.is_in_current_view(agreement, origin)}
+        mine = sum(max(0, seq - self._held_seq(origin)) for origin, seq in outside.items())
+        return mine <= CAUGHT_UP_LAG_MAX
+
+    def _strategy_change_wanted(self, view: View) -> bool:
+        """This master prefers another strategy than the view knows of, and nobody is apart: the same members anew."""
+        if view.silent_members or view.preferred_by(self.settings.node) == self.settings.strategy:
+            return False
+        reachable = self.failure_detector.reachable()
+        return all(m.node in reachable for m in view.members)
+
+    def _view_change_wanted(self, view: View, wanted: list[Member]) -> bool:
+        if self.is_stopped or not self.installed:
+            return True
+        if [(m.node, m.birth) for m in wanted] != [(m.node, m.birth) for m in view.members]:
+            return True
+        if self._split_mode_changed(view, wanted) or self._silent_member_removed(view):
+            return True
+        waiting = [self._candidates.get(m.node) for m in wanted]
+        return any(who is not None and who.stopped and who.view == view.number for who in waiting)
+
+    def _silent_member_removed(self, view: View) -> bool:
+        """One who is out because nobody heard it was taken out since, for good: the same members anew, who are all."""
+        assert self.log_state is not None
+        now = self.log_state.configurations.at_index(self.log_state.stable).configuration
+        return any(node in now.removed for node in view.silent_members)
+
+    def _split_mode_changed(self, view: View, wanted: list[Member]) -> bool:
+        """``splitMode`` was changed, and everybody is here: the same members anew, under the other one."""
+        agreement = self.log_state
+        if (
+            agreement is None
+            or view.bootstrap_configuration is None
+            or not self._includes_all_configured(m.node for m in wanted)
+        ):
+            return False
+        return agreement.configurations.at_index(agreement.stable).configuration.majority != view.majority

@@ -1,0 +1,445 @@
+"""Which view this master is in, what it has promised, and what it has heard of the others.
+
+Nothing here agrees to anything: ``membership.py`` does that, and ``views.py`` says when to ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from txlog.model.configuration import Configuration, Master
+from txlog.model.errors import Conflict, PeerFault
+from txlog.model.ids import Origin
+from txlog.model.records import OperatorOverrides, Record, RecoveredState, ViewLeft, ViewPromised
+from txlog.model.view import NO_VIEW, Member, Number, View
+from txlog.protocol.events import ConfiguredMember, ProtocolSettings
+from txlog.protocol.log.log_state import LogState
+from txlog.protocol.replication.failure_detector import FailureDetector
+from txlog.protocol.views.view_change import ViewChange, departure_applies, has_override
+from txlog.wire.messages import AcceptView, Departure, Hello, HelloReply, LeaveNotice, Message, ViewReport
+
+CAUGHT_UP_LAG_MAX: Final = 1000
+"""Transactions that a master outside may still lack when the view is stopped to let it in: well below a second."""
+SILENT_ROUNDS: Final = 3
+"""``Majority``: a member's term, in round time-outs."""
+UNCONFIRMED_PROOF_RETRY_MS: Final = 30_000
+"""A proof of *down* that nobody could vouch for is not tried again for so long."""
+PROPOSAL_TIMEOUT_ROUNDS_MAX: Final = 8
+"""Round time-outs that a proposal is given at most; each that fails is followed by a more patient one."""
+FOREVER_MS: Final = 1 << 60
+
+
+def _supersedes(later: Departure, before: Departure) -> bool:
+    """Whether what is heard now counts instead. A process that has left its view ends next, and is proved down: that
+    says less, since somebody has to vouch for it."""
+    if before.birth == later.birth and before.start == later.start and before.why == "left":
+        return later.why != "down"
+    return before.birth != later.birth or before.start <= later.start
+
+
+def bootstrap_configuration(settings: ProtocolSettings) -> Configuration:
+    """What the manifests say; it is that of the cluster until the founding record, and in it."""
+    masters = [Master(m.node, m.data_center, m.weight) for m in settings.members]
+    return Configuration(masters, settings.majority, settings.key_retention_ms)
+
+
+class ViewState:
+    """``accepted``: the latest view, durable; ``installed``: everybody in it has accepted. ``promised``: no view below
+    it is worked in any more. ``left``: the view that this master has left. ``newer_view``: a view installed elsewhere
+    that this master is not in; it has to be taken in again. ``blocked_reason``: why no change is begun although one is
+    wanted."""
+
+    def __init__(self, settings: ProtocolSettings, recovered: RecoveredState, around: FailureDetector) -> None:
+        self.settings = settings
+        self.failure_detector = around
+        self.birth = recovered.birth
+        self.start = recovered.start
+        self.accepted = recovered.accepted
+        self.installed = recovered.installed is not None
+        self.promised = recovered.promised
+        self.left = recovered.left
+        self.highest_seen = max(self.promised, self.number)
+        self.log_state: LogState | None = None
+        self.change: ViewChange | None = None
+        self.departures: dict[str, Departure] = {}
+        """What members said themselves, and what is proved of them, by node."""
+        self.overrides: dict[str, Departure] = {
+            node: Departure(node, birth, start, "ordered")
+            for node, birth, start in recovered.overrides.excluded_members
+        }
+        """Whom the operator lets go, by node. Beside what is said and proved: none of these replaces another."""
+        self.bootstrap_members = recovered.overrides.bootstrap_members
+        """Who begins the cluster by the operator's order; empty without one."""
+        self.newer_view: View | None = None
+        self.other_branches: dict[str, View] = {}
+        """Other branches, by the node that tells of one."""
+        self.backup_index = -1
+        """A verified backup of a worker stands at this index of the log."""
+        self.blocked_reason = ""
+        self.records: list[Record] = []
+        self.sends: list[tuple[str, Message]] = []
+        self.view_changed = False
+        """The view was accepted or installed since the core looked."""
+        self._candidates: dict[str, Hello] = {}
+        self._recorded_overrides = recovered.overrides
+        self._last_starts: dict[Origin, int] = {}
+        self._last_views: dict[str, Number] = {}
+        self._newer_view_members: set[str] = set()
+        self._unlisted_by: set[str] = set()
+        """To whom this master is none: they were on another branch when it was added, and do not listen to it."""
+        self._unreachable_refusals: dict[tuple[str, str], tuple[int, int]] = {}
+        """When proposals were refused, first and last, by their coordinator and whom they left out without hearing."""
+        self._confirmed_starts: dict[Origin, int] = {}
+        self._branch_holders: dict[str, dict[Origin, int]] = {}
+        self._own_report: ViewReport | None = None
+        self._pending_accept: AcceptView | None = None
+        self._accept_sender = ""
+        self._propose_after_ms = FOREVER_MS
+        self._attempts = 0
+        self._failed_members: list[Member] = []
+        """With these, what was reported did not do for a view that this master begins; another one, who knows more or
+        has an order, may be able to."""
+        self._last_request: tuple[str, int, int] = ("", 0, 0)
+        self._last_request_ms = -FOREVER_MS
+        self._source_offset = 0
+        self._last_missing = (0, -FOREVER_MS)
+        self._unconfirmed_proofs: dict[Departure, int] = {}
+
+    # What it is in
+
+    @property
+    def number(self) -> Number:
+        return self.accepted.number if self.accepted is not None else NO_VIEW
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.settings.node, self.birth)
+
+    @property
+    def is_stopped(self) -> bool:
+        """A report was given, or the view was left: it is never resumed."""
+        return self.promised > self.number or (self.left != NO_VIEW and self.left == self.number)
+
+    def _promise(self, number: Number) -> None:
+        assert number > self.promised
+        self.promised = number
+        self._pending_accept = None
+        self.records.append(ViewPromised(*number))
+
+    @property
+    def is_active(self) -> bool:
+        """Installed and not stopped: posts are sent and merged, and the log grows."""
+        return self.accepted is not None and self.installed and not self.is_stopped
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing has to be asked: at work, and nobody is known to wait for another view."""
+        quiet = self.newer_view is None and not self.other_branches and self.change is None
+        return self.is_active and quiet and self._propose_after_ms == FOREVER_MS
+
+    @property
+    def bootstrap_unconfirmed(self) -> bool:
+        """A founding record is held that nobody is known to have begun with."""
+        return self.accepted is not None and not self.installed and not self.accepted.ancestors
+
+    def discard_bootstrap_view(self) -> None:
+        """The cluster was founded without this master: what was held of another founding never came about."""
+        self.accepted = None
+
+    def accept_bootstrap_view(self, view: View) -> None:
+        """View 1 is durable here."""
+        self.accepted = view
+        self.installed = False
+        self.promised = max(self.promised, view.number)
+        self.highest_seen = max(self.highest_seen, view.number)
+
+    def mark_installed(self) -> None:
+        """Somebody works in the accepted view, or says that all have accepted it; no use of it while a higher promise
+        binds (rule 34)."""
+        if self.installed or self.promised != self.number or self.log_state is None:
+            return
+        self.installed = True
+        self.view_changed = True
+        self._propose_after_ms = FOREVER_MS
+        self._attempts = 0
+        if self.accepted is not None and all(self.accepted.has_member(m.origin) for m in self._failed_members):
+            self._failed_members = []  # else it would fail with them again, before one who knows more has its turn
+        self.log_state.install_view()
+
+    @property
+    def majority_required(self) -> bool:
+        """``splitMode: Majority`` binds the next view."""
+        if self.accepted is None or self.accepted.bootstrap_configuration is None:
+            return self.settings.majority
+        return self.accepted.is_majority(self.installed)
+
+    @property
+    def configured_members(self) -> tuple[ConfiguredMember, ...]:
+        """The masters of the cluster, in order of precedence: as the log says where it is stable, or, before there is
+        one, as the manifests do."""
+        agreement = self.log_state
+        members = agreement.configurations.at_index(agreement.stable).members if agreement is not None else ()
+        return members or self.settings.members
+
+    @property
+    def joint_configurations(self) -> list[Configuration]:
+        """The configuration in force, and every one that may follow: a majority is one under each (rule 20)."""
+        agreement = self.log_state
+        if agreement is not None and agreement.configurations.latest.masters:
+            return agreement.configurations.joint_configurations(agreement.stable)
+        return [bootstrap_configuration(self.settings)]
+
+    def _is_majority(self, nodes: list[str]) -> bool:
+        return all(one.has_majority(nodes) for one in self.joint_configurations)
+
+    @staticmethod
+    def _allowed_by_override(
+        nodes: list[str], gone: list[Departure], view: View | None, jointly: list[Configuration]
+    ) -> bool:
+        """Whether the operator's order lets these go on after ``view`` with no majority. It names what may be missing:
+        of the members that it does not name, and that have not lost their state, these are more than half. Who is only
+        not heard may be a majority elsewhere."""
+        if view is None or not has_override(gone):
+            return False
+        without = {(one.node, one.birth) for one in gone if one.why in ("ordered", "lost")}
+        rest = [m.node for m in view.members if m.origin not in without]
+        return all(one.has_majority(nodes, rest) for one in jointly)
+
+    @staticmethod
+    def _extends_forced_view(there: set[Origin], gone: list[Departure], view: View | None, installed: bool) -> bool:
+        """``Majority``: a view that was begun by order goes on without a majority as it is. It lets others in, who may
+        have lost their disks, when all its members are among these and nobody is left out. Who was to be let in by it
+        and has not accepted it is one of them: without that word nobody has gone on, and one that the order itself has
+        begun is begun again. ``installed``: one of these says that all have."""
+        if view is None or gone:
+            return False
+        if not (view.is_forced(installed) or (view.excluded_by_override and not installed)):
+            return False
+        return all(m.origin in there for m in view.members)
+
+    def is_configured(self, node: str) -> bool:
+        """Whether this is a master of the cluster, or one soon, if what is pending takes effect."""
+        return any(one.master(node) is not None for one in self.joint_configurations)
+
+    def _includes_all_configured(self, nodes: Iterable[str]) -> bool:
+        """Whoever may know more than these is one of them; what a lost disk knew besides, nobody knows any more."""
+        return {m.node for m in self.configured_members} <= set(nodes)
+
+    @property
+    def _proposal_timeout_ms(self) -> int:
+        """Two coordinators on a slow disk would outbid each other for ever."""
+        return self.settings.round_timeout_ms * min(1 + self._attempts // 2, PROPOSAL_TIMEOUT_ROUNDS_MAX)
+
+    # Who is there
+
+    @property
+    def departing(self) -> dict[str, Departure]:
+        """Members of the view that the next one is to do without, by node, and why; an order before all else."""
+        return {**self.departures, **self.overrides}
+
+    def _is_reachable(self, member: Member) -> bool:
+        """Whether it is reached, itself or through others. What is heard of a new birth of its node is not it."""
+        return not self._is_identity_lost(member.origin) and member.node in self.failure_detector.reachable()
+
+    def _is_identity_lost(self, origin: Origin) -> bool:
+        """Its node has said that this birth is no more; what is heard of that node since is another."""
+        departure = self.departures.get(origin.node)
+        return departure is not None and departure.why == "lost" and departure.birth == origin.birth
+
+    def on_hello(self, who: Hello) -> None:
+        """A master says where it is."""
+        if who.cluster and self.accepted is not None and who.cluster != self.accepted.cluster_id:
+            raise PeerFault(who.node, "OtherCluster", f"its cluster is {who.cluster.hex()}")
+        self.failure_detector.on_direct_peers(who.node, who.peers_heard)
+        self.failure_detector.on_relayed_connectivity(who.relayed_peers_heard, who.ages_ms)
+        origin = Origin(who.node, who.birth)
+        member = self.accepted.member(who.node) if self.accepted is not None else None
+        if member is not None and member.birth != who.birth:
+            assert self.accepted is not None
+            if (who.node, who.birth) in self.accepted.origins:
+                raise PeerFault(who.node, "OldBirth", f"birth {who.birth:016x} was followed by {member.birth:016x}")
+            self.departures[who.node] = Departure(who.node, member.birth, 0, "lost")
+        self._candidates[who.node] = who
+        self._last_views[who.node] = who.view
+        self.record_start(origin, who.start)
+
+    def on_hello_reply(self, known: HelloReply) -> None:
+        """A master tells its view."""
+        self.failure_detector.on_reply(known.node)
+        self.record_start(Origin(known.node, known.birth), known.start)
+        view = known.accepted
+        self._last_views[known.node] = view.number if view is not None else NO_VIEW
+        self._record_listing(known)
+        self._update_newer_view_members(known.node, view)
+        if view is None:
+            self.other_branches.pop(known.node, None)
+            return
+        self.highest_seen = max(self.highest_seen, view.number)
+        if not known.installed and not (self.accepted is None and view.ancestors):
+            return  # one without a view fetches from wherever the next one can come from
+        if view.number == self.number:
+            self.mark_installed()
+            return
+        mine = self.accepted
+        line = mine.ancestors if mine is not None else []
+        if view.has_member(self.origin) or view.number == self.number or view.number in line:
+            self.other_branches.pop(known.node, None)
+            return
+        if (
+            mine is None
+            or mine.number in view.ancestors
+            or (self.majority_required and not self._either_is_forced(view))
+        ):
+            if view.number <= self.number or (self.newer_view is not None and view.number < self.newer_view.number):
+                return
+            self._follow_newer_view(view, known.node)
+        elif self.majority_required and self._loses_to(view):
+            self._follow_newer_view(view, known.node)
+        else:
+            self.other_branches[known.node] = view
+        origins = [Origin(*one) for one in view.origins]
+        self._branch_holders[known.node] = dict(zip(origins, known.held, strict=False))
+
+    def _record_listing(self, known: HelloReply) -> None:
+        node, told, view = self.settings.node, known.configuration, known.accepted
+        if told is not None and told.master(node) is None and (view is None or view.member(node) is None):
+            self._unlisted_by.add(known.node)
+        else:
+            self._unlisted_by.discard(known.node)
+
+    def _update_newer_view_members(self, node: str, view: View | None) -> None:
+        """When the disk of the last one is lost that was in it, or in one that has grown from it."""
+        ahead = self.newer_view
+        if ahead is None:
+            return
+        if view is not None and ahead.number in view.lineage:
+            self._newer_view_members.add(node)
+        else:
+            self._newer_view_members.discard(node)
+        if not self._newer_view_members:
+            self.newer_view = None
+
+    def _follow_newer_view(self, view: View, node: str) -> None:
+        self.newer_view, self._newer_view_members = view, {node}
+
+    def _either_is_forced(self, view: View) -> bool:
+        """``Majority``: one of the two was begun by order, so that both may have gone on."""
+        mine = self.accepted
+        return mine is not None and (mine.is_forced(self.installed) or view.is_forced(True))
+
+    def _loses_to(self, view: View) -> bool:
+        """As the view that goes on is chosen (``branches.py``)."""
+        mine = self.accepted
+        assert mine is not None
+        return view.precedence(True) > mine.precedence(self.installed)
+
+    @property
+    def candidates(self) -> list[Hello]:
+        """What those who looked around have said since the latest view was accepted."""
+        return list(self._candidates.values())
+
+    def candidate(self, node: str) -> Hello | None:
+        return self._candidates.get(node)
+
+    def record_start(self, origin: Origin, start: int) -> None:
+        """This process of it was heard itself; what was said of an earlier one is no more."""
+        if start > self._last_starts.get(origin, 0):
+            self._last_starts[origin] = start
+        departure = self.departures.get(origin.node)
+        if departure is None or departure.birth != origin.birth or departure.why == "lost":
+            return
+        if departure.start < start:
+            del self.departures[origin.node]
+
+    def last_start_seen(self, origin: Origin) -> int:
+        """The latest start of it that was heard; 0 for none."""
+        return self._last_starts.get(origin, 0)
+
+    def record_confirmed_start(self, origin: Origin, start: int) -> None:
+        """This process of it posts in this view, and has heard this process: it has not let this master go until now,
+        and will not for a proof about an earlier process."""
+        if start > self._confirmed_starts.get(origin, 0):
+            self._confirmed_starts[origin] = start
+
+    def on_leaving(self, leaving: LeaveNotice) -> None:
+        """It is durably stopped and ends."""
+        self.failure_detector.on_reply(leaving.node)
+        self.record_start(Origin(leaving.node, leaving.birth), leaving.start)
+        if leaving.view <= self.number:  # one who left a later view leaves something behind that is not known here
+            self._record_departure(Departure(leaving.node, leaving.birth, leaving.start, "left"))
+
+    def report_down(self, node: str, birth: int, start: int) -> None:
+        """The supervisor has proved that this process is gone. :class:`Conflict` when a later one was heard."""
+        heard = self._last_starts.get(Origin(node, birth), 0)
+        if heard > start:
+            raise Conflict(f"{node} start {start} may be gone, but start {heard} was heard: it is not down")
+        self._record_departure(Departure(node, birth, start, "down"))
+
+    def force_view(self, without: list[str]) -> None:
+        """The operator lets these members go, whatever is missing then (protocol section 3, ``txlog force-view``).
+        :class:`Conflict` when one of them is heard or is no member; nothing is changed then."""
+        members = [self.accepted.member(node) for node in without] if self.accepted is not None else []
+        for node, member in zip(without, members, strict=False):
+            if member is None:
+                raise Conflict(f"{node} is no member of this master's view {self.number}")
+            if node == self.settings.node:
+                raise Conflict(f"{node} was asked itself: it is not gone; ask one that stays")
+            if self._is_reachable(member):
+                where = "here" if self.failure_detector.is_bidirectional(node) else "by others, whom this master hears"
+                raise Conflict(f"{node} is heard {where}: stop its process first, it leaves by itself then")
+        if not members:
+            raise Conflict("this master has no view yet; see txlog found")
+        for member in members:
+            assert member is not None
+            heard = self._last_starts.get(member.origin, 0)
+            self.overrides[member.node] = Departure(member.node, member.birth, heard, "ordered")
+        self._failed_members = []
+        self.record_overrides()
+
+    def record_overrides(self) -> None:
+        """All orders that nothing has come of yet, where they are not what the journal has. It drops by itself what an
+        accept or an install leaves behind, in the very record of these: else a crash could keep one without the
+        other."""
+        now = OperatorOverrides(
+            self.bootstrap_members, [(one.node, one.birth, one.start) for one in self.overrides.values()]
+        )
+        before = self._recorded_overrides
+        if self.accepted is not None:
+            now, before = (one.remaining_after(self.accepted, self.installed) for one in (now, before))
+        if now != before:
+            self.records.append(now)
+        self._recorded_overrides = now
+
+    def _record_departure(self, departure: Departure) -> None:
+        member = self.accepted.member(departure.node) if self.accepted is not None else None
+        if departure.node == self.settings.node or member is None:
+            return
+        if departure_applies(departure, member, self._last_starts.get(member.origin, 0)):
+            before = self.departures.get(departure.node)
+            if before is None or _supersedes(departure, before):
+                self.departures[departure.node] = departure
+
+    def _held_seq(self, origin: Origin) -> int:
+        assert self.log_state is not None
+        queue = self.log_state.by_origin.get(origin)
+        return queue.held if queue is not None else 0
+
+    # Leaving
+
+    def leave_view(self) -> None:
+        """From now on this master is stopped in its view for good."""
+        self.change = None
+        self._pending_accept = None
+        if self.accepted is not None and self.left != self.number:
+            self.left = self.number
+            self.records.append(ViewLeft(*self.number))
+
+    def leave_notice(self) -> LeaveNotice:
+        """What the others are told."""
+        return LeaveNotice(self.settings.node, self.birth, self.start, self.left)
+
+    @property
+    def is_isolated(self) -> bool:
+        """A configured master is out of the view because it was silent."""
+        return self.accepted is not None and bool(self.accepted.silent_members)

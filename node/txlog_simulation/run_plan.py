@@ -1,0 +1,506 @@
+"""What one seed means: sizes, links, clocks, disks, work and faults, all drawn before the run begins (swarm).
+
+A *profile* leaves some faults out and makes others frequent, so that each rule's safeguard is tried hard by a share
+of the seeds. Times are milliseconds since the run began.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field, fields, replace
+from random import Random
+from typing import NamedTuple
+
+NAMES = ["a", "b", "c", "d", "e", "f", "g"]
+DATA_CENTRES = ("uk", "us", "de", "jp")
+BEGIN_MS = 250
+"""Work and faults begin near here, so that most clusters are founded; some begin at once."""
+
+
+class PlannedFault(NamedTuple):
+    """``kind`` at ``at_ms`` to master ``a`` (and ``b``), for ``lasts_ms``; ``size`` means what the kind says."""
+
+    at_ms: int
+    kind: str
+    a: int
+    b: int
+    lasts_ms: int
+    size: int
+
+
+class PlannedWork(NamedTuple):
+    """A client brings ``many`` transactions to master ``a``. ``repeat``: with a key that was used before, at
+    another master; ``skip``: one of them says that an earlier transaction is to be passed over."""
+
+    at_ms: int
+    a: int
+    many: int
+    keyed: bool
+    repeat: bool
+    skip: bool
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """``links``: pairs (a, b) cut one way for good from ``links_ms`` on, once founded, healed or not; the rest stays
+    connected. With a ``deaf_master`` master they are those to it: the others must come good while it is deaf, then
+    all."""
+
+    seed: int
+    profile: str
+    masters: int
+    centres: tuple[int, ...]
+    weights: tuple[int, ...]
+    round_timeout_ms: int
+    idle_interval_ms: int
+    key_retention_ms: int
+    near_ms: int
+    far_ms: int
+    jitter_ms: int
+    loss: float
+    repeat: float
+    reorder: bool
+    disk_ms: int
+    segment_bytes: int
+    clock_offsets_ms: tuple[int, ...]
+    clock_rates: tuple[float, ...]
+    supervised: bool
+    proofs: float
+    majority: bool
+    max_peer_lag_ms: int
+    strategy: str
+    safety_ms: int
+    links: tuple[tuple[int, int], ...]
+    work: tuple[PlannedWork, ...]
+    faults: tuple[PlannedFault, ...] = field(repr=False)
+    late_master: int = -1
+    """The master that is not there from the beginning."""
+    links_ms: int = BEGIN_MS // 2
+    deaf_master: int = -1
+    absent_at_start: tuple[int, ...] = ()
+    """Configured masters that do not start with the others."""
+    partition: tuple[tuple[int, ...], ...] = ()
+    """The sides of a split that comes when all else is healed, and lasts until those that go on are good."""
+    preferred_strategies: tuple[str, ...] = ()
+    """The strategy that each master prefers, where they differ; else all prefer ``strategy``."""
+    strategy_changes: tuple[tuple[int, int, str], ...] = ()
+    """When which master is told to prefer which other one (``txlog set splitRecovery``)."""
+
+    def network_ms(self, a: int, b: int) -> int:
+        """How long a message takes from one master to another, when nothing is wrong."""
+        return self.near_ms if self.centres[a] == self.centres[b] else self.far_ms
+
+    def describe(self) -> str:
+        """Every parameter on a few lines, then what happens when, for whoever reads a failing run."""
+        plain = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in ("work", "faults")]
+        events = [
+            (w.at_ms, f"{NAMES[w.a]} work {_format_event(w, ('many', 'keyed', 'repeat', 'skip'))}") for w in self.work
+        ]
+        for fault in self.faults:
+            events.append(
+                (fault.at_ms, f"{NAMES[fault.a]} {fault.kind} b={NAMES[fault.b]} {_format_event(fault, _SIZES)}")
+            )
+        lines = textwrap.wrap(" ".join(plain), 110, break_long_words=False, break_on_hyphens=False)
+        return "\n".join([*lines, *(f"  {at_ms:>6} ms  {text}" for at_ms, text in sorted(events))])
+
+
+_SIZES = ("lasts_ms", "size")
+
+
+def _format_event(event: PlannedFault | PlannedWork, names: tuple[str, ...]) -> str:
+    return " ".join(f"{name}={value}" for name in names if (value := getattr(event, name)))
+
+
+PROFILES: dict[str, tuple[int, dict[str, int]]] = {
+    # name: (share of seeds, fault kind -> how often relative to the others)
+    "calm": (1, {"crash": 1, "cut": 1, "pause": 1}),
+    "hearsay": (4, {"hearsay": 2, "crash": 1, "pause": 1}),
+    "links": (3, {"cut": 4, "cut-one-way": 4, "partition": 2, "slow": 2, "pause": 1, "crash": 1}),
+    "chain": (5, {"cut": 1, "cut-one-way": 1, "pause": 1, "crash": 1}),
+    "crashes": (6, {"crash": 2, "crash-at-step": 5, "restart-all": 1, "cut": 1, "pause": 1, "clock": 1}),
+    "clocks": (3, {"clock": 5, "crash": 3, "cut": 2, "cut-one-way": 2, "isolate": 2}),
+    "forgetful": (17, {"amnesia": 3, "relapse": 4, "deaf": 1, "crash": 1, "clock": 1}),
+    "isolated": (4, {"isolate": 5, "cut-one-way": 2, "crash": 1, "clock": 1, "pause": 1}),
+    "founding": (1, {"crash-at-step": 4, "crash": 2, "cut": 2, "restart-all": 1}),
+    "disks": (6, {"crash": 2, "crash-at-step": 1, "full": 2, "disk-error": 7, "stop": 1}),
+    "damage": (3, {"crash": 2, "wipe": 2, "old-image": 2, "cut": 1, "pause": 1}),
+    "wipes": (4, {"wipe": 4, "cut": 1, "pause": 1, "slow": 1, "cut-one-way": 1, "clock": 1}),
+    "flips": (8, {"crash": 1, "flip": 5}),
+    "forged": (9, {"crash": 1, "forge": 5, "cut": 1}),
+    "views": (
+        12,
+        {
+            "stop": 4,
+            "crash": 2,
+            "crash-ahead": 4,
+            "crash-at-step": 2,
+            "crash-at-change": 3,
+            "slow-at-change": 1,
+            "stop-all": 1,
+            "cut": 1,
+            "isolate": 1,
+            "pause": 1,
+        },
+    ),
+    "stops": (4, {"stop-all": 4, "stop": 3, "crash-ahead": 2, "crash": 1, "isolate": 1, "crash-at-change": 1}),
+    "duels": (
+        10,
+        {"crash-at-change": 5, "cut-at-change": 5, "slow-at-change": 3, "stop": 1, "isolate": 1, "partition": 1},
+    ),
+    "majority": (
+        8,
+        {
+            "crash-at-change": 2,
+            "cut-at-change": 2,
+            "isolate": 4,
+            "partition": 3,
+            "cut": 2,
+            "crash": 2,
+            "crash-at-step": 2,
+            "stop": 1,
+            "pause": 1,
+        },
+    ),
+    "splits": (
+        12,
+        {
+            "partition": 5,
+            "isolate": 3,
+            "crash-at-change": 2,
+            "cut": 2,
+            "crash": 2,
+            "crash-at-step": 2,
+            "stop": 1,
+            "pause": 1,
+        },
+    ),
+    "outbids": (3, {"outbid": 1}),
+    "successions": (3, {"succession": 4, "crash": 1}),
+    "flaps": (3, {"flap": 4, "crash": 1, "pause": 1}),
+    "everything": (
+        3,
+        {
+            "cut": 2,
+            "cut-one-way": 2,
+            "partition": 1,
+            "isolate": 1,
+            "slow": 1,
+            "crash": 2,
+            "crash-at-step": 2,
+            "pause": 2,
+            "clock": 2,
+            "stop": 1,
+            "full": 1,
+            "restart-all": 1,
+        },
+    ),
+}
+MEMBERS_PROFILE = "members"
+MEMBERS_SHARE = 0.08
+"""Of all seeds, by a draw of its own: all the others stay what they were."""
+MEMBERS_MIX = {
+    "add": 4,
+    "remove": 3,
+    "mute": 2,
+    "weight": 4,
+    "mode": 5,
+    "crash": 2,
+    "crash-at-step": 2,
+    "crash-at-change": 2,
+    "cut": 1,
+    "isolate": 2,
+    "partition": 2,
+    "stop": 1,
+    "pause": 1,
+}
+"""Masters come, go, are muted and weighed anew, while much else goes wrong."""
+DEAF_PROFILE = "deaf"
+DEAF_FROM, DEAF_SHARE = "forgetful", 0.35
+"""So many of the seeds of a profile that has plenty, by a draw of its own: all the others stay what they were."""
+DEAF_MIX = {"crash": 2, "crash-at-step": 2, "crash-at-change": 2, "cut": 2, "cut-one-way": 2, "isolate": 1, "pause": 1}
+"""One master hears nobody any more, and all hear it; the others go on without it, whatever else happens."""
+ORDERS_PROFILE, FOUNDINGS_PROFILE = "orders", "foundings"
+ORDERS_SHARES = {ORDERS_PROFILE: 0.06, FOUNDINGS_PROFILE: 0.04}
+"""Of the seeds that are not of ``members``, by a draw of their own: all the others stay what they were."""
+ORDERS_MIX = {
+    "order": 5,
+    "order-cut": 6,
+    "order-heard": 2,
+    "crash": 1,
+    "crash-at-step": 1,
+    "crash-at-change": 1,
+    "cut": 1,
+    "isolate": 1,
+    "pause": 1,
+    "stop": 1,
+}
+"""Members are let go by order, rightly and wrongly (``txlog force-view``), while other things go wrong."""
+FOUNDINGS_MIX = {"found": 6, "come": 3, "crash-at-step": 4, "crash": 2, "cut": 2, "isolate": 2}
+"""A cluster begins by order, since not all can answer (``txlog found``)."""
+MIXES: dict[str, dict[str, int]] = {
+    MEMBERS_PROFILE: MEMBERS_MIX,
+    DEAF_PROFILE: DEAF_MIX,
+    ORDERS_PROFILE: ORDERS_MIX,
+    FOUNDINGS_PROFILE: FOUNDINGS_MIX,
+}
+"""Profiles that are drawn apart from the others."""
+DIRECTED_PROFILES = ("outbids", "successions", "flaps")
+"""One schedule of several masters each (``directed.py``), and little else."""
+PARTITION_PROFILES = ("splits", "flaps", "successions", "duels", "majority")
+"""Profiles with splits, or views that are cut off, which may end with a split that lasts (``parting.py``)."""
+DIFFERING_PROFILES = ("splits", "flaps", "successions", "views", "stops", "duels", "links", "everything")
+DIFFERING_SHARE = 0.25
+"""Profiles in which masters prefer different strategies, in so many of their seeds; some change it while they run."""
+PARTED_LAG_MS = 1000
+"""Not where a silent one is waited for longer, under ``Continue``: each would cost as much as many other seeds."""
+TERMINATING_FAULTS = ("wipe", "old-image", "forge")
+"""Faults after which a master may end by name; at most one of them in a seed."""
+
+
+def _strategy(rng: Random, seed: int, profile: str) -> str:
+    """``None`` by a draw of its own: all the others of a seed stay what they were."""
+    chosen = rng.choice(("Simple", "Smart", "Smart"))
+    return "None" if profile == "splits" and Random(f"none {seed}").random() < 0.3 else chosen
+
+
+def draw_plan(seed: int, only: str = "") -> RunPlan:
+    """The plan of a seed (``only``: of one of these profiles, with commas between); the same for ever as long as this
+    file is."""
+    rng = Random(f"plan {seed}")
+    names = [name for name in only.split(",") if name in PROFILES] if only else list(PROFILES)
+    apart = _separate_profile(seed, only)
+    profile = apart or rng.choices(names, [PROFILES[name][0] for name in names])[0]
+    if not only and profile == DEAF_FROM and Random(f"deaf {seed}").random() < DEAF_SHARE:
+        profile = DEAF_PROFILE
+    orders = profile in ORDERS_SHARES
+    deafened = profile == DEAF_PROFILE
+    masters = _masters(rng, profile)
+    late = masters - 1 if profile == MEMBERS_PROFILE and rng.random() < 0.7 else -1
+    directed = profile in DIRECTED_PROFILES
+    centres = rng.randint(1, min(4, masters))
+    forgetful, forged, hearsay = (profile == name for name in ("forgetful", "forged", "hearsay"))
+    steered = forgetful or forged or hearsay or directed
+    safety_ms = 1600 if forgetful else rng.choice((900, 1200, 1600))
+    if masters > 4:  # their posts grow with the square
+        safety_ms = 900
+    skewed = profile in ("clocks", "isolated") or (rng.random() < 0.4 and not hearsay)
+    calm_network = forgetful or rng.random() < (0.9 if steered else 0.4)
+    weights = tuple(rng.choice((1, 1, 1, 2, 3)) for _ in range(masters))
+    if profile in ("splits", "duels", ORDERS_PROFILE, *DIRECTED_PROFILES):
+        safety_ms = rng.choice((1600, 2400)) if profile != "flaps" else 2400
+    if profile == "outbids":  # any two of the three are a majority
+        weights = (1, 1, 1)
+    initial = weights[:late] if late >= 0 else weights
+    deaf = rng.randrange(masters) if deafened else -1
+    majority = (
+        profile not in ("splits", "successions", "flaps")
+        and 2 * max(initial) < sum(initial)
+        and not forged
+        and rng.random() < _majority_share(profile)
+    )
+    duels = profile == "duels" or directed or orders
+    far_ms = rng.choice((1, 5, 20) if forged or hearsay or duels else (1, 5, 20, 60))
+    jitter_ms = rng.choice((0, 2)) if steered or duels else rng.choice((0, 2, 10, 40))
+    disk_ms = (
+        15 if forgetful else rng.choice((0, 1, 3)) if directed else rng.choice((0, 1) if hearsay else (0, 0, 1, 3, 15))
+    )
+    round_timeout_ms = (
+        100 if forgetful or hearsay or duels else rng.choice((100, 200) if forged else (100, 200, 300, 600))
+    )
+    if not steered:  # a change of views needs answers within it
+        round_timeout_ms = max(round_timeout_ms, 4 * far_ms + 3 * jitter_ms + 2 * disk_ms)
+    drawn = RunPlan(
+        seed=seed,
+        profile=profile,
+        masters=masters,
+        centres=tuple(sorted(rng.randrange(centres) for _ in range(masters))),
+        weights=weights,
+        round_timeout_ms=round_timeout_ms,
+        idle_interval_ms=60 if forgetful else min(rng.choice((50, 100, 200, 400)), round_timeout_ms * 3 // 4),
+        key_retention_ms=rng.choice((100, 1000, 24 * 3600 * 1000)),
+        near_ms=rng.choice((1, 1, 2)),
+        far_ms=far_ms,
+        jitter_ms=jitter_ms,
+        loss=0.0 if calm_network else rng.choice((0.01, 0.05, 0.1, 0.3)),
+        repeat=0.0 if calm_network else rng.choice((0.0, 0.02, 0.2)),
+        reorder=rng.random() < 0.6,
+        disk_ms=disk_ms,
+        segment_bytes=rng.choice((4 << 10, 24 << 10)) if profile != "disks" else 4 << 10,
+        clock_offsets_ms=tuple(_offset(rng, skewed) for _ in range(masters)),
+        clock_rates=tuple(1.0 if hearsay else rng.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(masters)),
+        supervised=rng.random() < 0.5,
+        proofs=0.0 if forged or (orders and seed % 3) else rng.choice((0.0, 0.5, 1.0)),
+        majority=majority,
+        max_peer_lag_ms=300
+        if profile == "flaps"
+        else rng.choice((300, 500))
+        if profile in ("splits", "duels", MEMBERS_PROFILE, DEAF_PROFILE) or (profile == ORDERS_PROFILE and seed % 2)
+        else 60_000,
+        strategy=_strategy(rng, seed, profile),
+        safety_ms=safety_ms,
+        links=_links(rng, masters, profile, deaf),
+        work=_work(rng, masters, safety_ms, profile),
+        faults=_faults(rng, profile, masters, safety_ms),
+        late_master=late,
+        links_ms=rng.randrange(BEGIN_MS // 2, safety_ms) if deafened else BEGIN_MS // 2,
+        deaf_master=deaf,
+        absent_at_start=_away(rng, masters) if profile == FOUNDINGS_PROFILE else (),
+    )
+    drawn = _with_differing_strategies(drawn)
+    return replace(drawn, partition=_with_partition(drawn)) if profile in PARTITION_PROFILES else drawn
+
+
+def _masters(rng: Random, profile: str) -> int:
+    masters = rng.choices((2, 3, 4, 5, 6, 7), (16, 24, 6, 2, 1, 1))[0]
+    if profile == "chain":
+        return rng.choice((3, 3, 4))
+    if profile in ("forgetful", "forged", "hearsay"):
+        return rng.choice((3, 3, 3, 4))
+    if profile in ("majority", "duels", MEMBERS_PROFILE, DEAF_PROFILE):
+        return rng.choice((3, 3, 4, 5))
+    if profile in ORDERS_SHARES:
+        return rng.choice((2, 3, 3, 3, 4, 5))
+    if profile == "successions":
+        return rng.choice((2, 3))
+    return 3 if profile in DIRECTED_PROFILES else masters
+
+
+def _majority_share(profile: str) -> float:
+    """How often ``splitMode`` is ``Majority``, where the weights allow it."""
+    if profile == "outbids":
+        return 1.0
+    return 0.7 if profile in ("majority", "duels") else 0.5 if profile in ORDERS_SHARES else 0.3
+
+
+def _separate_profile(seed: int, only: str) -> str:
+    """The profile, where it is drawn apart from the others; empty for theirs."""
+    if only:
+        return only if only in MIXES else ""
+    if Random(f"members {seed}").random() < MEMBERS_SHARE:
+        return MEMBERS_PROFILE
+    share = Random(f"orders {seed}").random()
+    if share < ORDERS_SHARES[ORDERS_PROFILE]:
+        return ORDERS_PROFILE
+    return FOUNDINGS_PROFILE if share < sum(ORDERS_SHARES.values()) else ""
+
+
+def _away(rng: Random, masters: int) -> tuple[int, ...]:
+    """Mostly not all of them can answer when the cluster is to begin."""
+    return tuple(sorted(rng.sample(range(masters), rng.choice((0, 1, 1, 1, min(2, masters - 1))))))
+
+
+def _with_differing_strategies(plan: RunPlan) -> RunPlan:
+    """By draws of their own: all the others of a seed stay what they were."""
+    chance = Random(f"preferences {plan.seed}")
+    if plan.profile not in DIFFERING_PROFILES or plan.majority or chance.random() >= DIFFERING_SHARE:
+        return plan
+    choices = ("Simple", "Smart", "None")
+    preferring = [
+        (chance.randrange(BEGIN_MS, plan.safety_ms), chance.randrange(plan.masters), chance.choice(choices))
+        for _ in range(chance.choice((0, 1, 3)))
+    ]
+    prefers = tuple(chance.choice(choices) for _ in range(plan.masters))
+    return replace(plan, preferred_strategies=prefers, strategy_changes=tuple(sorted(preferring)))
+
+
+def _with_partition(plan: RunPlan) -> tuple[tuple[int, ...], ...]:
+    """By draws of its own: all the others of a seed stay what they were."""
+    if not plan.majority and plan.max_peer_lag_ms > PARTED_LAG_MS:
+        return ()
+    chance, everybody = Random(f"parted {plan.seed}"), range(plan.masters)
+    if chance.random() >= 0.5:
+        return ()
+    one = tuple(sorted(chance.sample(everybody, chance.randint(1, plan.masters - 1))))
+    other = tuple(slot for slot in everybody if slot not in one)
+    third = Random(f"third side {plan.seed}")
+    if plan.masters == 2 or third.random() >= 0.3:
+        return one, other
+    small, large = sorted((one, other), key=len)
+    cut = third.randint(1, len(large) - 1)
+    return small, large[:cut], large[cut:]
+
+
+def _offset(rng: Random, skewed: bool) -> int:
+    return rng.choice((0, 5, -5, 300, -300, 5000, -5000)) if skewed else 0
+
+
+def _links(rng: Random, masters: int, profile: str, deaf: int) -> tuple[tuple[int, int], ...]:
+    if deaf >= 0:
+        return tuple((other, deaf) for other in range(masters) if other != deaf)
+    return _lasting_cuts(rng, masters) if profile == "chain" else ()
+
+
+def _lasting_cuts(rng: Random, masters: int) -> tuple[tuple[int, int], ...]:
+    """What posts relayed by others must make good (rule 22): a chain, two disjoint cuts, or one lost link."""
+    shape = rng.choice(("chain", "chain", "disjoint", "one"))
+    order = list(range(masters))
+    rng.shuffle(order)
+    if shape == "chain":
+        near = {(order[i], order[i + 1]) for i in range(masters - 1)}
+        lost = [(a, b) for a in order for b in order if a != b and (a, b) not in near and (b, a) not in near]
+    elif shape == "disjoint" and masters >= 4:
+        lost = [(order[0], order[1]), (order[1], order[0]), (order[2], order[3]), (order[3], order[2])]
+    else:
+        lost = [(order[0], order[1]), (order[1], order[0])]
+    return tuple(sorted(lost))
+
+
+def _work(rng: Random, masters: int, safety_ms: int, profile: str) -> tuple[PlannedWork, ...]:
+    begin = 0 if profile in ("founding", FOUNDINGS_PROFILE) or rng.random() < 0.1 else BEGIN_MS
+    rounds = rng.randint(8, 12)
+    busy = rng.sample(range(masters), rng.randint(1, masters))
+    keyed_share = rng.choice((0.0, 0.3, 0.6))
+    work: list[PlannedWork] = []
+    for _ in range(rounds):
+        at_ms = rng.randrange(begin, safety_ms)
+        several = rng.choice((1, 1, 2, 3)) if len(busy) > 1 else 1
+        for a in rng.sample(busy, min(several, len(busy))):
+            count = 1 if rng.random() < 0.3 else rng.randint(3, 24)
+            keyed = rng.random() < keyed_share
+            repeat = keyed and rng.random() < 0.6
+            # at the same instant at several masters, or within a few milliseconds: that is where orders are decided
+            work.append(PlannedWork(at_ms + rng.choice((0, 0, 1, 3)), a, count, keyed, repeat, rng.random() < 0.08))
+    return tuple(sorted(work))
+
+
+def _faults(rng: Random, profile: str, masters: int, safety_ms: int) -> tuple[PlannedFault, ...]:
+    kinds = dict(MIXES[profile] if profile in MIXES else PROFILES[profile][1])
+    if profile == "everything":  # swarm: a different half each time
+        kinds = {kind: share for kind, share in kinds.items() if rng.random() < 0.6} or {"crash": 1}
+    count = rng.randint(8, 14) if profile in ("duels", MEMBERS_PROFILE) else rng.randint(5, 10)
+    if profile in DIRECTED_PROFILES:
+        count = rng.choice((1, 1, 2)) if profile != "outbids" else 1
+    faults: list[PlannedFault] = []
+    ending = False
+    for _ in range(count):
+        kind = rng.choices(list(kinds), list(kinds.values()))[0]
+        begin = 0 if profile in ("founding", FOUNDINGS_PROFILE) else BEGIN_MS - 100
+        at_ms = rng.randrange(begin, BEGIN_MS + 200 if profile == "founding" and rng.random() < 0.7 else safety_ms)
+        if profile in DIRECTED_PROFILES and not faults:
+            kind, at_ms = next(iter(kinds)), rng.randrange(BEGIN_MS, BEGIN_MS + 150)
+        if kind in ("amnesia", "relapse"):
+            at_ms = rng.randrange(BEGIN_MS, max(BEGIN_MS + 1, safety_ms - 700))
+        if kind in TERMINATING_FAULTS:
+            if ending:
+                kind = "crash"
+            ending = kind in TERMINATING_FAULTS or ending
+        a, b = rng.sample(range(masters), 2)
+        size = rng.randint(1, 60)
+        if kind == "clock":
+            size = rng.choice((3_600_000, -3_600_000, 30_000, -30_000, 1000, -1000, 50, -50))
+        lasts_ms = rng.choice((10, 50, 150, 150, 300))
+        if kind in ("cut", "cut-one-way", "partition", "isolate"):
+            lasts_ms = rng.choice((30, 100, 250, 500))
+        if kind.startswith("order"):  # late enough to be founded, early enough that something follows
+            at_ms = rng.randrange(BEGIN_MS, safety_ms - 500)
+            lasts_ms = rng.choice((200, 500, 900))
+        if profile == "splits" and kind in ("cut", "partition", "isolate"):
+            lasts_ms = rng.choice((200, 700, 1200))
+        if kind == "forge":  # late enough that the log has neighbours to exchange, early enough to be relied on
+            at_ms, lasts_ms = rng.randrange(BEGIN_MS, max(BEGIN_MS + 1, safety_ms - 600)), 20
+        if kind == "full":
+            lasts_ms = rng.choice((300, 600, 1000))
+        if kind == "deaf":
+            lasts_ms = rng.choice((100, 250, 500))
+        faults.append(PlannedFault(at_ms, kind, a, b, lasts_ms, size))
+    return tuple(sorted(faults))

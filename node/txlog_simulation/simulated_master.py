@@ -1,0 +1,612 @@
+"""One simulated master: the real executor and core, on a disk, under a clock, in a process that can end at any step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from txlog.journal import Journal
+from txlog.journal.memory_vfs import SimulatedCrash
+from txlog.model.entry import KIND_CONFIG, KIND_UPDATE
+from txlog.model.errors import Conflict, PeerFault, Refused
+from txlog.model.hashes import content_hash
+from txlog.model.ids import Origin, Txid
+from txlog.model.records import LogAppended, LogTrimmed, Record, RecoveredState, TransactionsPersisted, ViewAccepted
+from txlog.protocol.core import Core
+from txlog.protocol.events import (
+    ClockReading,
+    ConfiguredMember,
+    DurabilityMarks,
+    ProtocolSettings,
+    Submission,
+    SubmissionAccepted,
+)
+from txlog.protocol.log.log_trimming import RetentionPosition
+from txlog.runtime.executor import Executor, SyncTask
+from txlog.runtime.journal_repair import JournalRepair
+from txlog.wire import messages as wire
+from txlog.wire.messages import Message, Post
+from txlog_simulation.checkers.workers import SimulatedWorker
+from txlog_simulation.durable_state import DurableState
+from txlog_simulation.journal_probe import CrashGuard, ProbedJournal
+from txlog_simulation.journal_repair import begin_repair, check_readable, check_recovered, open_journal, run_repair_turn
+from txlog_simulation.membership_faults import check_removed, check_submission, record_changes, record_removed
+from txlog_simulation.simulated_disk import SimulatedDisk, forged_records
+from txlog_simulation.view_change_faults import check_view_change, count_crash
+from txlog_simulation.violation import ACKNOWLEDGEMENT, PROCESS
+from txlog_simulation.worker_driver import drive_worker
+
+if TYPE_CHECKING:
+    from txlog_simulation.simulation import Simulation
+
+EPOCH_MS = 1_700_000_000_000
+MONO_BASE_MS = 1000
+DOWN, UP, PAUSED, ENDED, REMOVED = "down", "up", "paused", "ended", "removed"
+FAULT_REASONS_OF_DAMAGE = ("Regressed", "StampsFall", "Malformed", "UnknownFormat", "OtherCluster", "Misplaced")
+"""Reasons to refuse a peer that no network and no crash may bring about."""
+
+
+class SimulatedMaster:
+    """``state`` is one of the five words above. ``durable_state`` is what its disk holds durably; ``pending_records``
+    what was appended behind that. ``steps_to_crash`` counts the steps to a crash, of those called ``crash_step`` if
+    that is set; ``record_traps`` are sprung by the next record of a kind, and ``crash_record`` is the kind that lit the
+    fuse. ``repair`` is there instead of an ``executor`` while a damaged journal is mended."""
+
+    def __init__(self, world: Simulation, slot: int, name: str) -> None:
+        self.world = world
+        self.slot = slot
+        self.name = name
+        self.disk = SimulatedDisk(
+            name, Random(f"disk {slot} of {world.plan.seed}"), world.plan.segment_bytes, world.coverage, self.on_step
+        )
+        self.rng = Random(f"machine {slot} of {world.plan.seed}")
+        self.state = DOWN
+        self.incarnation = 0
+        self.executor: Executor | None = None
+        self.repair: JournalRepair | None = None
+        self.repair_request: Message | None = None
+        self.known_elsewhere: list[tuple[SimulatedMaster, dict[Origin, int]]] = []
+        self.durable_state = DurableState()
+        self.pending_records: list[Record] = []
+        self.durable_records: list[Record] = []
+        self.worker = SimulatedWorker(name, world.violations)
+        self.released_marks = DurabilityMarks(0, 0, 0, 0, 0)
+        self.inbox: list[tuple[int, bytes]] = []
+        self.steps_to_crash = 0
+        self.crash_step = self.crash_record = ""
+        self.record_traps: dict[str, Callable[[], None]] = {}
+        self.disk_stalls_until = 0
+        self.clock_offset_ms = world.plan.clock_offsets_ms[slot]
+        self.clock_rate = world.plan.clock_rates[slot]
+        self.next_turn_ms = -1
+        self.syncing: SyncTask | None = None
+        self.last_seen = (0, 0)
+        self.damaged = False
+        self.flipped = False
+        self.forged = False
+        self.origin: Origin | None = None
+        self.rejoined = False
+        self.backup_life = -1
+        self.ended_by = ""
+        self.leaving = False
+        self.crash_when_ahead = False
+        self.down_ms = 0
+        self.strategy = (
+            world.plan.preferred_strategies[slot] if world.plan.preferred_strategies else world.plan.strategy
+        )
+        self.disk.on_error = self._on_disk_failed
+        self.guard = CrashGuard(self)
+
+    # Time
+
+    def now(self) -> ClockReading:
+        """This master's clocks."""
+        elapsed = int(self.world.now_ms * self.clock_rate)
+        return ClockReading(EPOCH_MS + elapsed + self.clock_offset_ms, MONO_BASE_MS + elapsed)
+
+    def schedule_turn_by(self, wake_mono_ms: int) -> None:
+        """Have a turn when this master's own clock says so, or earlier."""
+        if wake_mono_ms >= 1 << 50:
+            return
+        at_ms = math.ceil((wake_mono_ms - MONO_BASE_MS) / self.clock_rate)
+        self.schedule_turn(max(at_ms, self.world.now_ms + 1))
+
+    def schedule_turn(self, at_ms: int) -> None:
+        """Have a turn at this time, or earlier if one is due earlier."""
+        if self.next_turn_ms < self.world.now_ms or at_ms < self.next_turn_ms:
+            self.next_turn_ms = at_ms
+            self.world.schedule(at_ms, self._turn, self.incarnation)
+
+    # The process
+
+    def start(self, life: int = -1) -> None:
+        """Start the process, unless it runs, ended by name, or ``incarnation`` is over."""
+        if self.state != DOWN or (life >= 0 and life != self.incarnation):
+            return
+        self.incarnation += 1
+        self.leaving = False
+        self.next_turn_ms = -1
+        self.state = UP
+        with self.guard:
+            journal, recovered = open_journal(self)
+            if recovered.damage:
+                begin_repair(self, journal, recovered)
+            else:
+                check_recovered(self, recovered)
+                check_readable(self, journal)
+                self.start_core(journal, recovered)
+
+    def start_core(self, journal: Journal, recovered: RecoveredState) -> None:
+        """The journal is whole: the core begins."""
+        world = self.world
+        self.pending_records = []
+        settings = self.settings()
+        self.last_seen = (recovered.birth, recovered.start)
+        if self.origin is None:
+            self.origin = Origin(self.name, recovered.birth)
+            world.durable_states[self.origin] = self.durable_state
+        world.trace_event(self.name, "start", f"birth={recovered.birth:016x} start={recovered.start}")
+        self.executor = Executor(Core(settings, recovered, self.now()), ProbedJournal(self, journal))
+        self.schedule_turn(world.now_ms)
+
+    def settings(self) -> ProtocolSettings:
+        """What its configuration says."""
+        plan = self.world.plan
+        last_birth, last_start = self.last_seen if plan.supervised else (0, 0)
+        return ProtocolSettings(
+            node=self.name,
+            members=tuple(m for m in self.world.masters if m in self.world.members or m.node == self.name),
+            round_timeout_ms=plan.round_timeout_ms,
+            idle_interval_ms=plan.idle_interval_ms,
+            key_retention_ms=plan.key_retention_ms,
+            last_seen_birth=last_birth,
+            last_seen_start=last_start,
+            majority=plan.majority,
+            max_peer_lag_ms=plan.max_peer_lag_ms,
+            none_split_delay_ms=plan.max_peer_lag_ms,
+            strategy=self.strategy,
+        )
+
+    def on_step(self, name: str) -> None:
+        """A step of the process is done; it may have been the last."""
+        if self.steps_to_crash and self.crash_step in ("", name):
+            self.steps_to_crash -= 1
+            if not self.steps_to_crash:
+                self.world.coverage[f"crash after {name}"] += 1
+                if self.crash_record:
+                    self.world.coverage[f"crash after {name} of {self.crash_record}"] += 1
+                if self.repair is not None:
+                    self.world.coverage["crash while mending"] += 1
+                elif self.executor is None or self.executor.core.log_state is None:
+                    self.world.coverage["crash while founding"] += 1
+                raise SimulatedCrash(name)
+
+    def crash(self, why: str) -> None:
+        """The process is gone at once, and with it what the disk had not synced."""
+        if self.state in (DOWN, ENDED, REMOVED):
+            return
+        self.world.trace_event(self.name, "crash", why)
+        count_crash(self)
+        self.state = DOWN
+        self._reset_process()
+        self.disk.crash()
+        if self.origin is not None:
+            self.world.on_process_ended(self, *self.last_seen)
+
+    def on_disk_wiped(self) -> None:
+        """Its disk has nothing on it any more."""
+        self.origin = None
+        self.durable_state = DurableState()
+        self.pending_records, self.durable_records = [], []
+
+    def _on_disk_failed(self) -> None:
+        """A disk that failed once has its power fail soon: who told anybody of what it did not sync has lied."""
+        self.world.schedule(self.world.now_ms + self.rng.randint(1, 8), self._crash_if_running, self.incarnation)
+
+    def _crash_if_running(self, life: int) -> None:
+        if life == self.incarnation and self.state == UP:
+            self.crash("behind a failed fsync")
+            self.world.schedule(self.world.now_ms + 20, self.start, self.incarnation)
+
+    def stop_cleanly(self, *, sealed: bool) -> bool:
+        """Stopped in order, everything synced. False when it did not run or, if that is asked for, no seal stands
+        behind its last record."""
+        if self.state != UP or self.executor is None:
+            return False
+        self.world.trace_event(self.name, "rest")
+        has_seal = False
+        with self.guard:
+            self._finish_sync()
+            has_seal = self.disk.close_cleanly()
+            self.on_durable(len(self.pending_records))
+            self.state = DOWN
+            self._reset_process()
+        return self.state == DOWN and (has_seal or not sealed)
+
+    def replace_with_forged_log(self, above: int) -> bool:
+        """Put another log in the place of this one: two neighbours above an index exchanged, hashes and all. No crash
+        does this; a restored folder of another branch does."""
+        records = [*self.durable_records, *self.pending_records]
+        trimmed = self.durable_state.log_start or any(isinstance(record, LogTrimmed) for record in self.pending_records)
+        forged = forged_records(records, above) if not trimmed else None
+        if forged is None or self.origin is None or not self.stop_cleanly(sealed=False):
+            return False
+        self.disk.rewrite(forged, self.origin.birth, self.last_seen[1])
+        self.forged = True
+        return True
+
+    def _reset_process(self) -> None:
+        self.incarnation += 1
+        if self.executor is not None:
+            record_removed(self.world, self.executor.core)
+        self.executor = None
+        self.repair = None
+        self.syncing = None
+        self.steps_to_crash = 0
+        self.crash_step = self.crash_record = ""
+        self.inbox.clear()
+        self.released_marks = DurabilityMarks(0, 0, 0, 0, 0)
+
+    def terminate(self, reason: str, text: str) -> None:
+        """The process ended itself, by name; nobody starts it again."""
+        self.world.trace_event(self.name, "ended", f"{reason} {text[:120]}")
+        self.world.coverage["ended by name"] += 1
+        self.ended_by = reason
+        self._reset_process()
+        self.state = ENDED
+        self.disk.crash()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.state == UP:
+            self.state = PAUSED
+
+    def resume(self, life: int) -> None:
+        """SIGCONT."""
+        if self.state == PAUSED and life == self.incarnation:
+            self.state = UP
+            if self.syncing is not None:
+                self._on_synced(self.incarnation)
+            self.next_turn_ms = -1
+            self.schedule_turn(self.world.now_ms)
+
+    def on_removed(self) -> None:
+        """The log does without it; its process ends, and nobody starts it again."""
+        self.world.coverage["removed"] += 1
+        check_removed(self.world, self)
+        self.crash("removed")
+        self.state = REMOVED
+
+    def on_added_again(self) -> None:
+        """The side of a split that had named it lost, so it was no master any more and ended by name. Whoever gives
+        that change again starts it again (docs/how-to/add-remove-masters.md)."""
+        if self.state == REMOVED:
+            self.world.coverage["named again"] += 1
+            self.state = DOWN
+            self.start()
+
+    def stop_gracefully(self, life: int, by_ms: int) -> None:
+        """What SIGTERM leads to: no new work, the view is left, then the end; at ``by_ms`` in any case."""
+        executor = self.executor
+        if life != self.incarnation or self.state not in (UP, PAUSED) or executor is None:
+            return
+        world = self.world
+        self.leaving = True
+        if self.state == UP:
+            with self.guard:
+                executor.leave(self.now(), by_ms - world.now_ms)
+                self.schedule_turn_by(executor.poll(self.now()))
+                self.sync_and_release()
+            if life != self.incarnation:
+                return
+            if executor.core.is_leave_done and executor.idle:
+                world.coverage["left"] += 1
+                self.crash("left")
+                world.schedule(world.now_ms + self.rng.choice((5, 50, 300)), self.start, self.incarnation)
+                return
+        if world.now_ms >= by_ms + 30:
+            world.coverage["stopped without leaving"] += 1
+            self.crash("stopped")
+            world.schedule(world.now_ms + self.rng.choice((5, 50, 300)), self.start, self.incarnation)
+            return
+        world.schedule(world.now_ms + 5, self.stop_gracefully, life, by_ms)
+
+    def on_peer_down(self, other: SimulatedMaster, birth: int, start: int) -> None:
+        """The supervisor has seen that this process of another master is gone."""
+        if self.state != UP or self.executor is None:
+            return
+        self.world.trace_event(self.name, "told down", f"{other.name} start={start}")
+        with self.guard:
+            try:
+                self.executor.prove_down(other.name, birth, start)
+            except Refused as refused:
+                self.world.refused[f"proof {type(refused).__name__}"] += 1
+                self.world.coverage["stale proof"] += 1
+            self.schedule_turn_by(self.executor.poll(self.now()))
+            self.sync_and_release()
+
+    # Input
+
+    def receive(self, source: int, data: bytes) -> None:
+        """A message has arrived; a paused process finds it later, a dead one never."""
+        if self.state in (UP, PAUSED):
+            self.inbox.append((source, data))
+            if self.next_turn_ms != self.world.now_ms:
+                self.schedule_turn(self.world.now_ms)
+
+    def _turn(self, life: int) -> None:
+        if life != self.incarnation or self.next_turn_ms != self.world.now_ms or self.state != UP:
+            return
+        self.next_turn_ms = -1
+        executor = self.executor
+        with self.guard:
+            inbox, self.inbox = self.inbox, []
+            if executor is None:
+                if self.repair is not None:
+                    run_repair_turn(self, self.repair, inbox)
+                return
+            now = self.now()
+            for source, data in inbox:
+                self._receive_one(executor, source, data, now)
+            self.schedule_turn_by(executor.poll(now))
+            self.sync_and_release()
+        core = self.executor.core if self.executor is not None and self.executor.idle else None
+        if core is not None and core.removed and core.is_leave_done and self.state == UP:
+            self.on_removed()
+        core = self.executor.core if self.executor is not None else None
+        if (
+            core is not None
+            and (core.needs_split_backup or core.accepts_earlier_backup)
+            and self.backup_life != self.incarnation
+        ):
+            self.backup_life = self.incarnation
+            world = self.world
+            if self.rng.random() < 0.8 and (world.target or world.healing):
+                world.schedule(world.now_ms + self.rng.choice((1, 10, 50, 150)), self.back_up, self.incarnation)
+            else:
+                world.coverage["split backup failed"] += 1
+            world.schedule(world.now_ms + 300, self._allow_backup_again, self.incarnation)
+
+    def _allow_backup_again(self, life: int) -> None:
+        """The supervisor looks whether a backup is wanted still."""
+        if life == self.incarnation:
+            self.backup_life = -1
+
+    def _receive_one(self, executor: Executor, source: int, data: bytes, now: ClockReading) -> None:
+        world = self.world
+        peer = world.simulated_masters[source]
+        try:
+            executor.receive(peer.name, data, now)
+        except PeerFault as fault:
+            world.trace_event(self.name, "refused", f"{peer.name} {fault.reason}")
+            world.refused[fault.reason] += 1
+            if fault.reason == "Misplaced" and self.flipped:
+                return  # an answer to what it asked before it was mended
+            wiped = world.coverage["wipe"] or world.coverage["order about lost disks"]
+            if fault.reason == "OtherCluster" and (wiped or world.overrides.may_be_two_clusters):
+                return  # a cluster that was being founded with its earlier birth, in a message that was on its way
+            if (
+                fault.reason == "OtherCluster"
+                and world.overrides.bootstrap_members
+                and executor.core.views.bootstrap_unconfirmed
+            ):
+                return  # it has not heard yet that the cluster was founded without it
+            if fault.reason in FAULT_REASONS_OF_DAMAGE and not world.damaged:
+                world.violations.add(PROCESS, "9", f"{self.name} refuses {fault}")
+        if world.trace.wanted:
+            world.trace_event(
+                self.name, "receive", f"{peer.name} {len(data)} bytes log={self.durable_state.log_length}"
+            )
+        self.on_step("receive")
+
+    def submit(self, batch: list[Submission]) -> bool:
+        """A client's transactions; False when this master takes none."""
+        if self.state != UP or self.executor is None:
+            return False
+        world = self.world
+        with self.guard:
+            world.transactions.on_submitted(self.name, batch)
+            answers = self.executor.submit(batch, self.now())
+            refused = [answer for answer in answers if isinstance(answer, Refused)]
+            world.trace_event(self.name, "submit", f"count={len(batch)} refused={len(refused)}")
+            for answer in refused:
+                if getattr(answer, "reason", "") == "DiskFull":
+                    world.coverage["refused for a full disk"] += 1
+                world.refused[getattr(answer, "reason", type(answer).__name__)] += 1
+            taken = any(isinstance(answer, SubmissionAccepted) for answer in answers)
+            check_submission(world, self, taken and batch[0].kind != KIND_CONFIG)
+            self.on_step("submit")
+            self.schedule_turn_by(self.executor.poll(self.now()))
+            self.sync_and_release()
+            return not refused
+        return False
+
+    # Durable, then out
+
+    def on_appended(self, record: Record) -> None:
+        """The executor hands a record to the journal."""
+        self.pending_records.append(record)
+        if isinstance(record, TransactionsPersisted) and record.run.origin == self.origin:
+            record_changes(self.world, self.name, record.run.items)
+        if isinstance(record, LogAppended) and self.executor is not None:
+            core = self.executor.core
+            present = {peer.origin for peer in core.peers if core.is_present(peer)}
+            self.world.log.on_first_appended(self.name, record, present, self.world.undamaged_states())
+        if isinstance(record, TransactionsPersisted) and record.run.origin == self.origin and not self.damaged:
+            for at, item in enumerate(record.run.items):
+                if item.stamp:
+                    self.world.promises.on_transaction(record.run.origin, item.stamp, record.run.first_seq + at)
+        if self.executor is not None:
+            check_view_change(self.world, self.executor.core.views, record)
+        if isinstance(record, ViewAccepted) and not self.damaged:
+            for several in record.reassigned:
+                own = Origin(several.node, several.birth) == self.origin
+                if own and self.origin and not self.world.log.stamp_of(self.name, Txid(self.origin, several.first_seq)):
+                    self.world.promises.on_transaction(self.origin, several.stamps[0], several.first_seq)
+
+    def on_durable(self, count: int) -> None:
+        """The first ``count`` records that were pending are durable now."""
+        for record in self.pending_records[:count]:
+            self.on_record_durable(record)
+        del self.pending_records[:count]
+
+    def on_record_durable(self, record: Record) -> None:
+        """The oldest of those that were pending."""
+        self.durable_records.append(record)
+        self.world.on_durable(self, record)
+        if isinstance(record, ViewAccepted) and self.durable_state.accepted is not None:
+            before, branch = self.durable_state.accepted.number, self.world.log.branches.get(record.view.number)
+            lost = before not in record.view.ancestors or (branch is not None and before in branch.moved)
+            self.rejoined = self.rejoined or lost
+        self.durable_state.apply(record)
+        if self.crash_when_ahead and self.durable_state.stable > max(
+            m.durable_state.log_length for m in self.world.simulated_masters if m is not self
+        ):
+            self.crash_when_ahead = False
+            self.world.coverage["crash of the one that is ahead"] += 1
+            self.steps_to_crash, self.crash_step, self.down_ms = 1, "release", 400
+
+    def sync_and_release(self) -> None:
+        """As the product's loop does it: one sync in flight; release what may leave."""
+        executor = self.executor
+        assert executor is not None
+        if self.world.plan.disk_ms == 0:
+            while (sync := executor.begin_sync()) is not None:
+                self._run_sync(executor, sync)
+        elif self.syncing is None:
+            self.syncing = executor.begin_sync()
+            if self.syncing is not None:
+                self.on_step("begin_sync")
+                done_ms = self.world.now_ms + 1 + self.rng.randrange(self.world.plan.disk_ms)
+                self.world.schedule(max(done_ms, self.disk_stalls_until), self._on_synced, self.incarnation)
+        self._release(executor)
+        if self.syncing is None:
+            self.disk.on_idle()
+
+    def _run_sync(self, executor: Executor, sync: SyncTask) -> None:
+        self.on_step("begin_sync")
+        sync.run()
+        if self.world.trace.wanted:
+            self.world.trace_event(
+                self.name, "durable", f"log={self.durable_state.log_length} stable={self.durable_state.stable}"
+            )
+        self.on_step("run")
+        executor.end_sync()
+        self.on_step("end_sync")
+        self.disk.remove_trimmed()
+
+    def _finish_sync(self) -> None:
+        executor, sync = self.executor, self.syncing
+        assert executor is not None
+        if sync is not None:
+            self.syncing = None
+            self._run_sync(executor, sync)
+
+    def _on_synced(self, life: int) -> None:
+        if life != self.incarnation or self.state != UP or self.executor is None or self.syncing is None:
+            return
+        with self.guard:
+            self._finish_sync()
+            self._release(self.executor)
+            self.sync_and_release()
+
+    def _release(self, executor: Executor) -> None:
+        released = executor.release()
+        world = self.world
+        if released.marks is not None:
+            self._on_marks_released(released.marks)
+        for peer, data in released.messages:
+            target = world.slots[peer]
+            message = wire.decode(peer, data)
+            if isinstance(message, Post) and self.durable_state.members and self.origin and not self.damaged:
+                world.promises.on_post(self.origin, message.claim, self.durable_state)
+            if world.trace.wanted:
+                world.trace_event(self.name, "send", f"{peer} kind={message.__struct_config__.tag} {len(data)} bytes")
+            world.network.send(world.now_ms, self.slot, target, data)
+            self.on_step("send")
+        if released.messages or released.marks:
+            self.on_step("release")
+
+    def _on_marks_released(self, marks: DurabilityMarks) -> None:
+        world = self.world
+        self.released_marks = marks
+        view = self.durable_state.accepted
+        if view is None or self.origin is None:
+            world.violations.add(ACKNOWLEDGEMENT, "21", f"{self.name} tells {marks} without a durable view")
+            return
+        if world.trace.wanted:
+            world.trace_event(self.name, "release", " ".join(f"{k}={v}" for k, v in marks._asdict().items()))
+        world.acknowledgements.on_marks(self.origin, marks, world.undamaged_states(), view)
+        if max(marks.stable, marks.log if view.strategy == "None" else 0) > self.worker.index:
+            world.schedule(world.now_ms + self.rng.randint(5, 80), self._drive_worker, self.incarnation)
+
+    # Its worker
+
+    def _drive_worker(self, life: int) -> None:
+        if life == self.incarnation and self.state == UP and self.executor is not None:
+            drive_worker(self, self.executor)
+
+    def trim(self, places: list[RetentionPosition]) -> None:
+        """What its shell does now and then."""
+        executor = self.executor
+        if self.state != UP or executor is None or self.forged or executor.core.log_state is None:
+            return
+        with self.guard:
+            verdict = executor.trim(places, 1 << 60)
+            if self.world.trace.wanted:
+                self.world.trace_event(
+                    self.name,
+                    "trim",
+                    f"{verdict.start} to {verdict.trim_to}: {[tuple(holder) for holder in verdict.blockers[:1]]}",
+                )
+            self.schedule_turn_by(executor.poll(self.now()))
+            self.sync_and_release()
+
+    def back_up(self, life: int) -> None:
+        """What the supervisor does when a split is feared (rule 23): a backup of this master's worker, which goes back
+        before, where it is on no log of this view."""
+        if life != self.incarnation or self.state != UP or self.executor is None:
+            return
+        drive_worker(self, self.executor)
+        agreement = self.executor.core.log_state
+        if agreement is None:
+            return
+        core = self.executor.core
+        if core.needs_split_backup and self.worker.is_on(agreement.log_index):
+            (index, value), what = self.worker.back_up(), "split backup"
+        else:
+            known = (
+                self.worker.newest_backup_up_to(agreement.stable, agreement.log_index)
+                if core.accepts_earlier_backup
+                else None
+            )
+            if known is None:
+                return
+            (index, value), what = known, "split backup recalled"
+        self.world.coverage[what] += 1
+        with self.guard:
+            try:
+                self.executor.backup_done(index, value or agreement.log_index.empty_log_hash)
+            except Conflict:
+                if agreement.installed and not self.damaged:
+                    raise
+                self.world.coverage["split backup refused"] += 1  # an accept has cut it off, or an old disk knows less
+            self.schedule_turn_by(self.executor.poll(self.now()))
+            self.sync_and_release()
+
+
+def build_submission(text: str, key: str, kind: int = KIND_UPDATE) -> Submission:
+    """A transaction as the front door hands it in."""
+    payload = text.encode()
+    return Submission(kind, key, payload, content_hash(kind, key, payload))
+
+
+def configured_members(
+    plan_members: int, centres: tuple[int, ...], weights: tuple[int, ...], names: list[str]
+) -> tuple[ConfiguredMember, ...]:
+    """The list of members, the same at every master."""
+    from txlog_simulation.run_plan import DATA_CENTRES
+
+    return tuple(ConfiguredMember(names[i], DATA_CENTRES[centres[i]], weights[i]) for i in range(plan_members))
